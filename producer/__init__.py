@@ -1,0 +1,107 @@
+"""An asynchronous batching producer for LogHub (Aliyun Log Service).
+
+A tour::
+
+    from producer import Producer, ProjectConfig
+
+    project = ProjectConfig("my-project", endpoint="https://cn-hangzhou.log.aliyuncs.com", credentials=...)
+    with Producer(project) as producer:
+        future = producer.send("my-project", "app-log", {"level": "INFO", "message": "hello"}, topic="web")
+        print(future.result(timeout=10))        # Result(successful=True, attempts=(Attempt(...),), ...)
+        stream = producer.stream("my-project", "app-log", topic="web")      # the fast path
+        stream.send({"level": "INFO"}, callback=lambda result: print(result.successful))
+        producer.flush(timeout=30)
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from .client import Producer, Stream
+from .config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
+from .credentials import Credentials, EnvironmentCredentials, StaticCredentials
+from .errors import (
+    AttemptError,
+    BodyTooLargeError,
+    ClockSkewError,
+    CloseTimeoutError,
+    CompressionError,
+    ConfigError,
+    CredentialsError,
+    DeliveryAbandonedError,
+    FlushTimeoutError,
+    InternalError,
+    InvalidArgumentError,
+    LogSizeTooLargeError,
+    MaxBatchCountExceedError,
+    NetworkError,
+    PermanentError,
+    ProducerClosedError,
+    ProducerError,
+    ProjectNotConfiguredError,
+    QuotaExceededError,
+    RejectedError,
+    ResultFailedError,
+    RetriableError,
+    SendTimeoutError,
+    ServerError,
+    UnauthorizedError,
+    UnreachableError,
+)
+from .interfaces import CredentialsProvider
+from .metrics import Stats, StreamStats
+from .records import LogItem, StreamKey
+from .results import Attempt, Callback, Result, SendFuture
+
+try:
+    __version__ = version("loghub-producer")
+except PackageNotFoundError:  # imported from a source tree, or from an archive shipped to executors
+    __version__ = "0.0.0"
+
+__all__ = [
+    "Attempt",
+    "AttemptError",
+    "BodyTooLargeError",
+    "Callback",
+    "ClockSkewError",
+    "CloseTimeoutError",
+    "CompressionError",
+    "ConfigError",
+    "Credentials",
+    "CredentialsError",
+    "CredentialsProvider",
+    "DeliveryAbandonedError",
+    "EnvironmentCredentials",
+    "FlushTimeoutError",
+    "HttpConfig",
+    "InternalError",
+    "InvalidArgumentError",
+    "LogItem",
+    "LogSizeTooLargeError",
+    "MaxBatchCountExceedError",
+    "NetworkError",
+    "PermanentError",
+    "Producer",
+    "ProducerClosedError",
+    "ProducerConfig",
+    "ProducerError",
+    "ProjectConfig",
+    "ProjectNotConfiguredError",
+    "QuotaExceededError",
+    "RejectedError",
+    "Result",
+    "ResultFailedError",
+    "RetriableError",
+    "RetryPolicy",
+    "SendFuture",
+    "SendTimeoutError",
+    "ServerError",
+    "StaticCredentials",
+    "Stats",
+    "Stream",
+    "StreamKey",
+    "StreamStats",
+    "UnauthorizedError",
+    "UnreachableError",
+    "__version__",
+]

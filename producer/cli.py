@@ -1,0 +1,62 @@
+"""The command line: ``producer ship`` and ``producer serve``.
+
+Each command's module is imported when it is used, so that ``serve`` needs no Spark and ``ship`` no server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import __version__
+from .errors import ProducerError
+
+_COMMANDS = {
+    "ship": ("producer.spark.ship", "spark", "ship log files to a LogHub by a Spark job"),
+    "serve": ("producer.server.serve", "server", "run an embedded LogHub for development and tests"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that ``argv`` (default: the process's arguments) names; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="producer", description="Logs to LogHub (Aliyun Log Service).")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    _add_log_level(parser, "WARNING")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
+    name = next((argument for argument in arguments if argument in _COMMANDS), None)
+    module = None
+    for command, (module_name, extra, help_text) in _COMMANDS.items():
+        subparser = commands.add_parser(command, help=help_text, description=help_text)
+        if command == name:
+            try:
+                module = importlib.import_module(module_name)
+            except ImportError as error:
+                print(f"producer {name}: {error}. Try: pip install 'loghub-producer[{extra}]'", file=sys.stderr)
+                return 2
+            _add_log_level(subparser, argparse.SUPPRESS)
+            module.add_arguments(subparser)
+    args = parser.parse_args(arguments)
+    return _run(str(name), module, args)
+
+
+def _add_log_level(parser: argparse.ArgumentParser, default: str) -> None:
+    levels = ("DEBUG", "INFO", "WARNING", "ERROR")
+    parser.add_argument(
+        "--log-level", type=str.upper, choices=levels, default=default, help="of this process's own log (WARNING)"
+    )
+
+
+def _run(name: str, module: Any, args: argparse.Namespace) -> int:
+    logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        return int(module.run(args))
+    except ProducerError as error:
+        print(f"producer {name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

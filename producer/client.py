@@ -1,0 +1,343 @@
+"""Producer and Stream: the API, which puts the stages together.
+
+``send`` checks and encodes on the caller's thread, and hands one record to the pipeline; everything else happens
+behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from . import lifecycle
+from .clock import Clock, SystemClock
+from .config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
+from .errors import ConfigError, InvalidArgumentError, ProducerClosedError, SendTimeoutError
+from .interfaces import Sink
+from .metrics import Stats
+from .pipeline.assembly import Pipeline
+from .pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
+from .pipeline.shutdown import Shutdown
+from .records import LogItem, StreamKey
+from .results import Callback, SendFuture
+from .sinks.loghub import LogHubSink
+from .stream_keys import StreamKeys
+from .wire.log_group import LogEncoder
+
+#: What ``send`` takes for one log.
+Log = Mapping[str, Any] | LogItem
+
+_numbers = itertools.count()
+
+
+class Producer:
+    """Sends logs in the background: batches by stream, bounded memory, retries, a result for every record.
+
+    Threads start at the first ``send``. Use it as a context manager, or call :meth:`close`. All methods are
+    thread-safe; a forked child may go on using it (it starts empty there), and pickling carries its configuration
+    only.
+
+    :param projects: where records may go; more can be added with :meth:`put_project_config`.
+    :param config: the options; None is all defaults.
+    :param sink: delivers batches in place of LogHub, for tests (see ``producer.testing``).
+    :param clock: the source of time, for tests.
+    :raises ConfigError: a project is given twice.
+    """
+
+    def __init__(
+        self,
+        *projects: ProjectConfig,
+        config: ProducerConfig | None = None,
+        sink: Sink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if not isinstance(config or ProducerConfig(), ProducerConfig):
+            rule = "must be a ProducerConfig; ProducerConfig.from_mapping makes one of a mapping"
+            raise ConfigError("config", rule, type(config).__qualname__)
+        self.config = config or ProducerConfig()
+        self.name = self.config.name or f"producer-{next(_numbers)}"
+        self._given_sink = sink
+        self._clock: Clock = clock or SystemClock()
+        self._encoder = LogEncoder()
+        self._keys = StreamKeys(self.config)
+        self._projects: dict[str, ProjectConfig] = {}
+        self._closed = False
+        self._lock = threading.Lock()  # guards _projects and the making of _pipeline
+        self._pipeline: Pipeline | None = None
+        self._shutdown: Shutdown | None = None
+        for project in projects:
+            self.put_project_config(project)
+        if len(self._projects) < len(projects):
+            names = [project.project for project in projects]
+            raise ConfigError("projects", "must name each project once", ", ".join(names))
+        lifecycle.watch_fork(self)
+
+    def send(
+        self,
+        project: str,
+        logstore: str,
+        log: Log | Sequence[Log],
+        *,
+        topic: str = "",
+        source: str | None = None,
+        shard_hash: str | None = None,
+        callback: Callback | None = None,
+    ) -> SendFuture:
+        """Accept one log, or a list of logs that travel together; returns as soon as there is memory for it.
+
+        :param log: a mapping of field names to values, a :class:`~producer.LogItem`, or a list of these, which
+            goes into one batch or is refused. Later changes to these objects change nothing.
+        :param topic: the LogGroup's topic.
+        :param source: the LogGroup's source; None is that of the configuration.
+        :param shard_hash: records with equal hashes go to the same shard; None balances the load.
+        :param callback: called once with the :class:`~producer.Result`, on a handler thread.
+        :returns: the future of the result.
+        :raises InvalidArgumentError: an empty name, a field name that is not text, a value that cannot be sent.
+        :raises LogSizeTooLargeError: larger than a batch (8 MiB) or than ``total_size_in_bytes``.
+        :raises MaxBatchCountExceedError: a list of more than 40,960 logs.
+        :raises SendTimeoutError: no memory within ``max_block_ms``.
+        :raises ProducerClosedError: after :meth:`close` began.
+        """
+        key = self._keys.key(project, logstore, topic, source, shard_hash)
+        return self._send(key, log, callback)
+
+    def stream(
+        self,
+        project: str,
+        logstore: str,
+        *,
+        topic: str = "",
+        source: str | None = None,
+        shard_hash: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Stream:
+        """A handle bound to one stream: the fast path for many sends to the same place.
+
+        :param tags: tags of the LogGroup besides those of the configuration.
+        :raises InvalidArgumentError: as :meth:`send`.
+        """
+        return Stream(self, self._keys.key(project, logstore, topic, source, shard_hash, tuple((tags or {}).items())))
+
+    def _send(self, key: StreamKey, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
+        if callback is not None:
+            _check_callback(callback)
+        pipeline = self._pipeline or self._make_pipeline()
+        now = int(self._clock.time())
+        if type(log) is not dict and isinstance(log, list | tuple):
+            if not log:
+                raise InvalidArgumentError("a list of logs must not be empty")
+            record = b"".join([self._encoder.encode(one, now) for one in log])
+            return pipeline.accept(key, record, len(log), callback)
+        return pipeline.accept(key, self._encoder.encode(log, now), 1, callback)  # type: ignore[arg-type]
+
+    def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
+        if callback is not None:
+            _check_callback(callback)
+        pipeline = self._pipeline or self._make_pipeline()
+        now = int(self._clock.time())
+        encode = self._encoder.encode
+        futures: list[SendFuture] = []
+        sent = 0
+        pieces = list(self._pieces([encode(log, now) for log in logs]))
+        for record, count in pieces:
+            pipeline.check_size(key, record, count)
+        for record, count in pieces:
+            try:
+                futures.append(pipeline.accept(key, record, count, callback))
+            except (SendTimeoutError, ProducerClosedError) as error:
+                error.accepted, error.accepted_logs = futures, sent
+                raise
+            sent += count
+        return futures
+
+    def _pieces(self, records: list[bytes]) -> Iterable[tuple[bytes, int]]:
+        """Join records into pieces of about a batch each, none larger than memory or a batch allows."""
+        memory = self.config.total_size_in_bytes // 2 - RECORD_OVERHEAD - BATCH_OVERHEAD
+        most = min(self.config.batch_size_threshold_in_bytes, MAX_BATCH_SIZE_IN_BYTES // 2, max(memory, 1))
+        most_logs = min(self.config.batch_count_threshold, MAX_BATCH_COUNT)
+        start = size = 0
+        for position, record in enumerate(records):
+            if position > start and (size + len(record) > most or position - start >= most_logs):
+                yield b"".join(records[start:position]), position - start
+                start, size = position, 0
+            size += len(record)
+        if start < len(records):
+            yield b"".join(records[start:]), len(records) - start
+
+    def put_project_config(self, project: ProjectConfig) -> None:
+        """Add a project, or replace its endpoint and credentials, also while records for it are on their way.
+
+        :raises InvalidArgumentError: not a ``ProjectConfig``.
+        """
+        if not isinstance(project, ProjectConfig):
+            raise InvalidArgumentError(f"a project must be a ProjectConfig, got {type(project).__qualname__}")
+        with self._lock:
+            self._projects[project.project] = project
+            pipeline = self._pipeline
+        if pipeline is not None and isinstance(pipeline.sink, LogHubSink):
+            pipeline.sink.put_project(project)
+
+    def remove_project_config(self, project: str) -> None:
+        """Forget a project: its records fail from now on (``ProjectConfigNotExist``). An unknown name is no error."""
+        with self._lock:
+            self._projects.pop(project, None)
+            pipeline = self._pipeline
+        if pipeline is not None and isinstance(pipeline.sink, LogHubSink):
+            pipeline.sink.remove_project(project)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send what is batched, and wait until everything accepted before is settled and its callbacks have run.
+
+        :param timeout: seconds; None waits as long as the retries take.
+        :raises FlushTimeoutError: it took longer; the deliveries go on.
+        :raises ProducerError: called in a callback.
+        """
+        _check_timeout(timeout)
+        pipeline = self._pipeline
+        if pipeline is not None:
+            pipeline.flush(timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """End in order: refuse ``send``, let retries go on for ``drain_timeout_ms`` (or half of ``timeout``), give
+        every batch that then waits for a retry one last attempt at once, wait for all deliveries and callbacks, end
+        the threads. May be called any number of times, from any thread, in callbacks too.
+
+        :param timeout: seconds, one budget for everything; None waits as long as it takes.
+        :raises CloseTimeoutError: it took longer; what was left is failed (code ``ProducerClosed``).
+        """
+        _check_timeout(timeout)
+        with self._lock:
+            self._closed = True
+            shutdown = self._shutdown
+        if shutdown is not None:
+            try:
+                shutdown.close(timeout)
+            finally:  # a close that was interrupted leaves the rest to the interpreter's exit
+                if shutdown.ended:
+                    lifecycle.drained(shutdown)
+
+    def stats(self) -> Stats:
+        """What the producer has done and holds at this moment."""
+        return (self._pipeline or self._make_pipeline(even_closed=True)).stats()
+
+    def _make_pipeline(self, *, even_closed: bool = False) -> Pipeline:
+        with self._lock:
+            if self._pipeline is not None:
+                return self._pipeline
+            if self._closed and not even_closed:
+                raise ProducerClosedError("the producer is closed")
+            pipeline = self._pipeline = self._new_pipeline()
+        return pipeline
+
+    def _new_pipeline(self) -> Pipeline:
+        sink = self._given_sink
+        if sink is None:
+            sink = LogHubSink(self.config, self._clock, self.name)
+            for project in self._projects.values():
+                sink.put_project(project)
+        alive, name, drain_timeout = weakref.ref(self), self.name, self.config.drain_timeout_ms / 1000
+        pipeline = Pipeline(
+            self.config,
+            sink,
+            self._clock,
+            self.name,
+            orphaned=lambda: alive() is None,
+            abandon=lambda: _close_orphan(shutdown, name, drain_timeout),
+            on_start=lambda: lifecycle.drain_at_exit(shutdown, name, drain_timeout),
+        )
+        # What the pipeline is given must not hold the producer, or it would never be an orphan.
+        shutdown = self._shutdown = Shutdown(pipeline)
+        return pipeline
+
+    def renew_in_child(self) -> None:
+        """Start empty in a forked child; called by the fork hook."""
+        abandoned, self._pipeline, self._shutdown = self._pipeline, None, None
+        self._lock = threading.Lock()
+        if abandoned is not None:
+            abandoned.abandon_in_child()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (tuple(self._projects.values()), self.config, self._given_sink)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return f"<Producer {self.name} {state}, projects: {', '.join(self._projects) or 'none'}>"
+
+
+class Stream:
+    """A handle bound to one stream of a producer; made by :meth:`Producer.stream`. Cheap, thread-safe, picklable.
+
+    :ivar key: the stream.
+    """
+
+    __slots__ = ("_producer", "key")
+
+    def __init__(self, producer: Producer, key: StreamKey) -> None:
+        self._producer = producer
+        self.key = key
+
+    def send(self, log: Log | Sequence[Log], *, callback: Callback | None = None) -> SendFuture:
+        """As :meth:`Producer.send`, to this stream."""
+        return self._producer._send(self.key, log, callback)
+
+    def send_many(self, logs: Iterable[Log], *, callback: Callback | None = None) -> list[SendFuture]:
+        """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.
+
+        All logs are checked and encoded before the first is accepted.
+
+        :param callback: called once for each piece.
+        :returns: one future for each piece, in order; together they cover all logs.
+        :raises SendTimeoutError: no memory for the next piece; the error's ``accepted`` and ``accepted_logs`` say
+            how far it came. Likewise :class:`~producer.errors.ProducerClosedError`.
+        :raises InvalidArgumentError: as :meth:`Producer.send` (a log that is too large as well); nothing was accepted
+            then.
+        """
+        return self._producer._send_many(self.key, logs, callback)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stream, (self._producer, self.key)
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.key.project}/{self.key.logstore} topic={self.key.topic!r} of {self._producer.name}>"
+
+
+def _rebuild(projects: tuple[ProjectConfig, ...], config: ProducerConfig, sink: Sink | None) -> Producer:
+    return Producer(*projects, config=config, sink=sink)
+
+
+def _check_callback(callback: object) -> None:
+    if not callable(callback):
+        raise InvalidArgumentError(f"callback: must be None or callable with one argument, got {callback!r}")
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and value >= 0
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is not None and not _is_duration(timeout):
+        raise InvalidArgumentError(f"timeout: must be None or seconds, at least 0, got {timeout!r}")
+
+
+def _close_orphan(shutdown: Shutdown, name: str, timeout: float) -> None:
+    """Drain a producer that was dropped without ``close``; on a thread of its own, since it ends the mover."""
+    closer = threading.Thread(
+        target=partial(lifecycle.drain, shutdown, name, timeout), name=f"{name}-closer", daemon=True
+    )
+    # The interpreter that starts no threads any more is exiting, and will drain this producer with the others.
+    with contextlib.suppress(RuntimeError):
+        closer.start()

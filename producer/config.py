@@ -1,0 +1,433 @@
+"""Configuration: frozen, keyword-only, checked once at construction.
+
+Names and defaults are those of the Aliyun Java producer in snake_case. Every option stands in a field of a dataclass
+with its rule beside it; ``docs/configuration.md`` lists them all, and a test holds the two together. The file is
+long since every option, its default and its rule stand in one place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass, field, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self, cast
+from urllib.parse import urlsplit
+
+from .credentials import Credentials, StaticCredentials, is_header_text
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+    from tenacity.retry import retry_base
+    from tenacity.stop import stop_base
+    from tenacity.wait import wait_base
+
+MIB = 1024 * 1024
+#: A batch never grows larger than this on the wire, before compression, bytes.
+MAX_BATCH_SIZE_IN_BYTES = 8 * MIB
+#: A batch never holds more logs than this.
+MAX_BATCH_COUNT = 40_960
+_MAX_INT = 2**63 - 1
+_PROJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a value must be, in words and as a check; and how text (an environment variable) becomes one."""
+
+    words: str
+    check: Callable[[Any], bool]
+    parse: Callable[[str], Any] = str
+
+
+def _integer(low: int, high: int = _MAX_INT) -> _Rule:
+    words = f"an integer from {low} to {high}" if high != _MAX_INT else f"an integer, at least {low}"
+    if low == -_MAX_INT:
+        words = "an integer"
+    return _Rule(words, lambda value: type(value) is int and low <= value <= high, int)
+
+
+def _parse_bool(text: str) -> bool:
+    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.strip().lower()]
+
+
+def _choice(*names: str) -> _Rule:
+    return _Rule(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+def _parse_pairs(text: str) -> dict[str, str]:
+    """``name=value,name=value`` as a mapping."""
+    pairs = [part.split("=", 1) for part in text.split(",") if part.strip()]
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def _is_text_mapping(value: object) -> bool:
+    return isinstance(value, Mapping) and all(_is_text(k) and _is_text(v) for k, v in value.items())
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+_ANY_INTEGER = _integer(-_MAX_INT)
+_BOOLEAN = _Rule("True or False", lambda value: isinstance(value, bool), _parse_bool)
+_TEXT = _Rule("text that is not empty", lambda value: isinstance(value, str) and bool(value))
+_HEADER_TEXT = _Rule("printable ASCII text, not empty, without spaces at its ends", is_header_text)
+_OPTIONAL_TEXT = _Rule(
+    "None or text that is not empty", lambda value: value is None or (isinstance(value, str) and bool(value))
+)
+_TEXT_MAPPING = _Rule("a mapping of text to text (as text: name=value,name=value)", _is_text_mapping, _parse_pairs)
+_POOL_SIZE = _Rule(
+    "None or an integer from 1 to 10000",
+    lambda value: value is None or (type(value) is int and 1 <= value <= 10_000),
+    int,
+)
+_BUCKETS = _Rule(
+    "a power of two from 1 to 512",
+    lambda value: type(value) is int and 1 <= value <= 512 and value & (value - 1) == 0,
+    int,
+)
+
+
+def _option(default: Any, rule: _Rule, *, factory: Callable[[], Any] | None = None) -> Any:
+    if factory is not None:
+        return field(default_factory=factory, metadata={"rule": rule})
+    return field(default=default, metadata={"rule": rule})
+
+
+def _check(config: Any, prefix: str = "") -> None:
+    for item in fields(config):
+        rule: _Rule | None = item.metadata.get("rule")
+        value = getattr(config, item.name)
+        if rule is not None and not rule.check(value):
+            raise ConfigError(prefix + item.name, f"must be {rule.words}", value)
+
+
+def _unknown(name: str, known: list[str]) -> ConfigError:
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known options are {', '.join(known)}"
+    return ConfigError(name, f"unknown option; {hint}", name)
+
+
+class _Options:
+    """Gives a wrong name the same kind of error as a wrong value."""
+
+    __slots__ = ()
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        known = [item.name for item in fields(cast("Any", cls))]
+        for name in options:
+            if name not in known:
+                raise _unknown(name, known)
+        return super().__new__(cls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig(_Options):
+    """How requests travel.
+
+    :ivar connect_timeout_ms: how long to wait for a connection, milliseconds.
+    :ivar read_timeout_ms: how long the server may be silent before its answer, and how long the answer's body may take,
+        milliseconds.
+    :ivar proxies: proxy URLs by scheme, such as ``{"https": "http://proxy:3128"}``. None takes ``HTTP_PROXY``,
+        ``HTTPS_PROXY`` and ``NO_PROXY`` from the environment, read once; ``{}`` uses no proxy.
+    :ivar verify: verify TLS certificates. Turning it off lets anybody on the path read and change your logs.
+    :ivar ca_bundle: a PEM file (or folder) of certificate authorities; None takes ``REQUESTS_CA_BUNDLE`` from the
+        environment if set, else the bundle of certifi.
+    :ivar pool_size: connections kept open for each host; None is one for each IO thread.
+    :ivar user_agent: the ``User-Agent`` header.
+    """
+
+    connect_timeout_ms: int = _option(10_000, _integer(1))
+    read_timeout_ms: int = _option(60_000, _integer(1))
+    proxies: Mapping[str, str] | None = _option(
+        None, _Rule(f"None or {_TEXT_MAPPING.words}", lambda v: v is None or _is_text_mapping(v), _parse_pairs)
+    )
+    verify: bool = _option(True, _BOOLEAN)
+    ca_bundle: str | None = _option(None, _OPTIONAL_TEXT)
+    pool_size: int | None = _option(
+        None,
+        _Rule("None or an integer from 1 to 10000", lambda v: v is None or (type(v) is int and 1 <= v <= 10_000), int),
+    )
+    user_agent: str = _option("loghub-producer-python", _HEADER_TEXT)
+
+    def __post_init__(self) -> None:
+        _check(self, "http.")
+        if self.proxies is not None:  # no longer the caller's
+            object.__setattr__(self, "proxies", dict(self.proxies))
+
+    def __repr__(self) -> str:
+        # A proxy's URL may hold a password.
+        proxies = None if self.proxies is None else dict.fromkeys(self.proxies, "***")
+        shown = [(f.name, proxies if f.name == "proxies" else getattr(self, f.name)) for f in fields(self)]
+        return f"HttpConfig({', '.join(f'{name}={value!r}' for name, value in shown)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Strategies of tenacity that replace the built-in rules, each on its own.
+
+    Each is called with a ``tenacity.RetryCallState`` whose ``outcome`` holds the
+    :class:`~producer.errors.AttemptError` and whose ``attempt_number`` counts the attempts of the batch.
+
+    :ivar wait: seconds until the next attempt; None is exponential backoff with jitter between
+        ``base_retry_backoff_ms`` and ``max_retry_backoff_ms``.
+    :ivar stop: True gives the batch up; None stops after ``retries`` retries.
+    :ivar retry: True tries again; None follows the class of the error.
+    """
+
+    wait: wait_base | Callable[[RetryCallState], float] | None = None
+    stop: stop_base | Callable[[RetryCallState], bool] | None = None
+    retry: retry_base | Callable[[RetryCallState], bool] | None = None
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and not callable(value):
+                raise ConfigError(
+                    f"retry_policy.{item.name}", "must be None or a tenacity strategy (a callable)", value
+                )
+
+
+_HTTP = _Rule("an HttpConfig", lambda value: isinstance(value, HttpConfig))
+_RETRY_POLICY = _Rule("a RetryPolicy", lambda value: isinstance(value, RetryPolicy))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(_Options):
+    """The options of a :class:`~producer.Producer`.
+
+    :ivar total_size_in_bytes: bound on the memory of everything accepted and not yet settled, bytes, the fixed
+        overheads of a record and a batch included.
+    :ivar max_block_ms: how long ``send`` waits for memory, milliseconds; 0 fails at once, negative waits for ever.
+    :ivar io_thread_count: threads that send requests.
+    :ivar batch_size_threshold_in_bytes: a batch of this size is sent, bytes on the wire before compression.
+    :ivar batch_count_threshold: a batch of this many logs is sent.
+    :ivar linger_ms: a batch is sent this long after its first record, milliseconds.
+    :ivar retries: attempts after the first one; 0 or less is none. There is no value for "for ever": a
+        ``RetryPolicy(stop=tenacity.stop_never)`` says that in so many words.
+    :ivar max_reserved_attempts: attempts kept in a :class:`~producer.Result`; the oldest are dropped.
+    :ivar base_retry_backoff_ms: the first backoff, milliseconds.
+    :ivar max_retry_backoff_ms: the longest backoff, milliseconds.
+    :ivar adjust_shard_hash: round a shard hash down to one of ``buckets`` ranges, so that batches can form.
+    :ivar buckets: number of those ranges.
+    :ivar log_format: of request bodies; json is larger and slower.
+    :ivar compression: of request bodies.
+    :ivar sign_version: signature version; v4 needs ``region``.
+    :ivar region: such as ``cn-hangzhou``; for sign_version v4.
+    :ivar source: the LogGroup's source where ``send`` gives none; None is this host's address.
+    :ivar log_tags: tags added to every LogGroup.
+    :ivar generate_pack_id: add the ``__pack_id__`` tag, by which the service finds a log's neighbours.
+    :ivar processor: name of an ingest processor of the service; None is none.
+    :ivar drain_timeout_ms: how long the exit of the interpreter waits for deliveries, and how long ``close`` lets
+        retries go on, milliseconds; 0 does not wait.
+    :ivar http: how requests travel.
+    :ivar retry_policy: strategies of tenacity in place of the built-in rules.
+    :ivar name: prefix of thread names; None is ``producer-N``.
+    """
+
+    total_size_in_bytes: int = _option(100 * MIB, _integer(1))
+    max_block_ms: int = _option(60_000, _ANY_INTEGER)
+    io_thread_count: int = _option(None, _integer(1), factory=lambda: max(1, os.cpu_count() or 1))
+    batch_size_threshold_in_bytes: int = _option(512 * 1024, _integer(1, MAX_BATCH_SIZE_IN_BYTES))
+    batch_count_threshold: int = _option(4096, _integer(1, MAX_BATCH_COUNT))
+    linger_ms: int = _option(2000, _integer(100))
+    retries: int = _option(10, _ANY_INTEGER)
+    max_reserved_attempts: int = _option(11, _integer(1))
+    base_retry_backoff_ms: int = _option(100, _integer(1))
+    max_retry_backoff_ms: int = _option(50_000, _integer(1))
+    adjust_shard_hash: bool = _option(True, _BOOLEAN)
+    buckets: int = _option(64, _BUCKETS)
+    log_format: str = _option("protobuf", _choice("protobuf", "json"))
+    compression: str = _option("lz4", _choice("lz4", "zstd", "deflate", "none"))
+    sign_version: str = _option("v1", _choice("v1", "v4"))
+    region: str | None = _option(None, _OPTIONAL_TEXT)
+    source: str | None = _option(None, _Rule("None or text", lambda value: value is None or isinstance(value, str)))
+    log_tags: Mapping[str, str] = _option(None, _TEXT_MAPPING, factory=dict)
+    generate_pack_id: bool = _option(True, _BOOLEAN)
+    processor: str | None = _option(None, _OPTIONAL_TEXT)
+    drain_timeout_ms: int = _option(10_000, _integer(0))
+    http: HttpConfig = _option(None, _HTTP, factory=HttpConfig)
+    retry_policy: RetryPolicy = _option(None, _RETRY_POLICY, factory=RetryPolicy)
+    name: str | None = _option(None, _OPTIONAL_TEXT)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if self.sign_version == "v4" and not self.region:
+            raise ConfigError("region", "must be given with sign_version='v4', such as 'cn-hangzhou'", self.region)
+        # What was accepted here no longer depends on the caller's mapping.
+        object.__setattr__(self, "log_tags", dict(self.log_tags))
+
+    @classmethod
+    def from_mapping(cls, options: Mapping[str, Any]) -> Self:
+        """Build a configuration from a mapping, whose values may be text (as in ``spark-defaults`` or a ``.ini`` file).
+
+        Options of :class:`HttpConfig` are written ``http.verify`` or ``http_verify``.
+
+        :raises ConfigError: an unknown name (with the near ones), text that cannot be parsed, a value out of range.
+        """
+        own: dict[str, Any] = {}
+        http: dict[str, Any] = {}
+        known = _option_rules()
+        for name, value in options.items():
+            dotted = "http." + name[5:] if name.startswith("http_") else name
+            if dotted not in known:
+                raise _unknown(name, list(known))
+            parsed = _parse(name, known[dotted], value)
+            if dotted.startswith("http."):
+                http[dotted[5:]] = parsed
+            else:
+                own[dotted] = parsed
+        if http:
+            base = own.get("http", HttpConfig())
+            own["http"] = dataclasses.replace(base, **http)
+        return cls(**own)
+
+    @classmethod
+    def from_env(cls, prefix: str = "LOGHUB_PRODUCER_", environ: Mapping[str, str] | None = None) -> Self:
+        """Build a configuration from environment variables: ``LOGHUB_PRODUCER_LINGER_MS=500``.
+
+        :param prefix: what the variables' names begin with; the rest is an option's name in capitals.
+        :param environ: instead of ``os.environ``.
+        :raises ConfigError: as :meth:`from_mapping`; a variable that has the prefix but names no option is an error.
+        """
+        variables = os.environ if environ is None else environ
+        found = {name[len(prefix) :].lower(): value for name, value in variables.items() if name.startswith(prefix)}
+        try:
+            return cls.from_mapping(found)
+        except ConfigError as error:
+            variable = prefix + error.name.upper().replace(".", "_")
+            value = variable if error.value is error.name else error.value
+            raise ConfigError(variable, error.rule, value) from error
+
+
+def _option_rules() -> dict[str, _Rule]:
+    own = {f.name: f.metadata["rule"] for f in fields(ProducerConfig)}
+    return own | {f"http.{f.name}": f.metadata["rule"] for f in fields(HttpConfig)}
+
+
+def option_rows() -> list[tuple[str, str, str]]:
+    """Every option as ``(name, default, rule in words)``, for the documentation and its test."""
+    rows = []
+    for prefix, config in (("", ProducerConfig()), ("http.", HttpConfig())):
+        for item in fields(config):
+            if item.name in {"http", "retry_policy"}:
+                continue
+            default = "number of CPUs" if item.name == "io_thread_count" else repr(getattr(config, item.name))
+            rows.append((prefix + item.name, default, cast("_Rule", item.metadata["rule"]).words))
+    return rows
+
+
+def _parse(name: str, rule: _Rule, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return rule.parse(value)
+    except (ValueError, KeyError) as error:
+        raise ConfigError(name, f"must be {rule.words}", value) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectConfig:
+    """Where the records of one project go, and who signs for them.
+
+    Give either a static key (``access_key_id`` and ``access_key_secret``, with ``security_token`` for STS), or
+    ``credentials``, an object with ``get_credentials() -> Credentials``.
+
+    :ivar project: the project's name.
+    :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``; https where no scheme is given.
+    :ivar credentials: the provider; made from the static key where that is given.
+    :ivar user_agent: the ``User-Agent`` header for this project; None is that of :class:`HttpConfig`.
+    """
+
+    project: str
+    endpoint: str = field(kw_only=True)
+    access_key_id: InitVar[str | None] = field(default=None, kw_only=True)
+    access_key_secret: InitVar[str | None] = field(default=None, kw_only=True)
+    security_token: InitVar[str | None] = field(default=None, kw_only=True)
+    credentials: Any = field(default=None, kw_only=True)
+    user_agent: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(
+        self, access_key_id: str | None, access_key_secret: str | None, security_token: str | None
+    ) -> None:
+        if not _is_project_name(self.project):
+            raise ConfigError("project", "must be letters, digits, dashes and underscores", self.project)
+        object.__setattr__(self, "endpoint", _normal_endpoint(self.endpoint))
+        if self.user_agent is not None and not is_header_text(self.user_agent):
+            raise ConfigError("user_agent", f"must be None or {_HEADER_TEXT.words}", self.user_agent)
+        static = access_key_id is not None or access_key_secret is not None
+        if static == (self.credentials is not None):
+            rule = "give either access_key_id and access_key_secret, or credentials=provider"
+            raise ConfigError("credentials", rule, "both" if static else "neither")
+        if static:
+            key = Credentials(
+                access_key_id=cast("str", access_key_id),
+                access_key_secret=cast("str", access_key_secret),
+                security_token=security_token,
+            )
+            object.__setattr__(self, "credentials", StaticCredentials(credentials=key))
+        elif not callable(getattr(self.credentials, "get_credentials", None)):
+            raise ConfigError(
+                "credentials", "must have a method get_credentials()", type(self.credentials).__qualname__
+            )
+
+    def __repr__(self) -> str:
+        # A provider is somebody else's class: what its repr shows is not known here.
+        return (
+            f"ProjectConfig({self.project!r}, endpoint={self.endpoint!r}, "
+            f"credentials=<{type(self.credentials).__qualname__}>)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_project, (self.project, self.endpoint, self.credentials, self.user_agent)
+
+
+def _is_project_name(value: object) -> bool:
+    return isinstance(value, str) and _PROJECT_NAME.fullmatch(value) is not None
+
+
+def _rebuild_project(project: str, endpoint: str, credentials: Any, user_agent: str | None) -> ProjectConfig:
+    return ProjectConfig(project, endpoint=endpoint, credentials=credentials, user_agent=user_agent)
+
+
+def _normal_endpoint(endpoint: object) -> str:
+    rule = "must be a URL of http or https with a host and perhaps a port, such as https://cn-hangzhou.log.aliyuncs.com"
+    if not isinstance(endpoint, str) or not is_header_text(endpoint.strip()):
+        raise ConfigError("endpoint", rule, endpoint)
+    text = endpoint.strip()
+    try:
+        parts = urlsplit(text if "://" in text else f"https://{text}")
+        parts.port  # noqa: B018  # raises on a port that is no number
+    except ValueError as error:
+        raise ConfigError("endpoint", rule, endpoint) from error
+    if parts.username or parts.password:
+        raise ConfigError("endpoint", "must not hold a user name or password", f"{parts.scheme}://***@{parts.hostname}")
+    if (
+        parts.scheme not in {"http", "https"}
+        or not parts.hostname
+        or parts.path.strip("/")
+        or parts.query
+        or parts.fragment
+    ):
+        raise ConfigError("endpoint", rule, endpoint)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+@lru_cache(maxsize=1)
+def host_address() -> str:
+    """This host's address as others see it, for the ``source`` of logs; found by name, once a process."""
+    try:
+        addresses = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    except OSError:
+        return "127.0.0.1"
+    found = [str(address[4][0]) for address in addresses]
+    return next((address for address in found if not address.startswith("127.")), "127.0.0.1")

@@ -1,0 +1,94 @@
+"""Credentials, and the providers that come with the package. A provider is any object with ``get_credentials()``."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from typing import cast
+
+from .errors import ConfigError
+
+_HEADER_TEXT = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+
+
+def is_header_text(value: object) -> bool:
+    """Whether ``value`` is text that may stand in an HTTP header as it is."""
+    return isinstance(value, str) and _HEADER_TEXT.fullmatch(value) is not None
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Who signs a request.
+
+    :ivar access_key_id: the access key's id.
+    :ivar access_key_secret: its secret; masked in the repr.
+    :ivar security_token: the STS token of temporary credentials, or None; masked in the repr.
+    :ivar expires_at: seconds since the Unix epoch at which they end, or None for never.
+    """
+
+    access_key_id: str
+    access_key_secret: str
+    security_token: str | None = None
+    expires_at: float | None = None
+
+    def __post_init__(self) -> None:
+        rule = "must be printable ASCII text, not empty, without spaces or a line end at its ends"
+        for name in ("access_key_id", "access_key_secret", "security_token"):
+            value = getattr(self, name)
+            if not is_header_text(value) and not (name == "security_token" and value is None):
+                raise ConfigError(name, rule, value if name == "access_key_id" else "***")
+
+        if self.expires_at is not None and not _is_time(self.expires_at):
+            raise ConfigError("expires_at", "must be None or seconds since the Unix epoch", self.expires_at)
+
+    def __repr__(self) -> str:
+        token = None if self.security_token is None else "***"
+        return (
+            f"Credentials(access_key_id={self.access_key_id!r}, access_key_secret='***', "
+            f"security_token={token!r}, expires_at={self.expires_at!r})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentCredentials:
+    """A credentials provider that reads environment variables each time it is asked.
+
+    :ivar prefix: of ``ACCESS_KEY_ID``, ``ACCESS_KEY_SECRET`` and, optional, ``SECURITY_TOKEN``.
+    """
+
+    prefix: str = "LOGHUB_"
+
+    def get_credentials(self) -> Credentials:
+        """Read the variables.
+
+        :raises ConfigError: one is missing.
+        """
+        values = {name: os.environ.get(self.prefix + name) for name in ("ACCESS_KEY_ID", "ACCESS_KEY_SECRET")}
+        for name, value in values.items():
+            if not value:
+                raise ConfigError(self.prefix + name, "must be set in the environment", value)
+        return Credentials(
+            access_key_id=cast("str", values["ACCESS_KEY_ID"]),
+            access_key_secret=cast("str", values["ACCESS_KEY_SECRET"]),
+            security_token=os.environ.get(self.prefix + "SECURITY_TOKEN") or None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticCredentials:
+    """A credentials provider that always answers the same.
+
+    :ivar credentials: what it answers.
+    """
+
+    credentials: Credentials
+
+    def get_credentials(self) -> Credentials:
+        """Return :attr:`credentials`."""
+        return self.credentials

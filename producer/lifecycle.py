@@ -1,0 +1,161 @@
+"""What happens to producers when the process exits or forks.
+
+At exit every producer still open drains for at most its ``drain_timeout_ms`` and says how much it could not deliver.
+After a fork the child's producers start empty, with threads, locks and connections of their own; the parent's records
+stay the parent's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import threading
+import time
+import weakref
+from typing import Protocol
+
+from . import results as results_module
+from .errors import CloseTimeoutError
+from .pipeline import batch as batch_module
+from .pipeline.shutdown import Shutdown
+
+_log = logging.getLogger("producer.lifecycle")
+
+#: How much longer than its time a drain takes for the callbacks of the records that it had to fail, at most, seconds.
+CALLBACK_SECONDS = 1.0
+
+
+class Forkable(Protocol):
+    """What a fork concerns."""
+
+    def renew_in_child(self) -> None:
+        """Start empty; called in the child, in its only thread. Takes no lock that existed before."""
+
+
+_forkables: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_lock = threading.Lock()  # guards what follows
+_draining: dict[Shutdown, tuple[str, float]] = {}
+_hooked = False
+_exited = False
+
+
+def watch_fork(forkable: Forkable) -> None:
+    """Tell ``forkable`` about forks, as long as it lives."""
+    _forkables.add(forkable)
+
+
+def drain_at_exit(shutdown: Shutdown, name: str, timeout: float) -> bool:
+    """Close ``shutdown`` when the interpreter exits, unless that happens before.
+
+    :param timeout: seconds.
+    :returns: False if the exit has drained the producers already: nobody will close this one.
+    """
+    with _lock:
+        if _exited:
+            return False
+        _draining[shutdown] = name, timeout
+    _hook_multiprocessing()
+    return True
+
+
+def drained(shutdown: Shutdown) -> None:
+    """``shutdown`` was closed."""
+    with _lock:
+        _draining.pop(shutdown, None)
+
+
+def _hook_multiprocessing() -> None:
+    """A child of ``multiprocessing`` ends by ``os._exit``, before which only its own finalizers run."""
+    global _hooked  # noqa: PLW0603  # a process has one exit
+    process = sys.modules.get("multiprocessing.process")
+    if _hooked or process is None or process.parent_process() is None:
+        return
+    _hooked = True
+    from multiprocessing.util import Finalize  # noqa: PLC0415  # only where it is in use
+
+    Finalize(None, drain_all, exitpriority=100)
+
+
+def drain_all() -> None:
+    """Close every open producer within its own time, all at the same time; an interrupt cuts the waiting short."""
+    global _exited  # noqa: PLW0603  # a process has one exit
+    started = time.monotonic()
+    hurried = False
+    while True:
+        with _lock:
+            producers = list(_draining.items())
+            _exited = not producers
+        if _exited:
+            return
+        failed_before = {shutdown: shutdown.failed_records for shutdown, _ in producers}
+        try:
+            for shutdown, _ in producers:
+                shutdown.begin()
+        except KeyboardInterrupt:
+            hurried = True
+        for shutdown, (name, timeout) in producers:
+            left = 0.0 if hurried else max(0.0, started + timeout - time.monotonic())
+            hurried |= _close_or_give_up(shutdown, name, left)
+            drained(shutdown)
+            _say_lost(name, shutdown.failed_records - failed_before[shutdown], timeout)
+
+
+def _close_or_give_up(shutdown: Shutdown, name: str, timeout: float) -> bool:
+    """Close one; whether the user interrupted it, and it was given up."""
+    try:
+        _close(shutdown, name, timeout)
+    except KeyboardInterrupt:
+        _log.error("%s: interrupted while records were on their way: they are given up", name)
+        _close(shutdown, name, 0.0)
+        return True
+    except Exception:  # noqa: BLE001  # what fails here shall not keep the others from being drained
+        _log.exception("%s: could not be closed", name)
+    return False
+
+
+def _close(shutdown: Shutdown, name: str, timeout: float) -> None:
+    try:
+        shutdown.close(timeout)
+    except CloseTimeoutError as error:
+        if not shutdown.wait_for_callbacks(CALLBACK_SECONDS):
+            _log.error("%s: callbacks have not run, or not ended; threads: %s", name, ", ".join(error.stuck))
+
+
+def drain(shutdown: Shutdown, name: str, timeout: float) -> None:
+    """Close one producer; what could not be delivered is said aloud.
+
+    :param timeout: seconds.
+    """
+    failed_before = shutdown.failed_records
+    _close(shutdown, name, timeout)
+    drained(shutdown)
+    _say_lost(name, shutdown.failed_records - failed_before, timeout)
+
+
+def _say_lost(name: str, records: int, timeout: float) -> None:
+    if records:
+        _log.error(
+            "%s: %d records could not be delivered and are lost: nobody had called close() when the process, or the "
+            "last reference to it, ended. Each had a last attempt, and all of them %.1f s (drain_timeout_ms).",
+            name,
+            records,
+            timeout,
+        )
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _hooked, _exited  # noqa: PLW0603  # a fork is process-wide
+    _lock = threading.Lock()
+    _hooked = _exited = False
+    _draining.clear()
+    results_module.renew_locks_in_child()
+    batch_module.renew_locks_in_child()
+    for forkable in list(_forkables):
+        forkable.renew_in_child()
+
+
+atexit.register(drain_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

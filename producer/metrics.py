@@ -1,0 +1,82 @@
+"""Counters, and the frozen snapshot that ``stats()`` returns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .records import StreamKey
+
+
+class Counters:
+    """Named sums that only grow; any thread may add."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _sums
+        self._sums: dict[str, int] = {}
+
+    def add(self, name: str, amount: int) -> None:
+        """Add ``amount`` to the sum ``name``."""
+        with self._lock:
+            self._sums[name] = self._sums.get(name, 0) + amount
+
+    def __getitem__(self, name: str) -> int:
+        """The sum ``name``; 0 if nothing was added."""
+        return self._sums.get(name, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStats:
+    """One stream, since it was last remembered anew (idle streams are forgotten). Counts are logs.
+
+    :ivar accepted: logs that ``send`` took.
+    :ivar delivered: logs that the server acknowledged.
+    :ivar failed: logs that were given up.
+    :ivar pending: logs that are neither.
+    :ivar pending_bytes: their memory as accounted, bytes.
+    """
+
+    accepted: int = 0
+    delivered: int = 0
+    failed: int = 0
+    pending: int = 0
+    pending_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """A producer at one moment. Counts of records are logs, since the producer was made.
+
+    :ivar accepted: logs that ``send`` took.
+    :ivar delivered: logs that the server acknowledged.
+    :ivar failed: logs that were given up.
+    :ivar retried: logs that were scheduled for another attempt, once for each time.
+    :ivar pending: logs that are neither delivered nor failed.
+    :ivar attempts: requests made, by batches.
+    :ivar batches: batches that are not settled, by state: ``open``, ``queued``, ``sending``, ``waiting``.
+    :ivar memory_limit: ``total_size_in_bytes``.
+    :ivar memory_used: bytes taken from it.
+    :ivar memory_by_stage: ``memory_used`` by where it is: the states of ``batches``, and ``callbacks`` for settled
+        records whose callbacks have not run.
+    :ivar waiting_senders: threads that wait in ``send`` for memory.
+    :ivar oldest_record_age: seconds since the oldest batch that is not settled got its first record; None if
+        there is none.
+    :ivar callbacks_pending: settled batches whose callbacks have not run.
+    :ivar streams: by stream; only streams in use or used a short while ago.
+    """
+
+    accepted: int
+    delivered: int
+    failed: int
+    retried: int
+    pending: int
+    attempts: int
+    batches: Mapping[str, int]
+    memory_limit: int
+    memory_used: int
+    memory_by_stage: Mapping[str, int]
+    waiting_senders: int
+    oldest_record_age: float | None
+    callbacks_pending: int
+    streams: Mapping[StreamKey, StreamStats] = field(repr=False)

@@ -1,0 +1,241 @@
+"""LogAccumulator: the open batch of every stream, and the list of all batches that are not settled.
+
+Senders append; a batch that is full is handed on by the sender who filled it, one that lingered by the mover. A stream
+is remembered only while it has a batch under way, and a little longer for its context (pack id) and its counters.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..clock import Clock, Deadline
+from ..config import ProducerConfig
+from ..errors import ProducerClosedError
+from ..records import StreamKey
+from ..results import Callback, SendFuture
+from .batch import ProducerBatch, StreamState
+
+#: Streams without a batch under way that are remembered, and for how long, seconds.
+MAX_IDLE_STREAMS = 4096
+IDLE_STREAM_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCounts:
+    """Counters of one stream since it was last remembered anew: logs."""
+
+    accepted: int
+    delivered: int
+    failed: int
+
+
+class LogAccumulator:
+    """See the module.
+
+    :param submit: takes a batch that is ready to be sent; called outside the lock.
+    :param tail_size: the size of a batch's body without records, by stream and pack id, bytes.
+    :param refund: gives bytes back to the memory budget.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        submit: Callable[[ProducerBatch], None],
+        tail_size: Callable[[StreamKey, str | None], int],
+        refund: Callable[[int], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._submit = submit
+        self._tail_size = tail_size
+        self._refund = refund
+        self._linger = config.linger_ms / 1000
+        self._threshold_bytes = config.batch_size_threshold_in_bytes
+        self._threshold_count = config.batch_count_threshold
+        # Guards everything below. The condition is for those who wait until batches are settled.
+        self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
+        self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation: of expiry, too
+        self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
+        self._streams: dict[StreamKey, StreamState] = {}
+        self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
+        self._next_serial = 0
+        self._accepted = 0
+        self._closed = False
+
+    def has_open(self, key: StreamKey) -> bool:
+        """Whether the stream has an open batch at this moment: a guess, which :meth:`append` checks."""
+        return key in self._open
+
+    def append(
+        self, key: StreamKey, record: bytes, logs: int, callback: Callback | None, charge: int, opening: int
+    ) -> SendFuture | None:
+        """Add one send to its stream's open batch.
+
+        :param charge: bytes taken from the memory budget for the record; the batch owes them from now on.
+        :param opening: bytes taken to open a new batch, or 0; given back if there is room in the open one.
+        :returns: the future; None if a new batch is needed and ``opening`` is 0: nothing was done then.
+        :raises ProducerClosedError: after :meth:`close`.
+        """
+        without_room = full = None
+        with self._lock:
+            if self._closed:
+                raise ProducerClosedError("the producer is closed")
+            batch = self._open.get(key)
+            if batch is None or not batch.has_room(len(record), logs):
+                if not opening:
+                    return None
+                if batch is not None:
+                    without_room = self._take(key)
+                batch = self._new_batch(key)
+                charge, opening = charge + opening, 0
+            future = batch.add(record, logs, callback, charge)
+            self._accepted += logs
+            if batch.size >= self._threshold_bytes or batch.log_count >= self._threshold_count:
+                full = self._take(key)
+        if opening:
+            self._refund(opening)
+        if without_room is not None:
+            self._submit(without_room)
+        if full is not None:
+            self._submit(full)
+        return future
+
+    def _new_batch(self, key: StreamKey) -> ProducerBatch:
+        now = self._clock.monotonic()
+        stream = self._stream(key)
+        pack_id = f"{stream.context}-{stream.next_number:X}" if self._config.generate_pack_id else None
+        stream.next_number += 1
+        batch = ProducerBatch(
+            key,
+            stream=stream,
+            serial=self._next_serial,
+            pack_id=pack_id,
+            tail_size=self._tail_size(key, pack_id),
+            created_at=now,
+            max_reserved_attempts=self._config.max_reserved_attempts,
+        )
+        self._next_serial += 1
+        stream.alive += 1
+        self._open[key] = batch
+        self._incomplete[batch] = None
+        return batch
+
+    def _stream(self, key: StreamKey) -> StreamState:
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._streams[key] = StreamState(secrets.token_hex(8).upper())
+        else:
+            self._idle.pop(key, None)
+        return stream
+
+    def _forget_idle(self, now: float) -> None:
+        while self._idle:
+            key, stream = next(iter(self._idle.items()))
+            if len(self._idle) <= MAX_IDLE_STREAMS and now - stream.idle_since < IDLE_STREAM_SECONDS:
+                return
+            del self._idle[key], self._streams[key]
+
+    def _take(self, key: StreamKey) -> ProducerBatch:
+        batch = self._open.pop(key)
+        batch.stream.accepted += batch.log_count
+        return batch
+
+    def take_expired(self, now: float) -> tuple[list[ProducerBatch], float]:
+        """The batches that lingered long enough, out of the accumulator, and the seconds until the next one has."""
+        expired: list[ProducerBatch] = []
+        wait = self._linger
+        with self._lock:
+            for batch in self._open.values():
+                left = batch.created_at + self._linger - now
+                if left > 0:
+                    wait = left
+                    break
+                expired.append(batch)
+            for batch in expired:
+                self._take(batch.key)
+            self._forget_idle(now)
+        return expired, wait
+
+    def take_all(self) -> tuple[list[ProducerBatch], int]:
+        """Every open batch, out of the accumulator, and the serial that the next new batch will have."""
+        with self._lock:
+            return [self._take(key) for key in list(self._open)], self._next_serial
+
+    def close(self) -> list[ProducerBatch]:
+        """Refuse appends from now on; returns every open batch."""
+        with self._lock:
+            self._closed = True
+        return self.take_all()[0]
+
+    def forget(self, batch: ProducerBatch, *, delivered: bool) -> None:
+        """``batch`` is settled."""
+        with self._lock:
+            self._incomplete.pop(batch, None)
+            stream = batch.stream
+            if delivered:
+                stream.delivered += batch.log_count
+            else:
+                stream.failed += batch.log_count
+            stream.alive -= 1
+            if not stream.alive:
+                stream.idle_since = self._clock.monotonic()
+                self._idle[batch.key] = stream
+                self._forget_idle(stream.idle_since)
+            self._settled.notify_all()
+
+    def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
+        """``batch`` was split in two."""
+        with self._lock:
+            for half in halves:
+                self._incomplete[half] = None
+            self._incomplete.pop(batch, None)
+            batch.stream.alive += 1
+
+    def wait_settled(self, before: int, deadline: Deadline) -> int:
+        """Wait until every batch with a serial below ``before`` is settled; returns how many are not in time."""
+        with self._lock:
+            while self._remain(before) and not deadline.expired(self._clock):
+                self._clock.wait(self._settled, deadline.remaining(self._clock))
+            return sum(1 for batch in self._incomplete if batch.serial < before)
+
+    def _remain(self, before: int) -> bool:
+        # The first is the oldest but for halves of split batches, which stand behind younger ones.
+        return any(batch.serial < before for batch in self._incomplete)
+
+    def incomplete(self) -> list[ProducerBatch]:
+        """Every batch that is not settled, oldest first."""
+        with self._lock:
+            return list(self._incomplete)
+
+    def incomplete_in_child(self) -> list[ProducerBatch]:
+        """As :meth:`incomplete`, after a fork, without the lock, which a thread of the parent may have held."""
+        return list(self._incomplete)
+
+    def oldest_age(self) -> float | None:
+        """How long ago the oldest batch that is not settled got its first record, seconds; None if there is none."""
+        with self._lock:
+            oldest = next(iter(self._incomplete), None)
+        return None if oldest is None else max(0.0, self._clock.monotonic() - oldest.created_at)
+
+    @property
+    def accepted(self) -> int:
+        """Logs accepted since the start."""
+        return self._accepted
+
+    def stream_counts(self) -> dict[StreamKey, StreamCounts]:
+        """Counters of every stream that is remembered."""
+        with self._lock:
+            return {
+                key: StreamCounts(
+                    stream.accepted + (self._open[key].log_count if key in self._open else 0),
+                    stream.delivered,
+                    stream.failed,
+                )
+                for key, stream in self._streams.items()
+            }

@@ -1,0 +1,140 @@
+"""IOThreadPool: the threads that send, and the unbounded queue before them (bounded because memory is).
+
+Projects take turns, so that a busy one does not push the others back. Those whose last attempt met a network error may
+together occupy at most half of the threads (one at least) until they answer again, so that dead endpoints, whose every
+attempt takes the whole timeout, leave threads to the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+
+from ..clock import Clock, Deadline
+from .batch import ProducerBatch
+from .worker import StageThread
+
+
+class IOThreadPool:
+    """See the module.
+
+    :param run: makes one attempt; returns whether the destination could be reached, None if it was not tried.
+    :param refuse: takes batches that come after the pool was stopped.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        thread_count: int,
+        run: Callable[[ProducerBatch], bool | None],
+        refuse: Callable[[ProducerBatch], object],
+        clock: Clock,
+    ) -> None:
+        self._run = run
+        self._refuse = refuse
+        self._clock = clock
+        self._suspect_share = max(1, thread_count // 2)
+        self.threads = tuple(StageThread(f"{name}-io-{i}", self._loop) for i in range(thread_count))
+        # Guards everything below. It is taken by itself, never through the condition, whose __enter__ is Python: an
+        # interrupt there would leave it locked for ever.
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._lanes: OrderedDict[str, deque[ProducerBatch]] = OrderedDict()  # projects; whose turn it is comes first
+        self._active: Counter[str] = Counter()
+        self._running: set[ProducerBatch] = set()
+        self._suspects: set[str] = set()
+        self._stopped = False
+
+    def submit(self, batch: ProducerBatch) -> None:
+        """Queue ``batch`` for one attempt; never blocks."""
+        with self._lock:
+            if not self._stopped:
+                self._lanes.setdefault(batch.key.project, deque()).append(batch)
+                self._work.notify()
+                return
+        self._refuse(batch)
+
+    def has(self, batch: ProducerBatch) -> bool:
+        """Whether ``batch`` waits for a thread, or is with one."""
+        with self._lock:
+            return batch in self._running or batch in self._lanes.get(batch.key.project, ())
+
+    @property
+    def queued(self) -> int:
+        """Batches that wait for a thread."""
+        with self._lock:
+            return sum(map(len, self._lanes.values()))
+
+    def run_next(self) -> bool:
+        """Make one attempt on the caller's thread, if anything is queued; whether it was. For those without threads."""
+        with self._lock:
+            batch = self._take()
+        if batch is None:
+            return False
+        self._attempt(batch)
+        return True
+
+    def _loop(self) -> None:
+        while True:
+            with self._lock:
+                while (batch := self._take()) is None:
+                    if self._stopped:
+                        return
+                    self._clock.wait(self._work, None)
+            self._attempt(batch)
+            del batch  # else its futures would live until the next one comes
+
+    def _take(self) -> ProducerBatch | None:
+        """The next batch of the first project that may use another thread. The caller holds the lock."""
+        suspects_wait = self._active_suspects() >= self._suspect_share
+        for project, lane in self._lanes.items():
+            if suspects_wait and project in self._suspects:
+                continue
+            batch = lane.popleft()
+            self._active[project] += 1
+            self._running.add(batch)
+            self._lanes.move_to_end(project)
+            if not lane:
+                del self._lanes[project]
+            return batch
+        return None
+
+    def _active_suspects(self) -> int:
+        return sum(threads for project, threads in self._active.items() if project in self._suspects)
+
+    def _attempt(self, batch: ProducerBatch) -> None:
+        project = batch.key.project
+        reached = None
+        try:
+            reached = self._run(batch)
+        finally:
+            with self._lock:
+                self._running.discard(batch)
+                self._active[project] -= 1
+                if not self._active[project]:
+                    del self._active[project]
+                if reached is False:
+                    self._suspects.add(project)
+                elif reached:
+                    self._suspects.discard(project)
+                # A lane that was passed over for its share may be served now.
+                self._work.notify()
+
+    def start(self) -> None:
+        """Start the threads.
+
+        :raises RuntimeError: no thread can be started.
+        """
+        for thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let the threads end after what is queued; refuse what comes later."""
+        with self._lock:
+            self._stopped = True
+            self._work.notify_all()
+
+    def join(self, deadline: Deadline) -> list[str]:
+        """Wait for the threads to end; the names of those that did not."""
+        return [thread.name for thread in self.threads if not thread.join(self._clock, deadline)]

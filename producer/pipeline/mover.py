@@ -1,0 +1,68 @@
+"""Mover: the one thread that watches the time. It hands on batches that lingered and retries that are due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..clock import Clock
+from .accumulator import LogAccumulator
+from .batch import ProducerBatch
+from .retry_queue import RetryQueue
+from .worker import StageThread
+
+
+class Mover:
+    """Waits on the retry queue, never longer than until the next batch has lingered.
+
+    A batch opened during a wait cannot expire before the wait is over, since no wait is longer than ``linger_ms``; so
+    senders need not wake anybody, and an idle producer wakes once every ``linger_ms``.
+
+    :param submit: takes batches that lingered.
+    :param resubmit: takes batches that were to be retried.
+    :param orphaned: asked at each turn; when it is True nobody can close the producer any more, and ``abandon``
+        is called.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        accumulator: LogAccumulator,
+        retry_queue: RetryQueue,
+        submit: Callable[[ProducerBatch], None],
+        resubmit: Callable[[ProducerBatch], None],
+        clock: Clock,
+        orphaned: Callable[[], bool],
+        abandon: Callable[[], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._retry_queue = retry_queue
+        self._submit = submit
+        self._resubmit = resubmit
+        self._clock = clock
+        self._orphaned = orphaned
+        self._abandon = abandon
+        self._stopping = False
+        self.thread = StageThread(f"{name}-mover", self._loop)
+
+    def run_once(self) -> float:
+        """Hand on what is due now; returns the seconds until something may be due again."""
+        expired, wait = self._accumulator.take_expired(self._clock.monotonic())
+        for batch in expired:
+            self._submit(batch)
+        for batch in self._retry_queue.take_due(self._clock.monotonic()):
+            self._resubmit(batch)
+        return wait
+
+    def _loop(self) -> None:
+        while not self._stopping:
+            wait = self.run_once()
+            if self._orphaned():
+                self._abandon()
+                return
+            self._retry_queue.wait(wait)
+
+    def stop(self) -> None:
+        """Let the thread end at once."""
+        self._stopping = True
+        self._retry_queue.wake()

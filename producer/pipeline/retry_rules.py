@@ -1,0 +1,112 @@
+"""What happens after a failed attempt: retry and when, split, or fail.
+
+The class of the error decides whether another attempt makes sense, ``retries`` how many, and exponential backoff
+when. A :class:`~producer.config.RetryPolicy` replaces any of the three by a strategy of tenacity.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import tenacity
+
+from ..clock import Clock
+from ..config import ProducerConfig
+from ..errors import AttemptError
+from .batch import ProducerBatch
+
+
+class wait_backoff(tenacity.wait.wait_base):  # noqa: N801  # tenacity names its strategies like functions
+    """Exponential backoff with jitter: before retry n between ``base * 2**(n-1)`` and ``base * 2**n`` seconds.
+
+    Never less than ``base`` nor more than ``maximum``: at the ceiling, between half of it and all of it.
+
+    :param base: seconds.
+    :param maximum: seconds.
+    :param uniform: draws a number between two others.
+    """
+
+    def __init__(self, base: float, maximum: float, uniform: Callable[[float, float], float] = random.uniform) -> None:
+        self.base, self.maximum, self._uniform = min(base, maximum), maximum, uniform
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        """Seconds to wait after attempt number ``retry_state.attempt_number``."""
+        # Beyond 2**64 times the base the ceiling is reached, whatever the two are; no overflow that way.
+        high = min(self.base * 2.0 ** min(retry_state.attempt_number, 64), self.maximum)
+        return self._uniform(max(self.base, high / 2), high)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do after a failed attempt.
+
+    :ivar retry: try again.
+    :ivar delay: after this many seconds.
+    """
+
+    retry: bool
+    delay: float = 0.0
+
+
+GIVE_UP = Decision(retry=False)
+
+
+def _all_backoffs(base: float, longest: float, retries: int) -> float:
+    """The longest that ``retries`` backoffs can take together, seconds; quick for 2**31 of them as well."""
+    growing = sum(min(base * 2.0**n, longest) for n in range(1, min(retries, 64) + 1))
+    return growing + max(0, retries - 64) * min(base * 2.0**64, longest)
+
+
+class RetryRules:
+    """See the module. Its methods are pure but for the clock and the user's strategies."""
+
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        policy = config.retry_policy
+        self._clock = clock
+        self._retries = config.retries
+        self._wait: Callable[[tenacity.RetryCallState], float] = policy.wait or wait_backoff(
+            config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
+        )
+        self._stop = policy.stop
+        base, longest = config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
+        self._patience: float | None = None
+        if policy.wait is None and policy.stop is None:
+            self._patience = _all_backoffs(base, longest, self._retries)
+        self._retry = policy.retry
+        # RetryCallState wants one; no call is ever made through it.
+        self._retrying = tenacity.Retrying()
+
+    def waited_enough(self, batch: ProducerBatch) -> bool:
+        """Whether ``batch`` is so old that all its backoffs would be over: it is attempted now, for the last time.
+
+        A logstore may refuse for ever, and what waits for it without attempts spends no retries. A user's own
+        strategies know no such bound.
+        """
+        if self._patience is None or self._clock.monotonic() - batch.created_at < self._patience:
+            return False
+        batch.retry_count = max(batch.retry_count, self._retries)
+        return True
+
+    def decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
+        """The decision for ``batch``, whose last attempt failed with ``error``."""
+        state = self._state(batch, error)
+        retriable = error.retriable if self._retry is None else bool(self._retry(state))
+        if not retriable:
+            return GIVE_UP
+        if self._retry is None and error.max_consecutive is not None and batch.same_error_count > error.max_consecutive:
+            return GIVE_UP
+        delay = 0.0 if error.immediate else max(0.0, float(self._wait(state)))
+        state.upcoming_sleep = delay
+        stopped = batch.retry_count >= self._retries if self._stop is None else bool(self._stop(state))
+        return GIVE_UP if stopped else Decision(retry=True, delay=delay)
+
+    def _state(self, batch: ProducerBatch, error: AttemptError) -> tenacity.RetryCallState:
+        state = tenacity.RetryCallState(self._retrying, None, (), {})
+        state.attempt_number = batch.retry_count + 1
+        state.start_time = batch.first_attempt_at
+        state.outcome = tenacity.Future(state.attempt_number)
+        state.outcome.set_exception(error)
+        state.outcome_timestamp = self._clock.monotonic()
+        return state

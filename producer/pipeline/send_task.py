@@ -1,0 +1,211 @@
+"""SendTask: one attempt to deliver a batch, and what follows from its outcome."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ..clock import Clock
+from ..errors import (
+    AttemptError,
+    BodyTooLargeError,
+    CredentialsError,
+    InternalError,
+    NetworkError,
+    ProducerClosedError,
+    QuotaExceededError,
+    UnreachableError,
+)
+from ..interfaces import Delivery, Receipt, Sink
+from ..metrics import Counters
+from ..results import Attempt
+from .accumulator import LogAccumulator
+from .batch import BatchState, ProducerBatch
+from .failure_log import FailureLog
+from .handlers import Settlement, run_user_code
+from .holdback import Holdback
+from .retry_queue import RetryQueue
+from .retry_rules import GIVE_UP, Decision, RetryRules
+from .split import split
+
+_log = logging.getLogger("producer.send_task")
+
+
+class SendTask:
+    """What an IO thread does with a batch; each ends settled, in the retry queue, or split in two.
+
+    :param submit: takes the halves of a split batch, and batches that a closed retry queue refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        sink: Sink,
+        clock: Clock,
+        rules: RetryRules,
+        over_quota: Holdback,
+        unreachable: Holdback,
+        retry_queue: RetryQueue,
+        accumulator: LogAccumulator,
+        settlement: Settlement,
+        counters: Counters,
+        submit: Callable[[ProducerBatch], None],
+    ) -> None:
+        self._sink = sink
+        self._clock = clock
+        self._rules = rules
+        self._over_quota = over_quota
+        self._unreachable = unreachable
+        self._retry_queue = retry_queue
+        self._accumulator = accumulator
+        self._settlement = settlement
+        self._counters = counters
+        self._submit = submit
+        self._failures = FailureLog(clock)
+
+    def run(self, batch: ProducerBatch) -> bool | None:
+        """Make one attempt for ``batch``, which the caller gives away.
+
+        :returns: whether the destination could be reached; None if it was not tried.
+        """
+        try:
+            if self._held_back(batch):
+                return None
+            return self._attempt(batch)
+        except BaseException as error:  # whatever a bug here or in a plugged-in part raises, the record is settled
+            _log.exception("a bug: the batch is failed")
+            self._give_up(batch, InternalError("InternalError", f"{type(error).__name__}: {error}"))
+            if not isinstance(error, Exception):
+                raise
+            return None
+
+    def _held_back(self, batch: ProducerBatch) -> bool:
+        """Whether its destination is held back: the batch then waits, without an attempt."""
+        now = self._clock.monotonic()
+        key = batch.key
+        until = self._over_quota.until(key[:2], now) or self._unreachable.until(key.project, now)
+        if until is None or self._rules.waited_enough(batch):
+            return False
+        return batch.move(BatchState.WAITING) and self._wait_until(batch, until)
+
+    def _wait_until(self, batch: ProducerBatch, due: float) -> bool:
+        try:
+            self._retry_queue.put(batch, due)
+        except ProducerClosedError:
+            return False
+        return True
+
+    def _attempt(self, batch: ProducerBatch) -> bool | None:
+        if batch.state is BatchState.WAITING:
+            # Held back while the retry queue closed: this attempt is its last.
+            batch.move(BatchState.QUEUED)
+        if not batch.move(BatchState.SENDING):
+            return None
+        started = self._clock.monotonic()
+        if batch.attempt_count == 0:
+            batch.first_attempt_at = started
+        timestamp_ms = int(self._clock.time() * 1000)
+        delivery = self._delivery(batch)
+        if batch.state is not BatchState.SENDING:  # failed from outside meanwhile, maybe before it was encoded
+            batch.drop_bytes()
+            return None
+        try:
+            receipt = self._sink.write(delivery)
+        except AttemptError as error:
+            self._note(batch, timestamp_ms, started, error=error)
+            self._after_failure(batch, error)
+            return not isinstance(error, NetworkError | CredentialsError)
+        self._note(batch, timestamp_ms, started, receipt=receipt)
+        self._over_quota.accepted(batch.key[:2])
+        self._unreachable.accepted(batch.key.project)
+        self._settlement.succeed(batch)
+        return True
+
+    def _delivery(self, batch: ProducerBatch) -> Delivery:
+        payload = batch.payload
+        if payload is None:
+            payload = self._sink.encode(batch.key, batch.pack_id, batch.records)
+            batch.encode(payload)
+        return Delivery(batch.key, batch.pack_id, payload)
+
+    def _note(
+        self,
+        batch: ProducerBatch,
+        timestamp_ms: int,
+        started: float,
+        *,
+        receipt: Receipt | None = None,
+        error: AttemptError | None = None,
+    ) -> None:
+        self._counters.add("attempts", 1)
+        outcome = receipt if error is None else error
+        attempt = Attempt(
+            success=error is None,
+            request_id=outcome.request_id if outcome is not None else "",
+            http_status=outcome.http_status if outcome is not None else None,
+            error_code=error.code if error is not None else "",
+            error_message=error.message if error is not None else "",
+            timestamp_ms=timestamp_ms,
+            duration_ms=(self._clock.monotonic() - started) * 1000,
+            may_have_been_stored=error is not None and error.may_have_been_stored,
+        )
+        batch.note_attempt(attempt, error)
+
+    def _after_failure(self, batch: ProducerBatch, error: AttemptError) -> None:
+        if isinstance(error, BodyTooLargeError) and batch.log_count > 1:
+            self._split(batch)
+            return
+        decision = self._decide(batch, error)
+        if not decision.retry:
+            self._fail(batch, error)
+            return
+        now = self._clock.monotonic()
+        due = now + decision.delay
+        if isinstance(error, QuotaExceededError):
+            due = max(due, self._over_quota.refused(batch.key[:2], now))
+        elif isinstance(error, UnreachableError):
+            due = max(due, self._unreachable.refused(batch.key.project, now))
+        batch.retry_count += 1
+        if not batch.move(BatchState.WAITING):
+            return
+        if not self._wait_until(batch, due):
+            self._fail(batch, error)
+            return
+        self._counters.add("retried", batch.log_count)
+        _log.debug("%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
+
+    def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
+        try:
+            return self._rules.decide(batch, error)
+        except Exception:  # noqa: BLE001  # whatever a user's strategy raises
+            _log.exception("a strategy of the RetryPolicy raised; the batch is failed")
+            return GIVE_UP
+
+    def _fail(self, batch: ProducerBatch, error: AttemptError) -> None:
+        self._failures.report(batch, error)
+        self._settlement.fail(batch)
+
+    def _give_up(self, batch: ProducerBatch, error: AttemptError) -> None:
+        attempt = Attempt(
+            success=False,
+            error_code=error.code,
+            error_message=error.message,
+            timestamp_ms=int(self._clock.time() * 1000),
+            may_have_been_stored=batch.state is BatchState.SENDING,
+        )
+        self._settlement.abandon(batch, attempt)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        payload = batch.payload
+        if payload is None:  # failed from outside meanwhile
+            return
+        parts = split(batch, self._sink.decode(payload), run_user_code)
+        if not batch.move(BatchState.SPLIT):
+            return
+        parts.adopt()
+        self._accumulator.replace(batch, parts.halves)
+        batch.drop_bytes()
+        batch.wake()
+        _log.info("%s/%s: a batch of %d logs is too large for the server: cut in two", *batch.key[:2], batch.log_count)
+        for half in parts.halves:
+            self._submit(half)

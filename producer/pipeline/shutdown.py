@@ -1,0 +1,165 @@
+"""The ordered end of a pipeline, under one absolute deadline.
+
+It follows the data: accumulator (``send`` raises from now on) → retry queue (retries go on for ``drain_timeout_ms``,
+then every batch that waits gets one last attempt at once) → mover → IO pool → success handler → failure handler →
+sink. What is left at the deadline is failed by name, never silently.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from ..clock import Clock, Deadline
+from ..errors import CloseTimeoutError
+from .assembly import Pipeline
+
+_log = logging.getLogger("producer.shutdown")
+
+#: What each stage's threads get to end, seconds, even if the deadline has passed: a thread that has nothing to do ends
+#: within this, so that only those are named that really hang.
+GRACE = 0.05
+
+
+class Shutdown:
+    """Closes a pipeline once, whoever asks, however often, from whatever thread."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        # Guards everything below. Taken by itself: an interrupt in the condition's __enter__ would leave it locked.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._begun = False
+        self._performing = False
+        self._ended = False
+        self._left: tuple[int, tuple[str, ...]] = (0, ())
+
+    @property
+    def begun(self) -> bool:
+        """Whether somebody closes, or has closed, the pipeline."""
+        return self._begun
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to close; False also after a ``close`` that was interrupted."""
+        return self._ended
+
+    def close(self, timeout: float | None) -> None:
+        """Close, or wait for the one who does, and take over from him if he is interrupted.
+
+        :param timeout: seconds; None waits for ever.
+        :raises CloseTimeoutError: it took longer; what was left is failed.
+        """
+        clock = self._pipeline.clock
+        deadline = Deadline.after(clock, timeout)
+        with self._lock:
+            if self._performing and self._pipeline.on_handler_thread():
+                _log.warning("%s: close was called in a callback while another thread closes", self._pipeline.name)
+                return
+            while self._performing and not deadline.expired(clock):
+                clock.wait(self._changed, deadline.remaining(clock))
+            mine = not self._performing and not self._ended
+            self._begun, self._performing = True, self._performing or mine
+        if mine:
+            self._perform(deadline)
+        failed, stuck = self._left if mine else (0, ())
+        if not self._ended or failed or stuck:
+            raise CloseTimeoutError(timeout or 0.0, failed, stuck)
+
+    @property
+    def failed_records(self) -> int:
+        """Records that were given up so far."""
+        return self._pipeline.counters["failed"]
+
+    def begin(self) -> None:
+        """Do the beginning of :meth:`close`, which waits for nothing; for one who has several to close."""
+        begin(self._pipeline)
+
+    def wait_for_callbacks(self, timeout: float) -> bool:
+        """After a :meth:`close` that raised: give the callbacks of what it failed a little more time.
+
+        :param timeout: seconds.
+        :returns: whether they have all run.
+        """
+        clock = self._pipeline.clock
+        deadline = Deadline.after(clock, timeout)
+        return all(handler.thread.join(clock, deadline) for handler in self._pipeline.settlement.handlers)
+
+    def _perform(self, deadline: Deadline) -> None:
+        try:
+            self._left = close_pipeline(self._pipeline, deadline)
+            self._ended = True
+        finally:  # an interrupt leaves the rest to the next one who closes
+            with self._lock:
+                self._performing = False
+                self._changed.notify_all()
+
+
+def begin(pipeline: Pipeline) -> None:
+    """Refuse sends, and queue all that is open; waits for nothing."""
+    pipeline.budget.close()
+    for batch in pipeline.accumulator.close():
+        pipeline.submit(batch)
+
+
+def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
+    """Close every stage of ``pipeline``; called again only if it was interrupted.
+
+    :returns: how many records were failed because of the deadline, and the threads that did not end.
+    """
+    begin(pipeline)
+    _retry_for_a_while(pipeline, deadline)
+    for batch in pipeline.retry_queue.close():
+        pipeline.resubmit(batch)
+    pipeline.mover.stop()
+    if pipeline.threadless:
+        pipeline.work_inline(deadline)
+    serial = pipeline.submit_open()
+    pipeline.accumulator.wait_settled(serial, deadline)
+    abandoned = _abandon_rest(pipeline)
+    pipeline.io_pool.stop()
+    stuck = _join(pipeline, deadline)
+    pipeline.sink.close()
+    return abandoned, stuck
+
+
+def _retry_for_a_while(pipeline: Pipeline, deadline: Deadline) -> None:
+    """Let retries go on as ever for ``drain_timeout_ms``, or half of the time if that is less.
+
+    Else one refusal, of a busy server for instance, would fail whatever is sent last.
+    """
+    left = deadline.remaining(pipeline.clock)
+    patience = pipeline.drain_timeout if left is None else min(pipeline.drain_timeout, left / 2)
+    phase = Deadline.after(pipeline.clock, patience)
+    serial = pipeline.submit_open()
+    if pipeline.threadless:
+        pipeline.work_inline(phase)
+    pipeline.accumulator.wait_settled(serial, phase)
+
+
+def _abandon_rest(pipeline: Pipeline) -> int:
+    """Fail what is not settled; halves of a batch that is cut at this moment are refused by the pool a moment later."""
+    rest = pipeline.accumulator.incomplete()
+    records = sum(batch.log_count for batch in rest if pipeline.abandon(batch))
+    if records:
+        _log.error("%s: closed at its deadline: %d records were not delivered and failed", pipeline.name, records)
+    return records
+
+
+def _join(pipeline: Pipeline, deadline: Deadline) -> tuple[str, ...]:
+    clock = pipeline.clock
+    mover = pipeline.mover.thread
+    stuck = [] if mover.join(clock, _graceful(clock, deadline)) else [mover.name]
+    stuck += pipeline.io_pool.join(_graceful(clock, deadline))
+    for handler in pipeline.settlement.handlers:
+        handler.stop()
+        if not handler.thread.started:
+            while handler.run_next():
+                pass
+        if not handler.thread.join(clock, _graceful(clock, deadline)):
+            stuck.append(handler.thread.name)
+    return tuple(stuck)
+
+
+def _graceful(clock: Clock, deadline: Deadline) -> Deadline:
+    return deadline if deadline.at is None else Deadline(max(deadline.at, clock.monotonic() + GRACE))

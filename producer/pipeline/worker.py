@@ -1,0 +1,65 @@
+"""StageThread: a named daemon thread whose loop no job can kill, not even by ``sys.exit()``."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from ..clock import Clock, Deadline
+
+_log = logging.getLogger("producer.worker")
+
+# Between an unexpected error and the next turn: one that came back at once would fill the log and a core, seconds.
+_PAUSE = 0.1
+
+
+class StageThread:
+    """A thread that runs ``loop`` until it returns; an exception that escapes it is logged, and the loop goes on.
+
+    It is a daemon: the interpreter's exit waits for records (see ``client``), not for threads.
+    """
+
+    def __init__(self, name: str, loop: Callable[[], None]) -> None:
+        self.name = name
+        self._loop = loop
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread.
+
+        :raises RuntimeError: the interpreter is shutting down, or the system has no more threads.
+        """
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._loop()
+            except BaseException:  # noqa: BLE001  # a bug in one job, or its sys.exit(), must not end the jobs after it
+                _log.exception("%s: an unexpected error; the thread goes on", self.name)
+                time.sleep(_PAUSE)
+            else:
+                return
+
+    @property
+    def started(self) -> bool:
+        """Whether :meth:`start` was called."""
+        return self._thread.ident is not None
+
+    @property
+    def current(self) -> bool:
+        """Whether the caller runs on this thread."""
+        return self._thread is threading.current_thread()
+
+    def join(self, clock: Clock, deadline: Deadline) -> bool:
+        """Wait until the thread has ended; whether it has. Its own thread does not wait for itself."""
+        if not self.started:
+            return True
+        if self.current:
+            _log.warning("%s: close was called on this very thread, which ends after its work", self.name)
+            return True
+        left = deadline.remaining(clock)
+        self._thread.join(None if left is None else min(left, threading.TIMEOUT_MAX))
+        return not self._thread.is_alive()

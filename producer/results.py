@@ -1,0 +1,273 @@
+"""What a sender learns: attempts, the result, and the future that carries it.
+
+A batch settles once, and every send in it shares one :class:`Result`. A :class:`SendFuture` is a handle of three
+slots until somebody waits on it in the manner of ``concurrent.futures``; only then does it grow a condition and lists
+of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .errors import ResultFailedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One HTTP request for a batch, and what came of it.
+
+    :ivar success: the server answered 200.
+    :ivar request_id: the server's ``x-log-requestid``, or an empty string.
+    :ivar http_status: the HTTP status, or None if no answer came.
+    :ivar error_code: empty on success.
+    :ivar error_message: empty on success.
+    :ivar timestamp_ms: when it began, milliseconds since the Unix epoch.
+    :ivar duration_ms: how long it took, milliseconds.
+    :ivar may_have_been_stored: it failed, and the server may have stored the batch all the same.
+    """
+
+    success: bool
+    request_id: str = ""
+    http_status: int | None = None
+    error_code: str = ""
+    error_message: str = ""
+    timestamp_ms: int = 0
+    duration_ms: float = 0.0
+    may_have_been_stored: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How the delivery of a record ended.
+
+    :ivar successful: the server acknowledged it.
+    :ivar attempts: the newest attempts, oldest first, at most ``max_reserved_attempts`` of them.
+    :ivar attempt_count: all attempts, also those no longer reserved.
+    :ivar may_have_been_stored: it failed, and at least one of all attempts may have stored it.
+    """
+
+    successful: bool
+    attempts: tuple[Attempt, ...]
+    attempt_count: int
+    may_have_been_stored: bool = False
+
+    @property
+    def error_code(self) -> str:
+        """The last attempt's error code; empty on success."""
+        return self.attempts[-1].error_code if self.attempts else ""
+
+    @property
+    def error_message(self) -> str:
+        """The last attempt's error message; empty on success."""
+        return self.attempts[-1].error_message if self.attempts else ""
+
+    @property
+    def request_id(self) -> str:
+        """The last attempt's request id, for the service's support; may be empty."""
+        return self.attempts[-1].request_id if self.attempts else ""
+
+
+#: What ``send(callback=…)`` takes; it runs on a handler thread, once, for success and failure alike.
+Callback = Callable[[Result], object]
+
+
+class ResultHolder(Protocol):
+    """What a future needs of the batch that it belongs to."""
+
+    @property
+    def result(self) -> Result | None:
+        """The result, or None as long as there is none."""
+
+    def wait(self, timeout: float | None) -> None:
+        """Return when the batch has a result or was split, or after ``timeout`` seconds; for no reason too."""
+
+
+class _Watch:
+    """What a future grows when somebody treats it as one of ``concurrent.futures``; small, since all of them may."""
+
+    __slots__ = ("callbacks", "condition", "finished", "process", "waiters")
+
+    def __init__(self) -> None:
+        self.process = _process
+        # concurrent.futures counts on a state that changes under the condition, together with what waiters are told;
+        # the holder's result is there a moment earlier.
+        self.finished = False
+        self.callbacks: tuple[Callable[[Future[Result]], object], ...] = ()
+        self.waiters: list[Any] | None = None
+        # One of its own, once concurrent.futures asks for it: that takes those of several futures, of other kinds too,
+        # in the order of their ids.
+        self.condition: threading.Condition | None = None
+
+
+# Guards every _Watch, and its birth; taken last, after a watch's own condition, and only for a moment.
+_watching = threading.RLock()
+# Tells a _Watch of this process from one that came along with a fork.
+_process = object()
+
+
+def renew_locks_in_child() -> None:
+    """Replace the module's lock after a fork: a thread of the parent may have held it. Likewise every _Watch."""
+    global _watching, _process  # a fork is process-wide
+    _watching, _process = threading.RLock(), object()
+
+
+class SendFuture(Future[Result]):
+    """The outcome of one ``send``: a ``concurrent.futures.Future`` that can also be awaited.
+
+    ``result()`` returns a successful :class:`Result` or raises :class:`ResultFailedError`, which carries the failed
+    one. An accepted record cannot be recalled: :meth:`cancel` always returns False, and cancelling a task that awaits
+    the future leaves the delivery as it is.
+    """
+
+    # The batch holds the state; the attributes of the base class are never created, and the three of them that
+    # concurrent.futures.wait, as_completed and asyncio work with are properties over _holder and _watch.
+    __slots__ = ("_callback", "_holder", "_watch")
+
+    _holder: ResultHolder
+    _callback: Callback | None
+    _watch: _Watch | None
+
+    def __init__(self, holder: ResultHolder, callback: Callback | None = None) -> None:
+        self._holder = holder
+        self._callback = callback
+        self._watch = None
+
+    def __repr__(self) -> str:
+        result = self._holder.result
+        state = "pending" if result is None else "delivered" if result.successful else f"failed: {result.error_code}"
+        return f"<SendFuture {state}>"
+
+    def cancel(self) -> bool:
+        """Always False: what was accepted is delivered or failed, never recalled."""
+        return False
+
+    def cancelled(self) -> bool:
+        """Always False."""
+        return False
+
+    def running(self) -> bool:
+        """Always False: there is no moment at which a record could still be withdrawn."""
+        return False
+
+    def done(self) -> bool:
+        """Whether the record is settled."""
+        return self._holder.result is not None
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Wait for the outcome.
+
+        :param timeout: seconds; None waits for ever.
+        :raises ResultFailedError: the record was not delivered.
+        :raises TimeoutError: not settled within ``timeout``; the delivery goes on.
+        """
+        result = self._wait(timeout)
+        if not result.successful:
+            raise ResultFailedError(result)
+        return result
+
+    def exception(self, timeout: float | None = None) -> ResultFailedError | None:
+        """As :meth:`result`, but returns the :class:`ResultFailedError`, or None on success."""
+        result = self._wait(timeout)
+        return None if result.successful else ResultFailedError(result)
+
+    def add_done_callback(self, fn: Callable[[Future[Result]], object]) -> None:
+        """Call ``fn(future)`` once: on a handler thread when the record settles, or now if it has settled."""
+        with _watching:
+            watch = self._watched()
+            if not watch.finished:
+                watch.callbacks = (*watch.callbacks, fn)
+                return
+        fn(self)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return asyncio.wrap_future(self).__await__()
+
+    @property
+    def unheeded(self) -> bool:
+        """Whether nobody is to be told of the result: no callback, no waiter of ``concurrent.futures``."""
+        return self._watch is None and self._callback is None
+
+    def _wait(self, timeout: float | None) -> Result:
+        end = None if timeout is None else time.monotonic() + timeout
+        while (result := self._holder.result) is None:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"not settled within {timeout} s; the delivery goes on")
+            self._holder.wait(left)
+        return result
+
+    def _watched(self) -> _Watch:
+        with _watching:
+            if self._watch is None or self._watch.process is not _process:
+                # First the watch, then the look at the result: settle_future does it the other way round, so that one
+                # of the two sees the other.
+                watch = self._watch = _Watch()
+                watch.finished = watch.finished or self._holder.result is not None
+            return self._watch
+
+    @property
+    def _state(self) -> str:  # type: ignore[override]  # the base class has an attribute
+        watch = self._watch
+        own = watch is not None and watch.process is _process
+        finished = watch.finished if watch is not None and own else self._holder.result is not None
+        return "FINISHED" if finished else "PENDING"
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        with _watching:
+            watch = self._watched()
+            if watch.condition is None:
+                watch.condition = threading.Condition()
+            return watch.condition
+
+    @property
+    def _waiters(self) -> list[Any]:  # type: ignore[override]
+        with _watching:
+            watch = self._watched()
+            if watch.waiters is None:
+                watch.waiters = []
+            return watch.waiters
+
+
+def settle_future(future: SendFuture, result: Result) -> list[Callable[[], object]]:
+    """Wake whoever waits for ``future``; called once, after its holder got ``result``, by the handler thread.
+
+    :returns: the user's code that is now due, for the caller to run: done-callbacks, then the callback of ``send``.
+    """
+    due: list[Callable[[], object]] = []
+    # The holder's result was set before this look at _watch: a watch born later sees the result by itself.
+    watch = future._watch
+    if watch is not None:
+        with _watching:
+            condition = watch.condition
+            callbacks = _finish(watch) if condition is None else ()
+        if condition is not None:
+            with condition:
+                for waiter in () if watch.finished else watch.waiters or ():
+                    (waiter.add_result if result.successful else waiter.add_exception)(future)
+                with _watching:
+                    callbacks = _finish(watch)
+                condition.notify_all()
+        due.extend(_call(fn, future) for fn in callbacks)
+    callback = future._callback
+    if callback is not None:
+        future._callback = None
+        due.append(_call(callback, result))
+    return due
+
+
+def _finish(watch: _Watch) -> tuple[Callable[[Future[Result]], object], ...]:
+    watch.finished = True
+    callbacks, watch.callbacks = watch.callbacks, ()
+    return callbacks
+
+
+def _call(fn: Callable[[Any], object], argument: object) -> Callable[[], object]:
+    """``partial`` would raise here, rather than when it is called, for what is not callable."""
+    return lambda: fn(argument)

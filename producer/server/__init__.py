@@ -1,0 +1,60 @@
+"""An embedded LogHub, for development and for tests: real HTTP, real signatures, real limits, and faults on demand.
+
+::
+
+    from producer.server import LogHubServer
+
+    with LogHubServer() as server:
+        ...  # send to server.endpoint with server.access_key_id and server.access_key_secret
+        server.logs("my-project", "app-log")
+
+It needs the extra ``server``: ``pip install 'loghub-producer[server]'``. Nothing of that is imported before a name is
+used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .auth import AccessKey
+    from .errors import ServerStartError
+    from .journal import RequestRecord
+    from .limits import Limits
+    from .log_groups import StoredLog, StoredLogGroup
+    from .loghub_server import LogHubServer
+
+_HOME_OF = {
+    "AccessKey": "auth",
+    "Limits": "limits",
+    "LogHubServer": "loghub_server",
+    "RequestRecord": "journal",
+    "ServerStartError": "errors",
+    "StoredLog": "log_groups",
+    "StoredLogGroup": "log_groups",
+}
+_EXTRA = ("google", "h11", "starlette", "uvicorn")
+
+__all__ = [
+    "AccessKey",
+    "Limits",
+    "LogHubServer",
+    "RequestRecord",
+    "ServerStartError",
+    "StoredLog",
+    "StoredLogGroup",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise ImportError(
+            f"the embedded LogHub needs {error.name}, which is not installed: pip install 'loghub-producer[server]'"
+        ) from error

@@ -1,0 +1,160 @@
+"""Who signed a request: signatures of versions 1 and 4, verified by computing them again.
+
+A request passes when its access key is known, its STS token is the one that belongs to the key, its time is within 15
+minutes of the server's, its digest is that of the body that arrived, and its signature is what the key's secret makes
+of it.
+
+Source: LogHub protocol, Signatures and Error codes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from ..wire.signing import UnsignedRequest, signature_v4, string_to_sign_v1
+from .errors import ApiError
+from .limits import MAX_CLOCK_SKEW_SECONDS
+
+_V1 = re.compile(r"LOG ([^:\s]+):(\S+)")
+_V4 = re.compile(
+    r"SLS4-HMAC-SHA256 Credential=([^/\s]+)/(\d{8})/([^/\s]+)/sls/aliyun_v4_request,Signature=([0-9a-f]{64})"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessKey:
+    """What the server knows of one access key.
+
+    :ivar secret: its secret.
+    :ivar security_token: the STS token that must come with it, or None for a key without one.
+    :ivar enabled: a disabled key is refused with ``Unauthorized``.
+    """
+
+    secret: str
+    security_token: str | None = None
+    enabled: bool = True
+
+    def __repr__(self) -> str:
+        return f"AccessKey(secret=***, enabled={self.enabled})"
+
+
+def authenticate(request: UnsignedRequest, keys: Mapping[str, AccessKey | str], now: float) -> None:
+    """Let the request pass or refuse it.
+
+    :param request: what arrived, with lower-case header names.
+    :param keys: known access keys by id; a plain string is the secret of an enabled key without token.
+    :param now: the server's time, Unix seconds.
+    :raises ApiError: ``MissAccessKeyId``, ``InvalidAccessKeyId``, ``Unauthorized``, ``InvalidRequestTime``,
+        ``RequestTimeExpired``, ``PostBodyInvalid``, ``MissingContentMD5`` or ``SignatureNotMatch``.
+    """
+    authorization = request.headers.get("authorization", "")
+    if match := _V1.fullmatch(authorization):
+        key = _find_key(match[1], keys, request.headers)
+        _verify_v1(request, key, match[2], now)
+    elif match := _V4.fullmatch(authorization):
+        key = _find_key(match[1], keys, request.headers)
+        _verify_v4(request, key, (match[2], match[3], match[4]), now)
+    else:
+        raise ApiError(
+            "MissAccessKeyId",
+            "the request carries no signature: Authorization must be 'LOG <access key id>:<signature>' (version 1) or"
+            " 'SLS4-HMAC-SHA256 Credential=<access key id>/<date>/<region>/sls/aliyun_v4_request,Signature=<hex>'",
+        )
+
+
+def _find_key(key_id: str, keys: Mapping[str, AccessKey | str], headers: Mapping[str, str]) -> AccessKey:
+    known = keys.get(key_id)
+    if known is None:
+        raise ApiError("InvalidAccessKeyId", f"access key id {key_id} is not known here")
+    key = AccessKey(secret=known) if isinstance(known, str) else known
+    if not key.enabled:
+        raise ApiError("Unauthorized", f"access key id {key_id} is disabled")
+    token = headers.get("x-acs-security-token")
+    if not hmac.compare_digest((token or "").encode(), (key.security_token or "").encode()):
+        raise ApiError("Unauthorized", f"the security token is not (or no longer) that of access key id {key_id}")
+    return key
+
+
+def _verify_v1(request: UnsignedRequest, key: AccessKey, claimed: str, now: float) -> None:
+    # x-log-date is a copy for proxies that drop Date: it overrides Date, and is added after signing.
+    headers = {name: value for name, value in request.headers.items() if _takes_part(name) and name != "x-log-date"}
+    headers["date"] = request.headers.get("x-log-date") or request.headers.get("date", "")
+    _check_time(_parse_http_date(headers["date"]), now)
+    _check_md5(request)
+    digest = hmac.digest(key.secret.encode(), string_to_sign_v1(request, headers).encode(), "sha1")
+    _compare(claimed, base64.b64encode(digest).decode())
+
+
+def _verify_v4(request: UnsignedRequest, key: AccessKey, claims: tuple[str, str, str], now: float) -> None:
+    date, region, claimed = claims
+    stamp = request.headers.get("x-log-date", "")
+    _check_time(_parse_stamp(stamp), now)
+    if not stamp.startswith(date):
+        raise ApiError("SignatureNotMatch", f"the credential's date {date} is not that of x-log-date, {stamp}")
+    _check_sha256(request)
+    headers = {name: value for name, value in request.headers.items() if _takes_part(name)}
+    expected, _ = signature_v4(request, headers, key.secret, region)
+    _compare(claimed, expected)
+
+
+def _takes_part(name: str) -> bool:
+    return not name.startswith("x-log-meta-")
+
+
+def _compare(claimed: str, expected: str) -> None:
+    if not hmac.compare_digest(claimed.encode(), expected.encode()):
+        raise ApiError("SignatureNotMatch", "the signature is not what the access key's secret makes of this request")
+
+
+def _parse_http_date(text: str) -> datetime:
+    try:
+        when = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):  # the latter: a year or a zone of too many digits
+        raise _no_time("Date (or x-log-date)", text) from None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def _parse_stamp(text: str) -> datetime:
+    try:
+        return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise _no_time("x-log-date", text) from None
+
+
+def _no_time(header: str, text: str) -> ApiError:
+    return ApiError("InvalidRequestTime", f"{header} is {text[:64]!r}: the time of signing is needed")
+
+
+def _check_time(signed: datetime, now: float) -> None:
+    difference = signed.timestamp() - now
+    if abs(difference) > MAX_CLOCK_SKEW_SECONDS:
+        raise ApiError(
+            "RequestTimeExpired",
+            f"the request was signed {difference:+.0f} s from the server's time;"
+            f" {MAX_CLOCK_SKEW_SECONDS} s of difference are allowed",
+        )
+
+
+def _check_md5(request: UnsignedRequest) -> None:
+    claimed = request.headers.get("content-md5")
+    if claimed is None and request.body:
+        raise ApiError("MissingContentMD5", "a request with a body must carry Content-MD5")
+    if claimed is not None:
+        _check_digest("Content-MD5", claimed, hashlib.md5(request.body, usedforsecurity=False).hexdigest())
+
+
+def _check_sha256(request: UnsignedRequest) -> None:
+    claimed = request.headers.get("x-log-content-sha256", "")
+    _check_digest("x-log-content-sha256", claimed, hashlib.sha256(request.body).hexdigest())
+
+
+def _check_digest(header: str, claimed: str, actual: str) -> None:
+    if claimed.lower() != actual:
+        raise ApiError("PostBodyInvalid", f"{header} is {claimed[:64]!r}, the body that arrived has {actual}")

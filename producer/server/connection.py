@@ -1,0 +1,141 @@
+"""One connection: uvicorn's HTTP/1.1 protocol with the manners that a server under attack needs.
+
+Beside what uvicorn does, it
+
+* gives a request a bounded time to arrive whole, so that a client that sends a byte a second holds nothing for long;
+* answers bytes that are not HTTP, and requests that end too early, in the JSON form that clients of LogHub read;
+* still answers a client that has closed its sending side after a whole request;
+* lets the application reach the transport, through ``scope["state"]``, for faults that no HTTP server would commit by
+  itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from email.utils import formatdate
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
+
+from .http import Answer, error_answer, new_request_id
+
+TRANSPORT = "loghub.transport"
+
+
+class LogHubConnection(H11Protocol):
+    """One client's connection; made by uvicorn."""
+
+    #: Seconds for a request to arrive whole. Set by a subclass for one server.
+    receive_seconds: float = 30.0
+
+    _receive_timer: asyncio.TimerHandle | None = None
+    _half_closed = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Arm the timer: a client that connects and says nothing is not kept either."""
+        self.app_state = {**self.app_state, TRANSPORT: transport}
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed uvicorn; the timer runs exactly while a request is arriving."""
+        if self._receive_timer is None and not self._waits_for_answer():
+            self._arm()
+        super().data_received(data)
+        if self._waits_for_answer() or self._is_idle():
+            self._disarm()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn never keeps a half-closed connection
+        """A client that half-closed gets the answer to a whole request, and is told of one that is not whole."""
+        self._half_closed = True
+        if self._waits_for_answer():
+            return True
+        if not self._is_idle():
+            self._refuse(error_answer(400, "PostBodyInvalid", "the connection was closed before the request was whole"))
+        return False
+
+    def on_response_complete(self) -> None:
+        """What follows: a request that was sent already, the beginning of one, or nothing."""
+        super().on_response_complete()
+        if self.transport.is_closing() or self._waits_for_answer():
+            return
+        if self._half_closed:
+            self.eof_received()
+            self.transport.close()
+        elif not self._is_idle() and self._receive_timer is None:
+            self._arm()
+
+    def send_400_response(self, msg: str) -> None:
+        """Not HTTP: say so in JSON."""
+        self._refuse(error_answer(400, "ParameterInvalid", f"this is not an HTTP/1.1 request: {msg}"))
+
+    def _waits_for_answer(self) -> bool:
+        """Whether a whole request has arrived whose answer is not complete."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete and not cycle.more_body
+
+    def _is_idle(self) -> bool:
+        return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+
+    def _arm(self) -> None:
+        self._receive_timer = self.loop.call_later(self.receive_seconds, self._too_slow)
+
+    def _disarm(self) -> None:
+        if self._receive_timer is not None:
+            self._receive_timer.cancel()
+            self._receive_timer = None
+
+    def _too_slow(self) -> None:
+        self._receive_timer = None
+        if self._is_idle():
+            self.transport.close()
+            return
+        message = f"the request did not arrive whole within {self.receive_seconds:g} s"
+        self._refuse(error_answer(500, "RequestTimeout", message))
+
+    def _refuse(self, answer: Answer) -> None:
+        """Answer without the application and close; a request that the application is reading ends as a disconnect."""
+        self._disarm()
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        # A request that was answered before its body had arrived has had its answer.
+        answered = cycle is not None and cycle.response_started and (cycle.more_body or not cycle.response_complete)
+        if not answered:
+            self.transport.write(serialize(answer, standard_headers(new_request_id(), None, answer)))
+        self.transport.close()
+
+
+def standard_headers(request_id: str, now: float | None, answer: Answer) -> dict[str, str]:
+    """The headers that every answer has. ``now`` is the server's time, Unix seconds; None for the machine's."""
+    return {
+        "Server": "loghub-embedded",
+        "Date": formatdate(now, usegmt=True),
+        "x-log-requestid": request_id,
+        "Content-Length": str(len(answer.body)),
+        **answer.headers,
+    }
+
+
+def serialize(answer: Answer, headers: dict[str, str]) -> bytes:
+    """An answer as its bytes on the wire, after which the connection closes."""
+    reason = STATUS_PHRASES.get(answer.status, b"").decode()
+    lines = [f"HTTP/1.1 {answer.status} {reason}", *(f"{name}: {value}" for name, value in headers.items())]
+    return ("\r\n".join([*lines, "Connection: close"]) + "\r\n\r\n").encode("latin-1") + answer.body
+
+
+def reset(transport: Any) -> None:
+    """Close a connection so that the peer sees a reset, not an end."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None and not transport.is_closing():
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()

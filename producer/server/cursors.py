@@ -1,0 +1,30 @@
+"""Cursors of PullLogs: the position in a shard of the next LogGroup to read, as base64 of its decimal digits.
+
+Position 0 is a shard's first LogGroup, and positions have no gaps. ``MTI=`` is position 12.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from .errors import ApiError
+
+
+def encode_cursor(position: int) -> str:
+    """The cursor that points at ``position``."""
+    return base64.b64encode(str(position).encode()).decode()
+
+
+def decode_cursor(cursor: str) -> int:
+    """The position that ``cursor`` points at.
+
+    :raises ApiError: ``InvalidCursor``, this server did not make it.
+    """
+    try:
+        digits = base64.b64decode(cursor, validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        digits = ""
+    if not digits.isdigit() or len(digits) > 18:
+        raise ApiError("InvalidCursor", f"cursor {cursor[:64]!r} is not one that GetCursor returned")
+    return int(digits)

@@ -1,0 +1,164 @@
+"""One thread that owns the SQLite connection; everybody else hands it jobs.
+
+Jobs that wait together run in one transaction and are answered together, after the commit: concurrent writers share
+the cost of making their rows durable (group commit), and nobody reads what might still be rolled back. A job that
+fails undoes its own writes and is told; the others of its transaction go on. Only a failure of the transaction itself
+(a full disk, a commit that is refused) is given to all who were in it.
+
+A database in a file is written ahead to a log that is synced at every commit (``synchronous=FULL``), so what was
+answered is there after the process or the machine dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .errors import ServerStartError
+
+T = TypeVar("T")
+
+#: Jobs in one transaction at most, so that the first of them does not wait long for its answer.
+_MAX_JOBS_PER_COMMIT = 64
+
+_Job = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
+
+
+class Database:
+    """The database and its thread."""
+
+    def __init__(self, path: Path | None, schema: str) -> None:
+        """Open the database and create what ``schema`` creates.
+
+        :param path: a file, or None for memory.
+        :raises ServerStartError: the file cannot be used.
+        """
+        self._connection = _open(path, schema)
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        # Guards _closed and the order of jobs against the None that ends the thread.
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._loop, name="loghub-server-store", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Run ``job`` on the database's thread, inside a transaction; the future ends after the commit.
+
+        :raises RuntimeError: the database is closed.
+        """
+        future: Future[T] = Future()
+        # From here on it cannot be cancelled: whoever stops waiting does not stop the commit.
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the embedded LogHub is closed, and its store with it: read before close()")
+            self._jobs.put((job, future))
+        return future
+
+    def close(self) -> None:
+        """Finish the jobs handed over so far and close the connection. Calling it again does nothing."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._jobs.put(None)
+        self._thread.join()
+
+    def _loop(self) -> None:
+        more = True
+        while more:
+            jobs, more = self._wait_for_jobs()
+            if jobs:
+                self._run_together(jobs)
+        self._connection.close()
+
+    def _wait_for_jobs(self) -> tuple[list[_Job], bool]:
+        """The jobs that wait, at least one, and whether others can follow."""
+        jobs: list[_Job] = []
+        item = self._jobs.get()
+        while item is not None:
+            jobs.append(item)
+            if len(jobs) == _MAX_JOBS_PER_COMMIT or self._jobs.empty():
+                return jobs, True
+            item = self._jobs.get()
+        return jobs, False
+
+    def _run_together(self, jobs: list[_Job]) -> None:
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            answers = [(future, _run(job, connection)) for job, future in jobs]
+            connection.execute("COMMIT")
+        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait for an answer
+            _undo(connection)
+            for _, future in jobs:
+                future.set_exception(error)
+            return
+        for future, (result, failure) in answers:
+            if failure is None:
+                future.set_result(result)
+            else:
+                future.set_exception(failure)
+
+
+def _run(job: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> tuple[T | None, Exception | None]:
+    """What ``job`` returns, or why it failed; then nothing that it wrote is left."""
+    connection.execute("SAVEPOINT job")
+    try:
+        result = job(connection)
+    except Exception as failure:
+        # After some errors SQLite has undone the whole transaction, and with it what the jobs before this one wrote.
+        if not connection.in_transaction:
+            raise
+        connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+        return None, failure
+    connection.execute("RELEASE job")
+    return result, None
+
+
+def _undo(connection: sqlite3.Connection) -> None:
+    # A rollback that fails (a broken disk) shows again in the next BEGIN, whose caller is told.
+    with contextlib.suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _open(path: Path | None, schema: str) -> sqlite3.Connection:
+    try:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        # autocommit by hand: transactions begin and end where this module says.
+        connection = sqlite3.connect(
+            str(path) if path else ":memory:", isolation_level=None, check_same_thread=False, timeout=0.5
+        )
+    except (OSError, sqlite3.Error) as error:
+        raise _unusable(path, error) from error
+    try:
+        _prepare(connection, schema)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _unusable(path, error) from error
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, schema: str) -> None:
+    # Exclusive: a second server on the same file fails at its start, not in the middle of its work.
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.executescript(schema)
+
+
+def _unusable(path: Path | None, error: Exception) -> ServerStartError:
+    if "locked" in str(error):
+        return ServerStartError(f"the data in {path} is in use by another server: stop it, or use another directory")
+    return ServerStartError(
+        f"the data in {path} cannot be used ({error}): give a directory that can be written, or move the file away"
+    )

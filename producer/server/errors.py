@@ -1,0 +1,63 @@
+"""What this server answers when it refuses a request, and what it raises when it cannot start.
+
+    Exception
+    ├── ApiError                 one answer: HTTP status, error code, message; never leaves the server
+    └── ProducerError
+        └── ServerStartError     the server could not start: what happened and what to do
+
+Source of codes and statuses: LogHub protocol, Error codes. Where the protocol names no code for a case (a foreign
+cursor, a missing Content-MD5), the name follows the pattern of its others.
+"""
+
+from __future__ import annotations
+
+from ..errors import ProducerError
+
+#: The status of each code that this server answers with by itself. A fault may answer with any other.
+STATUS_OF = {
+    "InvalidHost": 400,
+    "InvalidAPIVersion": 400,
+    "InvalidContentType": 400,
+    "InvalidCursor": 400,
+    "InvalidEncoding": 400,
+    "InvalidRequestTime": 400,
+    "InvalidSequenceId": 400,
+    "LogStoreAlreadyExist": 400,
+    "MissingBodyRawSize": 400,
+    "MissingContentMD5": 400,
+    "ParameterInvalid": 400,
+    "PostBodyInvalid": 400,
+    "PostBodyUncompressError": 400,
+    "ProjectAlreadyExist": 400,
+    "RequestTimeExpired": 400,
+    "InvalidAccessKeyId": 401,
+    "MissAccessKeyId": 401,
+    "SignatureNotMatch": 401,
+    "Unauthorized": 401,
+    "LogStoreNotExist": 404,
+    "ProjectNotExist": 404,
+    "ShardNotExist": 404,
+    "InvalidMethod": 405,
+    "PostBodyTooLarge": 413,
+    "InternalServerError": 500,
+    "RequestTimeout": 500,
+}
+
+
+class ApiError(Exception):
+    """A refusal, as the client will read it.
+
+    :ivar status: the HTTP status.
+    :ivar code: ``errorCode`` of the JSON body.
+    :ivar message: ``errorMessage`` of the JSON body.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.status = STATUS_OF[code]
+        self.code = code
+        self.message = message
+
+
+class ServerStartError(ProducerError):
+    """The embedded server could not start (a taken port, an unusable data directory)."""

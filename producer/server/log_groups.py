@@ -1,0 +1,202 @@
+"""LogGroups: from the body of a request to a row of the store, and from a row to what a reader sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from ..wire.compression import compress, decompress
+from .errors import ApiError
+from .limits import Limits
+from .schema import LogGroup, StrictText
+
+PACK_ID_TAG = "__pack_id__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedGroup:
+    """A LogGroup that passed every check, ready for the store.
+
+    :ivar raw_size: encoded bytes, before compression.
+    :ivar count: logs in it.
+    :ivar topic: its topic, or an empty string.
+    :ivar min_time: the earliest time of its logs, Unix seconds.
+    :ivar max_time: the latest time of its logs, Unix seconds.
+    :ivar packed: the encoded bytes as one lz4 block, which is how the store keeps them.
+    """
+
+    raw_size: int
+    count: int
+    topic: str
+    min_time: int
+    max_time: int
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLog:
+    """One log that the server holds.
+
+    :ivar time: Unix seconds.
+    :ivar time_ns: the nanosecond part of the time, 0 when none was sent.
+    :ivar contents: pairs of key and value in the order sent; a value that is not UTF-8 is ``bytes``.
+    :ivar topic: topic of its LogGroup.
+    :ivar source: source of its LogGroup.
+    :ivar tags: tags of its LogGroup.
+    :ivar shard: the shard that holds it.
+    :ivar position: position of its LogGroup in the shard.
+    """
+
+    time: int
+    time_ns: int
+    contents: list[tuple[str, str | bytes]]
+    topic: str
+    source: str
+    tags: dict[str, str]
+    shard: int
+    position: int
+
+    @property
+    def fields(self) -> dict[str, str | bytes]:
+        """The contents as a mapping; of a key that was sent twice, the last value."""
+        return dict(self.contents)
+
+    @property
+    def pack_id(self) -> str | None:
+        """The pack id of its LogGroup, or None."""
+        return self.tags.get(PACK_ID_TAG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLogGroup:
+    """One LogGroup that the server holds.
+
+    :ivar shard: the shard that holds it.
+    :ivar position: its position in the shard, from 0, in order of arrival.
+    :ivar received: when it was stored, Unix seconds by the server's clock.
+    :ivar raw: its encoded bytes, exactly as they were sent (before compression).
+    :ivar count: logs in it.
+    """
+
+    shard: int
+    position: int
+    received: float
+    raw: bytes
+    count: int
+
+    @property
+    def topic(self) -> str:
+        """Its topic, or an empty string."""
+        return str(parse_group(self.raw).Topic)
+
+    @property
+    def source(self) -> str:
+        """Its source, or an empty string."""
+        return str(parse_group(self.raw).Source)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags."""
+        return _tags(parse_group(self.raw))
+
+    @property
+    def pack_id(self) -> str | None:
+        """Its pack id, or None."""
+        return self.tags.get(PACK_ID_TAG)
+
+    @property
+    def logs(self) -> list[StoredLog]:
+        """Its logs, in the order sent."""
+        return list(self.iter_logs())
+
+    def iter_logs(self) -> Iterator[StoredLog]:
+        """Its logs one by one."""
+        group = parse_group(self.raw)
+        shared = (str(group.Topic), str(group.Source), _tags(group))
+        for log in group.Logs:
+            contents = [(content.Key, _text(content.Value)) for content in log.Contents]
+            yield self._log(log, contents, *shared)
+
+    def _log(
+        self, log: Any, contents: list[tuple[str, str | bytes]], topic: str, source: str, tags: dict[str, str]
+    ) -> StoredLog:
+        return StoredLog(
+            time=log.Time,
+            time_ns=log.Time_ns,
+            contents=contents,
+            topic=topic,
+            source=source,
+            tags=tags,
+            shard=self.shard,
+            position=self.position,
+        )
+
+
+def check_group(raw: bytes, limits: Limits) -> CheckedGroup:
+    """Read one LogGroup strictly.
+
+    :param raw: its encoded bytes.
+    :raises ApiError: ``PostBodyInvalid`` (no LogGroup, no logs, or too many), ``InvalidEncoding`` (text that is not
+        UTF-8).
+    """
+    try:
+        group = parse_group(raw)
+    except DecodeError as error:
+        raise ApiError("PostBodyInvalid", f"the body of {len(raw)} bytes is not a LogGroup: {error}") from error
+    _check_text(raw)
+    times = [log.Time for log in group.Logs]
+    if not 1 <= len(times) <= limits.logs:
+        raise ApiError("PostBodyInvalid", f"a LogGroup holds 1 to {limits.logs} logs, this one holds {len(times)}")
+    return CheckedGroup(
+        raw_size=len(raw),
+        count=len(times),
+        topic=group.Topic,
+        min_time=min(times),
+        max_time=max(times),
+        packed=pack(raw),
+    )
+
+
+def parse_group(raw: bytes) -> Any:
+    """The message in ``raw``.
+
+    :raises DecodeError: it is not a LogGroup, or lacks a required field.
+    """
+    group = LogGroup()
+    group.ParseFromString(raw)
+    if not group.IsInitialized():
+        raise DecodeError(f"required fields are missing: {', '.join(group.FindInitializationErrors()[:3])}")
+    return group
+
+
+def pack(raw: bytes) -> bytes:
+    """Encoded bytes as the store keeps them."""
+    return compress(raw, "lz4")
+
+
+def unpack(packed: bytes, raw_size: int) -> bytes:
+    """Undo :func:`pack`."""
+    return decompress(packed, "lz4", raw_size)
+
+
+def _check_text(raw: bytes) -> None:
+    try:
+        StrictText().ParseFromString(raw)
+    except DecodeError as error:
+        raise ApiError(
+            "InvalidEncoding", "a key, tag, topic or source of the LogGroup is not UTF-8 (values may be any bytes)"
+        ) from error
+
+
+def _tags(group: Any) -> dict[str, str]:
+    return {tag.Key: tag.Value for tag in group.LogTags}
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

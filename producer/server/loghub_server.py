@@ -1,0 +1,204 @@
+"""The embedded LogHub as one object: starts, stops, and lets a test look inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .auth import AccessKey
+from .errors import ApiError, ServerStartError
+from .faults import Faults
+from .journal import Journal, RequestRecord
+from .limits import Limits
+from .log_groups import StoredLog, StoredLogGroup
+from .rows import EVERYTHING, Place
+from .runner import Runner, listen
+from .service import Service
+from .store import Store
+
+TEST_ACCESS_KEY_ID = "test-access-key-id"
+TEST_ACCESS_KEY_SECRET = "test-access-key-secret"  # noqa: S105 - a name for everybody, not a secret
+
+_PAGE = 256
+
+
+class LogHubServer:
+    """A LogHub in a thread of this process, on a port of its own; a context manager.
+
+    ::
+
+        with LogHubServer() as server:
+            send_logs_to(server.endpoint, server.access_key_id, server.access_key_secret)
+            assert server.count("my-project", "app-log") == 3
+
+    It is reached under ``{project}.{host}:{port}`` in the Host header at ``endpoint``. All methods may be called from
+    any thread.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        data: str | Path | None = None,
+        access_keys: Mapping[str, AccessKey | str] | None = None,
+        shards: int = 2,
+        auto_create: bool = True,
+        clock_offset: float = 0.0,
+        limits: Limits | None = None,
+        keep_requests: int = 100_000,
+    ) -> None:
+        """Open the store; :meth:`start` opens the port.
+
+        :param host: the address to listen on.
+        :param port: the port to listen on; 0 for a free one.
+        :param data: a directory for what is stored, made if it is missing; None for memory.
+        :param access_keys: secrets (or :class:`AccessKey`) by access key id; by default one key, see ``access_key_id``.
+        :param shards: shards of a logstore whose creator does not say, 1 to 256.
+        :param auto_create: whether the first write to a logstore creates it and its project.
+        :param clock_offset: seconds that the server's clock is ahead of the machine's.
+        :param limits: what is too much.
+        :param keep_requests: how many of the last requests ``requests`` knows.
+        :raises ServerStartError: the data directory cannot be used.
+        :raises ValueError: ``shards`` is out of range.
+        """
+        if not 1 <= shards <= 256:
+            raise ValueError(f"shards is {shards}: it must be from 1 to 256")
+        self.host = host
+        self._port = port
+        keys = {TEST_ACCESS_KEY_ID: TEST_ACCESS_KEY_SECRET} if access_keys is None else access_keys
+        self._access_keys: dict[str, AccessKey | str] = dict(keys)
+        self._service = Service(
+            store=Store(Path(data) if data else None, shards=shards, auto_create=auto_create),
+            limits=limits or Limits(),
+            access_keys=self._access_keys,
+            faults=Faults(),
+            journal=Journal(keep_requests),
+            clock_offset=clock_offset,
+        )
+        self._runner: Runner | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "listening" if self._runner else "stopped"
+        return f"LogHubServer({self.host}:{self._port}, {state})"
+
+    def start(self) -> Self:
+        """Listen; on return connections are accepted. After :meth:`stop` it takes the same port and still has its data.
+
+        :raises ServerStartError: the port is taken, or the server is listening already.
+        """
+        if self._runner is not None:
+            raise ServerStartError(f"the server listens on {self.endpoint} already")
+        listener = listen(self.host, self._port)
+        self._port = listener.getsockname()[1]
+        self._runner = Runner(self._service, listener)
+        return self
+
+    def stop(self, grace: float = 0.2) -> None:
+        """Stop listening and cut all connections; the data stays. Does nothing when stopped.
+
+        :param grace: seconds for requests being answered to end.
+        """
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.stop(grace)
+
+    def close(self) -> None:
+        """Stop, and forget the data unless it is in a directory. Calling it again does nothing."""
+        self.stop()
+        self._service.workers.shutdown()
+        self._service.store.close()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on; 0 before the first start, when it is to choose one."""
+        return self._port
+
+    @property
+    def endpoint(self) -> str:
+        """Where clients find it, such as ``http://127.0.0.1:41234``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self._port}"
+
+    url = endpoint
+
+    @property
+    def access_key_id(self) -> str:
+        """The id of the first access key."""
+        return next(iter(self._access_keys))
+
+    @property
+    def access_key_secret(self) -> str:
+        """The secret of the first access key."""
+        key = self._access_keys[self.access_key_id]
+        return key if isinstance(key, str) else key.secret
+
+    @property
+    def access_keys(self) -> dict[str, AccessKey | str]:
+        """The access keys that it knows; change it to rotate, disable or revoke keys while it runs."""
+        return self._access_keys
+
+    @property
+    def faults(self) -> Faults:
+        """What shall go wrong; see :mod:`producer.server.faults`."""
+        return self._service.faults
+
+    @property
+    def clock_offset(self) -> float:
+        """Seconds that the server's clock is ahead of the machine's; may be set while it runs."""
+        return self._service.clock_offset
+
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        self._service.clock_offset = seconds
+
+    @property
+    def requests(self) -> list[RequestRecord]:
+        """What was asked so far, in the order in which the requests ended."""
+        return self._service.journal.records()
+
+    def clear_requests(self) -> None:
+        """Forget what was asked so far."""
+        self._service.journal.clear()
+
+    def count(self, project: str, logstore: str) -> int:
+        """How many logs a logstore holds; 0 when it does not exist."""
+        try:
+            return self._service.store.count(Place(project=project, logstore=logstore)).result()
+        except ApiError:
+            return 0
+
+    def log_groups(self, project: str, logstore: str) -> list[StoredLogGroup]:
+        """The LogGroups that a logstore holds, in order of arrival; none when it does not exist."""
+        place = Place(project=project, logstore=logstore)
+        groups: list[StoredLogGroup] = []
+        after, full = 0, True
+        while full:
+            try:
+                page = self._service.store.search(place, EVERYTHING, after, _PAGE).result()
+            except ApiError:
+                return []
+            groups += [group.unpack() for group in page]
+            full = len(page) == _PAGE
+            after = page[-1].row if page else after
+        return groups
+
+    def logs(self, project: str, logstore: str) -> list[StoredLog]:
+        """The logs that a logstore holds: LogGroups in order of arrival, in each the order sent; none when it does not
+        exist.
+        """
+        return [log for group in self.log_groups(project, logstore) for log in group.iter_logs()]

@@ -1,0 +1,65 @@
+"""How an answer leaves: properly, or as a fault wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from .connection import TRANSPORT, reset, serialize
+from .faults import Cut, DripAnswer, HalfAnswer, Outcome, RawAnswer
+from .http import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """The way back to the client of one request: the three parts of an ASGI call."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+
+    @property
+    def transport(self) -> Any:
+        """The connection's transport."""
+        return self.scope["state"][TRANSPORT]
+
+
+async def send_answer(wire: Wire, answer: Answer, headers: dict[str, str]) -> None:
+    """Answer properly."""
+    encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await wire.send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+    await wire.send({"type": "http.response.body", "body": answer.body, "more_body": False})
+
+
+async def commit(wire: Wire, outcome: Outcome, answer: Answer, headers: dict[str, str]) -> None:
+    """Do to the answer what ``outcome`` wants, and leave the connection closed."""
+    transport = wire.transport
+    if isinstance(outcome, HalfAnswer):
+        data = serialize(answer, headers)
+        transport.write(data[: int(len(data) * outcome.part)])
+    elif isinstance(outcome, RawAnswer):
+        transport.write(outcome.data)
+    elif isinstance(outcome, DripAnswer):
+        await _drip(transport, serialize(answer, headers), outcome.seconds_per_byte)
+    if isinstance(outcome, Cut) and outcome.reset:
+        reset(transport)
+    else:
+        transport.close()
+    await wait_until_closed(wire)
+
+
+async def wait_until_closed(wire: Wire) -> None:
+    """Wait for the end of the connection, so that the HTTP server does not answer in its own way."""
+    while (await wire.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _drip(transport: Any, data: bytes, seconds_per_byte: float) -> None:
+    for place in range(len(data)):
+        if transport.is_closing():
+            return
+        transport.write(data[place : place + 1])
+        await asyncio.sleep(seconds_per_byte)

@@ -1,0 +1,126 @@
+"""PutLogs: one LogGroup, or in batch mode several, checked whole and then kept whole.
+
+Source: LogHub protocol, PutLogs, Limits and Idempotent write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from ..errors import CompressionError
+from ..wire.compression import COMPRESSIONS, decompress
+from .errors import ApiError
+from .http import Answer, ApiRequest, parse_number
+from .limits import Limits
+from .log_groups import CheckedGroup, check_group
+from .rows import Route
+from .schema import LogPackageList
+from .service import Service, place_of
+from .shards import parse_key
+
+_CONTENT_TYPE = "application/x-protobuf"
+_PACKAGE_COMPRESSIONS = {0: "none", 1: "deflate", 2: "lz4", 3: "zstd"}
+
+
+async def put_logs(service: Service, request: ApiRequest, body: bytes) -> Answer:
+    """``POST /logstores/{logstore}``, ``…/shards/lb``: any shard."""
+    return await _store(service, request, body, None)
+
+
+async def put_logs_by_key(service: Service, request: ApiRequest, body: bytes) -> Answer:
+    """``POST /logstores/{logstore}/shards/route?key=…[&seqid=…]``: the shard of the key, at most once for a sequence
+    number.
+    """
+    return await _store(service, request, body, parse_route(request))
+
+
+async def _store(service: Service, request: ApiRequest, body: bytes, route: Route | None) -> Answer:
+    groups = await service.offload(read_groups, request, body, service.limits)
+    await service.stored(service.store.append(place_of(request), groups, route, service.now()))
+    return Answer(logs=sum(group.count for group in groups))
+
+
+def parse_route(request: ApiRequest) -> Route:
+    """The key and the sequence number of a write by key."""
+    if "key" not in request.query:
+        raise ApiError("ParameterInvalid", "a write by key needs the parameter key")
+    seqid = request.query.get("seqid")
+    return Route(
+        key=parse_key(request.query["key"]),
+        sequence=None if seqid is None else parse_number("seqid", seqid),
+    )
+
+
+def read_groups(request: ApiRequest, body: bytes, limits: Limits) -> list[CheckedGroup]:
+    """The LogGroups of a request, all of them valid."""
+    content_type = request.headers.get("content-type")
+    if content_type is None or content_type.split(";")[0].strip().lower() != _CONTENT_TYPE:
+        raise ApiError("InvalidContentType", f"Content-Type is {content_type!r}: logs travel as {_CONTENT_TYPE}")
+    raw_size = request.raw_size
+    if raw_size is None:
+        raise ApiError("MissingBodyRawSize", "x-log-bodyrawsize must say how many bytes the body has uncompressed")
+    if request.headers.get("x-log-mode") == "batch_group":
+        return _read_packages(body, limits)
+    return [check_group(_inflate(body, _compression_of(request), raw_size, limits), limits)]
+
+
+def _compression_of(request: ApiRequest) -> str:
+    name = request.headers.get("x-log-compresstype", "") or "none"
+    if name not in COMPRESSIONS:
+        raise ApiError("ParameterInvalid", f"x-log-compresstype is {name[:64]!r}: use {', '.join(COMPRESSIONS)}")
+    return name
+
+
+def _inflate(data: bytes, compression: str, raw_size: int, limits: Limits) -> bytes:
+    """``data`` uncompressed; never more than the limit, whatever the sender declared."""
+    actual = len(data) if compression == "none" else raw_size
+    if max(actual, raw_size) > limits.raw_bytes:
+        raise too_large(max(actual, raw_size), limits)
+    try:
+        return decompress(data, compression, raw_size)
+    except CompressionError as error:
+        raise ApiError("PostBodyUncompressError", str(error)) from error
+
+
+def too_large(size: int, limits: Limits) -> ApiError:
+    """The refusal of a body of ``size`` bytes."""
+    return ApiError("PostBodyTooLarge", f"the body has {size} bytes, {limits.raw_bytes} are allowed (uncompressed)")
+
+
+def _read_packages(body: bytes, limits: Limits) -> list[CheckedGroup]:
+    packages = LogPackageList()
+    try:
+        packages.ParseFromString(body)
+    except DecodeError as error:
+        raise ApiError("PostBodyInvalid", f"the body is not a list of packages: {error}") from error
+    _check_batch(packages.packages, limits)
+    return [check_group(_open_package(package, limits), limits) for package in packages.packages]
+
+
+def _check_batch(packages: Sequence[Any], limits: Limits) -> None:
+    """Refuse a batch that would be too much, before any of it is decompressed."""
+    if not packages:
+        raise ApiError("PostBodyInvalid", "the body holds no package")
+    if len(packages) > limits.packages:
+        raise ApiError(
+            "PostBodyInvalid", f"the body holds {len(packages)} packages, {limits.packages} are allowed: send fewer"
+        )
+    # Decompression never gives more than was declared, so the declared sizes bound the memory of all together.
+    total = sum(_raw_size_of(package) for package in packages)
+    if total > limits.raw_bytes:
+        raise too_large(total, limits)
+
+
+def _open_package(package: Any, limits: Limits) -> bytes:
+    kind = package.compress_type if package.HasField("compress_type") else 2
+    compression = _PACKAGE_COMPRESSIONS.get(kind)
+    if compression is None:
+        raise ApiError("PostBodyInvalid", f"compress_type {kind} of a package is not 0, 1, 2 or 3")
+    return _inflate(package.data, compression, _raw_size_of(package), limits)
+
+
+def _raw_size_of(package: Any) -> int:
+    return max(package.uncompress_size, 0) if package.HasField("uncompress_size") else len(package.data)

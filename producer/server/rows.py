@@ -1,0 +1,85 @@
+"""What the store is asked with and what it answers with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .log_groups import StoredLogGroup, unpack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a request wants to write or read."""
+
+    project: str
+    logstore: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Which shard a write wants.
+
+    :ivar key: the place in the key space.
+    :ivar sequence: the sequence number of an idempotent write, or None.
+    """
+
+    key: int
+    sequence: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A project: name, description, and when it was created (Unix seconds)."""
+
+    name: str
+    description: str
+    created: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logstore:
+    """A logstore: its row number, name, shards, what its creator asked for, and when it was created (Unix seconds)."""
+
+    row: int
+    name: str
+    shard_count: int
+    settings: dict[str, Any]
+    created: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedGroup:
+    """One row of LogGroups, still packed: its reader unpacks it, not the thread of the database."""
+
+    row: int
+    shard: int
+    position: int
+    received: float
+    raw_size: int
+    count: int
+    packed: bytes
+
+    def unpack(self) -> StoredLogGroup:
+        """The LogGroup in it."""
+        return StoredLogGroup(
+            shard=self.shard,
+            position=self.position,
+            received=self.received,
+            raw=unpack(self.packed, self.raw_size),
+            count=self.count,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Which LogGroups may hold what a reader looks for: those with a log in [begin, end), and of that topic unless it
+    is None.
+    """
+
+    begin: int
+    end: int
+    topic: str | None = None
+
+
+EVERYTHING = Search(begin=0, end=1 << 33)

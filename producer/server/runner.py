@@ -1,0 +1,142 @@
+"""One period of listening: a thread, its event loop, and uvicorn in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+
+import uvicorn
+
+from .app import make_app
+from .connection import LogHubConnection
+from .errors import ServerStartError
+from .forks import close_in_children
+from .service import Service
+
+_START_SECONDS = 10.0
+
+
+class Runner:
+    """Serves from its making until :meth:`stop`."""
+
+    def __init__(self, service: Service, listener: socket.socket) -> None:
+        """Start; on return connections are accepted.
+
+        :raises ServerStartError: the HTTP server did not start.
+        """
+        limits = service.limits
+        connection = type("Connection", (LogHubConnection,), {"receive_seconds": limits.receive_seconds})
+        self._server = _UvicornServer(
+            uvicorn.Config(
+                make_app(service),
+                http=connection,
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                date_header=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=int(limits.keep_alive_seconds),
+            )
+        )
+        self._listener = listener
+        self._thread = threading.Thread(target=self._run, name="loghub-server", daemon=True)
+        self._thread.start()
+        if not self._server.ready.wait(_START_SECONDS):
+            raise ServerStartError(
+                f"the server did not start within {_START_SECONDS:g} s: see the log of uvicorn.error"
+            )
+        self._forget = close_in_children(listener, self._server.server_state.connections)
+
+    def stop(self, grace: float) -> None:
+        """Stop, with ``grace`` seconds for requests being answered."""
+        self._server.stop(grace)
+        self._thread.join()
+        self._forget()
+
+    def _run(self) -> None:
+        with contextlib.closing(self._listener):
+            asyncio.run(self._server.serve(sockets=[self._listener]))
+
+
+class _UvicornServer(uvicorn.Server):
+    """uvicorn, which ends at once when told to: its own loop looks ten times a second, and waits for idle
+    connections.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+        self._grace = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
+
+    def stop(self, grace: float) -> None:
+        """End from another thread."""
+        self._grace = grace
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._ended.set)
+
+    async def main_loop(self) -> None:
+        """Wait for :meth:`stop`."""
+        self._loop = asyncio.get_running_loop()
+        self.ready.set()
+        await self._ended.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the listener; give requests being answered their grace; cut the rest."""
+        await self._finish_accepting(sockets or [])
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await self._wait_for_tasks()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        # The aborted transports close their sockets in the loop's next round.
+        await asyncio.sleep(0)
+        await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
+
+    async def _finish_accepting(self, listeners: list[socket.socket]) -> None:
+        """Accept no more, and let what was just accepted become connections: asyncio leaks those it meets after a
+        close.
+        """
+        loop = asyncio.get_running_loop()
+        for listener in listeners:
+            loop.remove_reader(listener)
+        accepting = asyncio.all_tasks() - self.server_state.tasks - {asyncio.current_task()}
+        if accepting:
+            await asyncio.wait(accepting, timeout=1.0)
+
+    async def _wait_for_tasks(self) -> None:
+        deadline = time.monotonic() + self._grace
+        while self.server_state.tasks and time.monotonic() < deadline:
+            await asyncio.wait(list(self.server_state.tasks), timeout=deadline - time.monotonic())
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    :raises ServerStartError: the address or the port cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio switches Nagle's delay off only where the protocol is named.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise ServerStartError(
+            f"cannot listen on {host} port {port}: {error}; choose another address or port"
+        ) from error
+    return listener

@@ -1,0 +1,91 @@
+"""The messages that travel in bodies, described here and built when this module is first imported.
+
+No generated code is kept: generated code is tied to one version of its runtime. Two readings of a LogGroup exist,
+because each finds what the other lets pass:
+
+* :data:`LogGroup` (proto2) refuses a message that lacks a required field; its strings are not looked into, its values
+  are bytes.
+* :data:`StrictText` (proto3) has the same numbers, and the library refuses a topic, source, key or tag that is not
+  UTF-8.
+
+Values stay bytes in both: the official SDK writes whatever bytes it was given, and readers decide how to show them.
+
+Source: LogHub protocol, Protobuf; the numbers of ``SlsLogPackageList`` are those of its batch mode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_Field = descriptor_pb2.FieldDescriptorProto
+_REQUIRED, _OPTIONAL, _REPEATED = _Field.LABEL_REQUIRED, _Field.LABEL_OPTIONAL, _Field.LABEL_REPEATED
+_BYTES, _STRING, _UINT32, _FIXED32, _INT32 = (
+    _Field.TYPE_BYTES,
+    _Field.TYPE_STRING,
+    _Field.TYPE_UINT32,
+    _Field.TYPE_FIXED32,
+    _Field.TYPE_INT32,
+)
+
+# A message: its fields as (name, number, label, type or the name of another message).
+_Fields = list[tuple[str, int, Any, Any]]
+
+
+def _log_messages(needed: Any) -> dict[str, _Fields]:
+    """The five messages of a LogGroup; ``needed`` is the label of what must be there."""
+    return {
+        "Content": [("Key", 1, needed, _STRING), ("Value", 2, needed, _BYTES)],
+        "Log": [
+            ("Time", 1, needed, _UINT32),
+            ("Contents", 2, _REPEATED, "Content"),
+            ("Time_ns", 4, _OPTIONAL, _FIXED32),
+        ],
+        "LogTag": [("Key", 1, needed, _STRING), ("Value", 2, needed, _STRING)],
+        "LogGroup": [
+            ("Logs", 1, _REPEATED, "Log"),
+            ("Category", 2, _OPTIONAL, _STRING),
+            ("Topic", 3, _OPTIONAL, _STRING),
+            ("Source", 4, _OPTIONAL, _STRING),
+            ("MachineUUID", 5, _OPTIONAL, _STRING),
+            ("LogTags", 6, _REPEATED, "LogTag"),
+        ],
+        "LogGroupList": [("LogGroups", 1, _REPEATED, "LogGroup")],
+    }
+
+
+_PACKAGES: dict[str, _Fields] = {
+    "LogPackage": [
+        ("data", 1, _REQUIRED, _BYTES),
+        ("uncompress_size", 2, _OPTIONAL, _INT32),
+        ("compress_type", 3, _OPTIONAL, _INT32),
+    ],
+    "LogPackageList": [("packages", 1, _REPEATED, "LogPackage")],
+}
+
+
+def _build(package: str, syntax: str, messages: dict[str, _Fields]) -> dict[str, Any]:
+    """The classes of ``messages``, in a pool of their own: another package may have registered the same names."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax=syntax)
+    for name, fields in messages.items():
+        message = file.message_type.add(name=name)
+        for field_name, number, label, kind in fields:
+            field = message.field.add(name=field_name, number=number, label=label)
+            if isinstance(kind, str):
+                field.type, field.type_name = _Field.TYPE_MESSAGE, f".{package}.{kind}"
+            else:
+                field.type = kind
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
+
+
+_checked = _build("loghub.embedded", "proto2", _log_messages(_REQUIRED) | _PACKAGES)
+_strict = _build("loghub.embedded.text", "proto3", _log_messages(_OPTIONAL))
+
+#: One request's logs. ``Any``: the classes are made at run time, so no type checker knows their fields.
+LogGroup: Any = _checked["LogGroup"]
+LogGroupList: Any = _checked["LogGroupList"]
+LogPackageList: Any = _checked["LogPackageList"]
+StrictText: Any = _strict["LogGroup"]

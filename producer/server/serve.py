@@ -1,0 +1,108 @@
+"""``producer serve``: the embedded LogHub as a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .loghub_server import LogHubServer
+
+DEFAULT_PORT = 9170
+#: Requests remembered: nobody asks a process for them, and a long run must not grow.
+_KEEP_REQUESTS = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give ``parser`` the options of ``producer serve``."""
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port, 0 for a free one (default: %(default)s)")
+    parser.add_argument("--data", metavar="DIR", help="directory that keeps what is stored (default: memory)")
+    parser.add_argument("--access-key-id", metavar="ID", help="the access key that clients sign with")
+    parser.add_argument(
+        "--access-key-secret",
+        metavar="SECRET",
+        default=os.environ.get("LOGHUB_SERVER_ACCESS_KEY_SECRET"),
+        help="its secret (default: the environment's LOGHUB_SERVER_ACCESS_KEY_SECRET, which other users cannot see)",
+    )
+    parser.add_argument("--shards", type=int, default=2, help="shards of a new logstore (default: %(default)s)")
+    parser.add_argument("--strict", action="store_true", help="refuse writes to logstores that were not created before")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT; the result is the exit status.
+
+    :param args: what a parser with :func:`add_arguments` made.
+    """
+    problem = _problem(args)
+    if problem is not None:
+        return _fail(problem)
+    try:
+        from . import LogHubServer, ServerStartError  # noqa: PLC0415 - the extra may be missing
+    except ImportError as error:
+        return _fail(str(error))
+    try:
+        with _ended_by_signals() as ended, _make(LogHubServer, args) as server:
+            _announce(server, args)
+            ended.wait()
+            server.stop(grace=2.0)
+    except ServerStartError as error:
+        return _fail(str(error))
+    return 0
+
+
+def _problem(args: argparse.Namespace) -> str | None:
+    """What is wrong with the options, or None."""
+    if not 0 <= args.port <= 65535:
+        return f"--port is {args.port}: it must be from 0 to 65535"
+    if not 1 <= args.shards <= 256:
+        return f"--shards is {args.shards}: it must be from 1 to 256"
+    if bool(args.access_key_id) != bool(args.access_key_secret):
+        return "--access-key-id and --access-key-secret belong together: give both, or neither"
+    return None
+
+
+def _make(server_class: type[LogHubServer], args: argparse.Namespace) -> LogHubServer:
+    return server_class(
+        args.host,
+        args.port,
+        data=args.data,
+        access_keys={args.access_key_id: args.access_key_secret} if args.access_key_id else None,
+        shards=args.shards,
+        auto_create=not args.strict,
+        keep_requests=_KEEP_REQUESTS,
+    )
+
+
+def _announce(server: LogHubServer, args: argparse.Namespace) -> None:
+    # The default secret is known to everybody; a secret of the user's own is not printed.
+    secret = "as given" if args.access_key_id else server.access_key_secret
+    kept = f"in {args.data}" if args.data else "in memory, gone at the end"
+    sys.stdout.write(
+        f"LogHub listens on {server.endpoint} (access key id {server.access_key_id}, secret {secret}); data {kept};"
+        " end it with Ctrl-C\n"
+    )
+    sys.stdout.flush()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set; their former handlers are put back at the end."""
+    ended = threading.Event()
+    former = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield ended
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"producer serve: {message}\n")
+    return 1

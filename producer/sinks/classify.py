@@ -1,0 +1,166 @@
+"""From what came back to one class of error: the server's code first, then the HTTP status, then the exception.
+
+Source: LogHub protocol, Error codes. ``docs/errors.md`` shows the table, and the tests hold it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import requests
+import urllib3
+
+from ..errors import (
+    AttemptError,
+    BodyTooLargeError,
+    ClockSkewError,
+    NetworkError,
+    QuotaExceededError,
+    RejectedError,
+    ServerError,
+    UnauthorizedError,
+    UnreachableError,
+)
+
+_BY_CODE: dict[str, type[AttemptError]] = {
+    # Slow down.
+    "WriteQuotaExceed": QuotaExceededError,
+    "ShardWriteQuotaExceed": QuotaExceededError,
+    "ExceedQuota": QuotaExceededError,
+    "MetaOperationQpsLimitExceeded": QuotaExceededError,
+    # The server's own trouble.
+    "InternalServerError": ServerError,
+    "ServerBusy": ServerError,
+    "RequestTimeout": ServerError,
+    "LogStoreWithoutShard": ServerError,  # a shard is being split
+    "ShardNotExist": ServerError,
+    # Worth fresh credentials.
+    "Unauthorized": UnauthorizedError,
+    "SignatureNotMatch": UnauthorizedError,
+    "SecurityTokenExpired": UnauthorizedError,
+    "InvalidSecurityToken": UnauthorizedError,
+    # Clocks.
+    "RequestTimeExpired": ClockSkewError,
+    "RequestTimeTooSkewed": ClockSkewError,
+    "InvalidRequestTime": ClockSkewError,
+    # Halves may fit.
+    "PostBodyTooLarge": BodyTooLargeError,
+    # These would come with 401 or 403, whose general rule is another.
+    "InvalidAccessKeyId": RejectedError,
+    "MissAccessKeyId": RejectedError,
+    "ProjectForbidden": RejectedError,
+    "InvalidSequenceId": RejectedError,
+}
+
+_BY_STATUS: dict[int, type[AttemptError]] = {
+    401: UnauthorizedError,
+    408: ServerError,
+    413: BodyTooLargeError,
+    429: QuotaExceededError,
+}
+
+# Raised before anything is sent, for what this side was told.
+_NEVER_SENT = (
+    requests.exceptions.InvalidHeader,
+    requests.exceptions.InvalidProxyURL,
+    requests.exceptions.InvalidSchema,
+    requests.exceptions.InvalidURL,
+    requests.exceptions.MissingSchema,
+    UnicodeError,
+)
+
+_UNREACHABLE: dict[type[Exception], str] = {
+    requests.exceptions.SSLError: "TLS",
+    requests.exceptions.ProxyError: "proxy",
+    requests.exceptions.ConnectTimeout: "no connection in time",
+}
+
+# What is kept of each attempt, characters: results live as long as their batches.
+_MAX_CODE, _MAX_MESSAGE = 128, 1024
+
+#: The code of an answer that is no LogHub error: no JSON, or not the JSON of an error.
+BAD_RESPONSE = "BadResponse"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer, read completely.
+
+    :ivar status: the HTTP status.
+    :ivar request_id: ``x-log-requestid``, or empty.
+    :ivar body: its first bytes.
+    """
+
+    status: int
+    request_id: str
+    body: bytes
+
+
+def is_acknowledgement(answer: Answer) -> bool:
+    """Whether the answer is LogHub's 200, rather than the page of a portal or of another server."""
+    return answer.status == 200 and (not answer.body or bool(answer.request_id))
+
+
+def error_of_answer(answer: Answer) -> AttemptError:
+    """The error that an answer other than an acknowledgement stands for."""
+    code, message = _parse(answer)
+    kind = _BY_CODE.get(code) or _BY_STATUS.get(answer.status) or _general(code, answer.status)
+    return kind(
+        code,
+        message,
+        http_status=answer.status,
+        request_id=answer.request_id[:_MAX_CODE],
+        # A server that fails, or a gateway before it, may have stored the batch before.
+        may_have_been_stored=answer.status >= 500 or kind is ServerError,
+    )
+
+
+def _general(code: str, status: int) -> type[AttemptError]:
+    """For codes and statuses that no table knows: a refusal stays one; what makes no sense may be a proxy's, and
+    pass.
+    """
+    if code == BAD_RESPONSE:
+        return RejectedError if status in {400, 404, 405} else ServerError
+    return RejectedError if 400 <= status < 500 else ServerError
+
+
+def _parse(answer: Answer) -> tuple[str, str]:
+    try:
+        data = json.loads(answer.body)
+        return str(data["errorCode"])[:_MAX_CODE], str(data.get("errorMessage", ""))[:_MAX_MESSAGE]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        start = answer.body[:200].decode("utf-8", "backslashreplace")
+        return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error: {start!r}"
+
+
+def error_of_exception(error: Exception) -> AttemptError:
+    """The error that a failed exchange stands for: it says whether the request may have reached the server."""
+    # A certificate bundle that does not exist is a bare OSError, unlike what comes from a socket.
+    if isinstance(error, _NEVER_SENT) or type(error) is OSError:
+        return RejectedError("RequestError", f"the request could not be made: {_reason(error)}")
+    for kind, words in _UNREACHABLE.items():
+        if isinstance(error, kind):
+            return UnreachableError("RequestError", f"{words}: {_reason(error)}")
+    if isinstance(error, requests.exceptions.Timeout):
+        return NetworkError("SocketTimeout", f"no answer in time: {_reason(error)}", may_have_been_stored=True)
+    if isinstance(error, requests.exceptions.ConnectionError) and _never_connected(error):
+        return UnreachableError("RequestError", f"no connection: {_reason(error)}")
+    return NetworkError("RequestError", f"no answer: {_reason(error)}", may_have_been_stored=True)
+
+
+def _never_connected(error: requests.exceptions.ConnectionError) -> bool:
+    cause = error.args[0] if error.args else None
+    reason = getattr(cause, "reason", cause)
+    return isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.NameResolutionError)
+
+
+def _reason(error: Exception) -> str:
+    """The innermost cause in words; the outer layers repeat the URL and the address of a Python object."""
+    cause: object = error
+    while isinstance(cause, Exception):
+        inner = getattr(cause, "reason", None) or next((arg for arg in cause.args if isinstance(arg, Exception)), None)
+        if not isinstance(inner, Exception):
+            break
+        cause = inner
+    return f"{type(cause).__name__}: {cause}"

@@ -1,0 +1,118 @@
+"""CredentialsCache: the current credentials of one project, refreshed before they expire and after a refusal.
+
+A provider may block, so it runs on a thread of its own: never in ``send``, and while the old credentials are still
+good, nobody waits for the new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from ..clock import Clock, Deadline
+from ..credentials import Credentials, StaticCredentials
+from ..errors import CredentialsError
+from ..interfaces import CredentialsProvider
+
+_log = logging.getLogger("producer.credentials")
+
+#: Credentials are refreshed this long before they expire, or in the last quarter of their life if that is shorter,
+#: seconds.
+REFRESH_BEFORE = 60.0
+#: How long an attempt waits for a provider, seconds.
+PROVIDER_TIMEOUT = 10.0
+#: A provider that failed is not asked again for this long while the old credentials are still good, seconds.
+PAUSE_AFTER_FAILURE = 1.0
+
+
+class CredentialsCache:
+    """See the module.
+
+    :param thread_name: name of the thread on which the provider runs.
+    """
+
+    def __init__(self, provider: CredentialsProvider, clock: Clock, thread_name: str) -> None:
+        self._provider = provider
+        self._clock = clock
+        self._thread_name = thread_name
+        # Guards everything below.
+        self._changed = threading.Condition(threading.Lock())
+        self._current: Credentials | None = None
+        self._refresh_at = 0.0
+        self._refused = False
+        self._refreshing = False
+        self._failure: CredentialsError | None = None
+
+    def get(self) -> Credentials:
+        """Credentials that are not known to be expired or refused.
+
+        :raises CredentialsError: the provider failed, or did not answer in time.
+        """
+        if isinstance(self._provider, StaticCredentials):
+            return self._provider.credentials
+        with self._changed:
+            usable = self._usable()
+            start = not self._refreshing and (usable is None or self._clock.time() >= self._refresh_at)
+            if start:
+                self._refreshing, self._failure = True, None
+        if start:
+            self._start_refresh()
+        return usable or self._wait()
+
+    def _usable(self) -> Credentials | None:
+        current = self._current
+        if current is None or self._refused:
+            return None
+        expired = current.expires_at is not None and self._clock.time() >= current.expires_at
+        return None if expired else current
+
+    def _start_refresh(self) -> None:
+        try:
+            threading.Thread(target=self._refresh, name=self._thread_name, daemon=True).start()
+        except RuntimeError:  # the interpreter is shutting down: this thread, never a caller's, asks
+            self._refresh()
+
+    def _refresh(self) -> None:
+        found: Credentials | None = None
+        failure: CredentialsError | None = None
+        try:
+            found = self._provider.get_credentials()
+            if not isinstance(found, Credentials):
+                text = f"get_credentials() returned {type(found).__qualname__}, not Credentials"
+                found, failure = None, CredentialsError("CredentialsError", text)
+        except BaseException as error:  # noqa: BLE001  # whatever a user's provider raises
+            text = f"get_credentials() raised {type(error).__qualname__}: {error}"
+            failure = CredentialsError("CredentialsError", text)
+        if failure is not None:
+            _log.warning("%s", failure)
+        with self._changed:
+            self._refreshing, self._failure = False, failure
+            self._take(found)
+            self._changed.notify_all()
+
+    def _take(self, found: Credentials | None) -> None:
+        now = self._clock.time()
+        if found is None:
+            self._refresh_at = now + PAUSE_AFTER_FAILURE
+            return
+        self._current, self._refused = found, False
+        life = float("inf") if found.expires_at is None else found.expires_at - now
+        self._refresh_at = now + life - min(REFRESH_BEFORE, life / 4) if life != float("inf") else life
+
+    def _wait(self) -> Credentials:
+        deadline = Deadline.after(self._clock, PROVIDER_TIMEOUT)
+        with self._changed:
+            while self._refreshing and not deadline.expired(self._clock):
+                self._clock.wait(self._changed, deadline.remaining(self._clock))
+            usable = self._usable()
+            failure = self._failure
+        if usable is None:
+            text = f"get_credentials() did not answer with usable credentials within {PROVIDER_TIMEOUT:.0f} s"
+            raise failure or CredentialsError("CredentialsError", text)
+        return usable
+
+    def refused(self, credentials: Credentials) -> None:
+        """The server refused these: the next :meth:`get` waits for others."""
+        with self._changed:
+            if self._current is credentials:
+                self._refused = True

@@ -1,0 +1,130 @@
+"""HTTP: one request an attempt over pooled connections, by ``requests``; nothing is retried or redirected here."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookiejar import DefaultCookiePolicy
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
+
+import requests
+import requests.adapters
+import requests.utils
+
+from ..errors import AttemptError, NetworkError
+from .classify import Answer, error_of_exception
+
+if TYPE_CHECKING:
+    from ..config import HttpConfig
+
+#: An error of LogHub is a few hundred bytes; whatever sends more is something else.
+_MAX_ANSWER = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a project's requests go.
+
+    :ivar base_url: scheme, host and port.
+    :ivar host: the ``Host`` header, which always names the project.
+    """
+
+    base_url: str
+    host: str
+
+
+def target_of(project: str, endpoint: str) -> Target:
+    """A host name gets the project in front; with an address, or localhost, only the ``Host`` header has it."""
+    parts = urlsplit(endpoint)
+    host = f"{project}.{parts.netloc}"
+    if _is_address(parts.hostname or ""):
+        return Target(endpoint, host)
+    return Target(f"{parts.scheme}://{host}", host)
+
+
+def _is_address(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class Transport:
+    """Posts bodies; safe to use from many threads.
+
+    :param pool_size: connections kept open for each host.
+    """
+
+    def __init__(self, config: HttpConfig, pool_size: int) -> None:
+        self._session = requests.Session()
+        # Without this the session would take passwords from ~/.netrc, in place of our signature.
+        self._session.trust_env = False
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        adapter = requests.adapters.HTTPAdapter(pool_connections=32, pool_maxsize=pool_size, max_retries=0)
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, adapter)
+        self._timeouts = (config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000)
+        self._proxies = config.proxies
+        bundle = config.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or True
+        self._verify: bool | str = bundle if config.verify else False
+
+    def proxies_for(self, base_url: str) -> Mapping[str, str]:
+        """The proxies of requests to ``base_url``: as configured, else from the environment."""
+        return requests.utils.get_environ_proxies(base_url) if self._proxies is None else self._proxies
+
+    def post(
+        self,
+        url: str,
+        params: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+        proxies: Mapping[str, str],
+    ) -> tuple[Answer, Mapping[str, str]]:
+        """Send one request and read its answer.
+
+        :returns: the answer, and its headers.
+        :raises NetworkError: there was none.
+        """
+        # Signed requests must travel as they were signed: no normalisation of the URL or of the headers.
+        request = requests.Request("POST", url + (f"?{urlencode(params)}" if params else ""), dict(headers), data=body)
+        try:
+            response = self._session.send(
+                request.prepare(),
+                timeout=self._timeouts,
+                verify=self._verify,
+                proxies=dict(proxies),
+                allow_redirects=False,
+                stream=True,
+            )
+            with response:
+                return self._read(response), response.headers
+        except AttemptError:
+            raise
+        except (requests.exceptions.RequestException, OSError, ValueError) as error:
+            raise error_of_exception(error) from error
+        except Exception as error:  # urllib3's own errors reach the caller when a body is read directly
+            if type(error).__module__.startswith(("urllib3", "http.client")):
+                raise error_of_exception(error) from error
+            raise
+
+    def _read(self, response: requests.Response) -> Answer:
+        end = time.monotonic() + self._timeouts[1]
+        parts, size = [], 0
+        while size <= _MAX_ANSWER and (part := response.raw.read1(_MAX_ANSWER, decode_content=True)):
+            parts.append(part)
+            size += len(part)
+            if time.monotonic() > end:
+                raise NetworkError("SocketTimeout", "the answer took too long", may_have_been_stored=True)
+        request_id = response.headers.get("x-log-requestid", "")
+        return Answer(response.status_code, request_id, b"".join(parts)[:_MAX_ANSWER])
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._session.close()

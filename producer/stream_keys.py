@@ -1,0 +1,81 @@
+"""Stream keys from the arguments of ``send``: checked, completed by the configuration, and remembered."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import chain
+
+from .config import ProducerConfig, host_address
+from .errors import InvalidArgumentError, LogSizeTooLargeError
+from .records import StreamKey
+from .wire.put_logs import adjust_shard_hash
+
+_HASH = re.compile(r"[0-9a-fA-F]{32}")
+_REMEMBERED = 1024
+#: What names a stream travels with every batch of it, and is kept in memory with it, bytes.
+MAX_NAMES_SIZE = 4 * 1024
+
+Tags = tuple[tuple[str, str], ...]
+
+
+class StreamKeys:
+    """Makes the key of a stream; the last few thousand are remembered, since checking one costs more than a send."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+        self._tags: Tags = tuple(config.log_tags.items())
+        self._cached = lru_cache(maxsize=_REMEMBERED)(self._make)
+
+    def key(
+        self, project: str, logstore: str, topic: str, source: str | None, shard_hash: str | None, tags: Tags = ()
+    ) -> StreamKey:
+        """The key of a stream.
+
+        :raises LogSizeTooLargeError: names and tags of more than :data:`MAX_NAMES_SIZE` bytes.
+        :raises InvalidArgumentError: an empty or wrong name; a shard hash that is none, with ``adjust_shard_hash`` off.
+        """
+        try:
+            return self._cached(project, logstore, topic, source, shard_hash, tags)
+        except TypeError:  # what cannot be hashed is no text: find out which
+            return self._make(project, logstore, topic, source, shard_hash, tags)
+
+    def _make(
+        self, project: str, logstore: str, topic: str, source: str | None, shard_hash: str | None, tags: Tags
+    ) -> StreamKey:
+        project, logstore = _text("project", project), _text("logstore", logstore)
+        for name, value in (("project", project), ("logstore", logstore)):
+            if not value:
+                raise InvalidArgumentError(f"{name}: must not be empty")
+        if source is None:
+            source = self._config.source if self._config.source is not None else host_address()
+        topic, source = _text("topic", topic), _text("source", source)
+        own: Tags = tuple((_text("tags", name), _text(f"tags[{name!r}]", value)) for name, value in tags)
+        key = StreamKey(project, logstore, topic, source, self._adjusted(shard_hash), self._tags + own)
+        size = sum(len(text.encode()) for text in (project, logstore, topic, source, *chain(*key.tags)))
+        if size > MAX_NAMES_SIZE:
+            raise LogSizeTooLargeError(size, MAX_NAMES_SIZE, "project, logstore, topic, source and tags together")
+        return key
+
+    def _adjusted(self, shard_hash: str | None) -> str | None:
+        if shard_hash is None:
+            return None
+        shard_hash = _text("shard_hash", shard_hash)
+        if self._config.adjust_shard_hash:
+            return adjust_shard_hash(shard_hash, self._config.buckets)
+        if not _HASH.fullmatch(shard_hash):
+            raise InvalidArgumentError(
+                f"shard_hash: without adjust_shard_hash it must be 32 hexadecimal digits, got {shard_hash!r}"
+            )
+        return shard_hash
+
+
+def _text(name: str, value: object) -> str:
+    """``value`` if it is text; of an enum or another subclass its true characters."""
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{name}: must be text, got {value!r} of type {type(value).__qualname__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"{name}: {value!r} is not valid Unicode: {error}") from error
+    return str.__str__(value)

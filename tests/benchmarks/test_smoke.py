@@ -1,0 +1,30 @@
+"""The benchmark runs, and cannot be fast by sending nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from .__main__ import CASES, SHAPES, check_sample, main, measure, null_server, ours, report, take_counts
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_case_delivers_what_it_is_timed_for(shape: str) -> None:
+    """A tiny round of each case: counted, decoded, reported."""
+    found = measure(shape, 1000, 1)
+    assert found.keys() == CASES.keys()
+    assert all(rounds[0][1] > 0 for rounds in found.values())
+    assert "aliyun-log-producer: send" in report(shape, 1000, found)
+
+
+def test_a_sample_with_another_log_is_found_out() -> None:
+    """The kept body is compared with what was sent."""
+    with null_server() as port:
+        ours(port, SHAPES["web"], 1000)
+        with pytest.raises(AssertionError):
+            check_sample(take_counts(port), SHAPES["java"])
+
+
+def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the documentation shows it."""
+    assert main(["--shape", "web", "--count", "1000", "--rounds", "1"]) == 0
+    assert "| ours: send |" in capsys.readouterr().out

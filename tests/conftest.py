@@ -1,0 +1,16 @@
+"""What all tests share: the profile of Hypothesis."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, so that a failure in CI is a failure here; the clock of a busy machine is no failure.
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")

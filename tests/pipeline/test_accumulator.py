@@ -1,0 +1,290 @@
+"""The accumulator: when a batch is full, when it has lingered, and what is forgotten."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+from producer import (
+    LogSizeTooLargeError,
+    MaxBatchCountExceedError,
+    NetworkError,
+    ProducerClosedError,
+    SendTimeoutError,
+    StreamStats,
+)
+from producer.clock import Deadline
+from producer.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from producer.pipeline.accumulator import IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS
+from producer.pipeline.assembly import Pipeline
+from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch
+from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from tests.support.clocks import JumpingClock
+from tests.support.pipelines import KEY, record, settle, threadless
+from tests.support.waiting import Call, eventually, passed
+
+
+def _open(pipeline: Pipeline) -> list[ProducerBatch]:
+    return [batch for batch in pipeline.accumulator.incomplete() if batch.state is BatchState.OPEN]
+
+
+def test_a_batch_is_sent_the_moment_its_bytes_reach_the_threshold() -> None:
+    """One byte below batch_size_threshold_in_bytes a batch stays open; at it, the sender submits it."""
+    tail = len(RecordingSink().encode(KEY, None, []).body)
+    pipeline = threadless(batch_size_threshold_in_bytes=1000, generate_pack_id=False)
+    pipeline.accept(KEY, b"a" * (999 - tail), 1, None)
+    assert pipeline.io_pool.queued == 0
+    assert _open(pipeline)[0].size == 999
+    pipeline.accept(KEY, b"a", 1, None)
+    assert pipeline.io_pool.queued == 1
+    assert _open(pipeline) == []
+
+
+def test_the_size_of_a_batch_is_its_exact_bytes_on_the_wire() -> None:
+    """A batch's size, pack id and tail included, is the length of the body that leaves."""
+    sink = RecordingSink()
+    pipeline = threadless(sink)
+    for text in ("plain", "äöü", "日志" * 100):
+        pipeline.accept(KEY, record(text), 1, None)
+    size = _open(pipeline)[0].size
+    pipeline.flush(10)
+    assert len(sink.deliveries[0].payload.body) == size
+
+
+def test_a_batch_is_sent_the_moment_its_logs_reach_the_threshold() -> None:
+    """The batch_count_threshold counts logs, not sends, and its last log submits the batch."""
+    pipeline = threadless(batch_count_threshold=10)
+    pipeline.accept(KEY, record(logs=9), 9, None)
+    assert pipeline.io_pool.queued == 0
+    pipeline.accept(KEY, record(), 1, None)
+    assert pipeline.io_pool.queued == 1
+
+
+def test_a_batch_lingers_exactly_linger_ms_after_its_first_record() -> None:
+    """Just before linger_ms a batch stays, at linger_ms the mover submits it; the mover knows when the next one is."""
+    clock = ManualClock(start=0)
+    pipeline = threadless(clock=clock, linger_ms=2000)
+    pipeline.accept(KEY, record(), 1, None)
+    clock.advance(0.5)
+    pipeline.accept(KEY._replace(topic="later"), record(), 1, None)
+    clock.advance(1.25)
+    pipeline.accept(KEY, record(), 1, None)  # a later record does not keep the first one waiting
+    assert pipeline.mover.run_once() == pytest.approx(0.25)
+    assert pipeline.io_pool.queued == 0
+    clock.advance(0.249)
+    assert pipeline.mover.run_once() == pytest.approx(0.001)
+    assert pipeline.io_pool.queued == 0
+    clock.advance(0.001)
+    assert pipeline.mover.run_once() == pytest.approx(0.5)
+    assert pipeline.io_pool.queued == 1
+    clock.advance(0.5)
+    assert pipeline.mover.run_once() == pytest.approx(2.0)
+    assert pipeline.io_pool.queued == 2
+
+
+def test_a_record_that_does_not_fit_goes_into_a_new_batch() -> None:
+    """A batch never passes 8 MiB: the record that would not fit sends it, and opens the next one."""
+    pipeline = threadless(batch_size_threshold_in_bytes=MAX_BATCH_SIZE_IN_BYTES)
+    tail = pipeline.sink.tail_size(KEY, "F" * 18)
+    pipeline.accept(KEY, b"a" * (MAX_BATCH_SIZE_IN_BYTES - tail - 100), 1, None)
+    pipeline.accept(KEY, b"a" * 101, 1, None)
+    assert pipeline.io_pool.queued == 1
+    assert [batch.log_count for batch in _open(pipeline)] == [1]
+    assert all(batch.size <= MAX_BATCH_SIZE_IN_BYTES for batch in pipeline.accumulator.incomplete())
+
+
+def test_the_largest_record_that_fits_is_accepted_and_one_byte_more_refused() -> None:
+    """8 MiB with the tail is the limit of one send; the error names both numbers, and nothing is taken."""
+    pipeline = threadless()
+    most = MAX_BATCH_SIZE_IN_BYTES - pipeline.sink.tail_size(KEY, "F" * 33)
+    pipeline.accept(KEY, b"a" * most, 1, None)
+    used = pipeline.budget.used
+    with pytest.raises(LogSizeTooLargeError) as caught:
+        pipeline.accept(KEY, b"a" * (most + 1), 1, None)
+    assert (caught.value.size, caught.value.limit) == (MAX_BATCH_SIZE_IN_BYTES + 1, MAX_BATCH_SIZE_IN_BYTES)
+    assert f"{MAX_BATCH_SIZE_IN_BYTES + 1} bytes, the limit is {MAX_BATCH_SIZE_IN_BYTES} bytes" in str(caught.value)
+    assert pipeline.budget.used == used
+
+
+def test_a_record_larger_than_the_memory_is_refused_at_once() -> None:
+    """A send that could never be granted is a LogSizeTooLargeError and does not wait."""
+    pipeline = threadless(total_size_in_bytes=10_000, max_block_ms=-1)
+    fits = 10_000 - RECORD_OVERHEAD - BATCH_OVERHEAD
+    with pytest.raises(LogSizeTooLargeError, match="10001 bytes, the limit is 10000"):
+        pipeline.accept(KEY, b"a" * (fits + 1), 1, None)
+    pipeline.accept(KEY, b"a" * fits, 1, None)
+    assert pipeline.budget.used == 10_000
+
+
+def test_a_list_of_40960_logs_is_one_batch_and_one_more_is_refused() -> None:
+    """A list holds at most 40,960 logs; the error names both numbers."""
+    pipeline = threadless(batch_size_threshold_in_bytes=MAX_BATCH_SIZE_IN_BYTES)
+    with pytest.raises(MaxBatchCountExceedError, match=r"40961 logs .* holds 40960: use send_many"):
+        pipeline.accept(KEY, b"a", MAX_BATCH_COUNT + 1, None)
+    pipeline.accept(KEY, b"a", MAX_BATCH_COUNT, None)
+    assert pipeline.io_pool.queued == 1
+
+
+def test_a_batch_never_holds_more_than_40960_logs() -> None:
+    """A list that would pass the hard limit sends the open batch and opens the next."""
+    pipeline = threadless(batch_count_threshold=MAX_BATCH_COUNT)
+    pipeline.accept(KEY, b"a", MAX_BATCH_COUNT - 1, None)
+    pipeline.accept(KEY, b"a", 2, None)
+    assert pipeline.io_pool.queued == 1
+    assert [batch.log_count for batch in _open(pipeline)] == [2]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        KEY._replace(project="other"),
+        KEY._replace(logstore="other"),
+        KEY._replace(topic="other"),
+        KEY._replace(source="other"),
+        KEY._replace(shard_hash="0" * 32),
+        KEY._replace(tags=(("a", "b"),)),
+    ],
+)
+def test_only_equal_keys_share_a_batch(other: object) -> None:
+    """A difference in any part of the key makes another batch."""
+    pipeline = threadless()
+    for key in (KEY, other, KEY, other):
+        pipeline.accept(key, record(), 1, None)  # type: ignore[arg-type]
+    assert [batch.log_count for batch in _open(pipeline)] == [2, 2]
+
+
+def test_pack_ids_count_up_per_stream_and_name_their_stream() -> None:
+    """The batches of a stream share a context and number from 0 in hexadecimal; another stream has another context."""
+    sink = RecordingSink()
+    pipeline = threadless(sink, batch_count_threshold=1)
+    for _ in range(17):
+        pipeline.accept(KEY, record(), 1, None)
+    pipeline.accept(KEY._replace(topic="b"), record(), 1, None)
+    pipeline.flush(10)
+    ids = [delivery.pack_id or "" for delivery in sink.deliveries]
+    context = ids[0].split("-")[0]
+    assert ids[:17] == [f"{context}-{n:X}" for n in range(17)]
+    assert ids[17].endswith("-0")
+    assert not ids[17].startswith(context)
+
+
+def test_without_pack_ids_there_is_no_tag() -> None:
+    """generate_pack_id=False leaves the tag out."""
+    sink = RecordingSink()
+    pipeline = threadless(sink, generate_pack_id=False)
+    pipeline.accept(KEY, record(), 1, None)
+    pipeline.flush(10)
+    assert sink.deliveries[0].pack_id is None
+    assert b"__pack_id__" not in sink.deliveries[0].payload.body
+
+
+def test_two_hundred_thousand_topics_leave_nothing_behind_but_the_documented_bound() -> None:
+    """After 200,000 topics are settled, at most 10,000 streams are remembered, and after a minute none."""
+    clock = ManualClock()
+    pipeline = threadless(clock=clock, batch_count_threshold=1)
+    data = record()
+    for i in range(200_000):
+        pipeline.accept(KEY._replace(project="many", topic=str(i)), data, 1, None)
+        settle_one(pipeline)
+        pipeline.sink.deliveries.clear()  # type: ignore[attr-defined]
+    accumulator = pipeline.accumulator
+    assert (len(accumulator._open), len(accumulator._incomplete)) == (0, 0)
+    assert len(accumulator._streams) <= MAX_IDLE_STREAMS
+    assert pipeline.budget.used == 0
+    assert not pipeline.io_pool._lanes
+    assert not pipeline.io_pool._active
+    clock.advance(IDLE_STREAM_SECONDS)
+    pipeline.mover.run_once()
+    assert len(accumulator._streams) == 0
+    gc.collect()
+    assert not [o for o in gc.get_objects() if isinstance(o, ProducerBatch) and o.key.project == "many"]
+
+
+def settle_one(pipeline: Pipeline) -> None:
+    """The shortest way of one batch through the stages."""
+    pipeline.io_pool.run_next()
+    pipeline.settlement.success.run_next()
+
+
+def test_memory_of_a_send_is_its_bytes_and_the_documented_overheads() -> None:
+    """A send costs its bytes and 320, a batch 4096 more; a refused send costs nothing."""
+    pipeline = threadless(total_size_in_bytes=8500, max_block_ms=0)
+    data = record("x" * 100)
+    pipeline.accept(KEY, data, 1, None)
+    assert pipeline.budget.used == len(data) + RECORD_OVERHEAD + BATCH_OVERHEAD
+    pipeline.accept(KEY, data, 1, None)
+    assert pipeline.budget.used == 2 * (len(data) + RECORD_OVERHEAD) + BATCH_OVERHEAD
+    used = pipeline.budget.used
+    with pytest.raises(SendTimeoutError):
+        pipeline.accept(KEY, b"a" * 3500, 1, None)
+    assert pipeline.budget.used == used
+
+
+def test_after_close_append_raises_and_what_was_taken_for_it_goes_back() -> None:
+    """A sender who got memory just before close gets ProducerClosedError, and the memory returns."""
+    pipeline = threadless()
+    pipeline.accept(KEY, record(), 1, None)
+    used = pipeline.budget.used
+    assert len(pipeline.accumulator.close()) == 1
+    with pytest.raises(ProducerClosedError):
+        pipeline.accept(KEY, record(), 1, None)
+    assert pipeline.budget.used == used
+
+
+def test_a_batch_that_flush_finds_before_its_sender_hands_it_on_is_queued_once() -> None:
+    """A sender fills a batch and is held up; flush sends the batch; the sender's own submit then does nothing."""
+    sink, clock = RecordingSink(), ManualClock()
+    pipeline = threadless(sink, clock, batch_count_threshold=1)
+    filled, go_on = threading.Event(), threading.Event()
+    submit = pipeline.accumulator._submit
+
+    def held_up(batch: ProducerBatch) -> None:
+        filled.set()
+        passed(go_on)
+        submit(batch)
+
+    pipeline.accumulator._submit = held_up
+    sender = Call(lambda: pipeline.accept(KEY, record(), 1, None))
+    passed(filled)
+    pipeline.flush(10)
+    go_on.set()
+    assert sender.result().result(0).successful
+    settle(pipeline)
+    assert len(sink.deliveries) == 1
+    assert pipeline.budget.used == 0
+
+
+def test_waiting_for_those_before_does_not_wait_for_those_after() -> None:
+    """A wait for the batches below a serial ends when these are settled, whatever came later."""
+    clock = ManualClock()
+    pipeline = threadless(clock=clock, batch_count_threshold=1)
+    pipeline.accept(KEY, record(), 1, None)
+    serial = pipeline.submit_open()
+    pipeline.accept(KEY, record(), 1, None)
+    waiter = Call(lambda: pipeline.accumulator.wait_settled(serial, Deadline(None)))
+    eventually(lambda: clock.waiting == 1)
+    pipeline.io_pool.run_next()
+    assert waiter.result() == 0
+    assert len(pipeline.accumulator.incomplete()) == 1
+
+
+def test_a_stream_with_batches_under_way_is_not_forgotten() -> None:
+    """However long a batch waits for a retry, its stream keeps its counts and its context; then it is forgotten."""
+    clock, sink = JumpingClock(), ScriptedSink([NetworkError("R", "down")])
+    pipeline = threadless(sink, clock, base_retry_backoff_ms=10**6, max_retry_backoff_ms=10**6)
+    pipeline.accept(KEY, record(), 1, None)
+    pipeline.submit_open()
+    settle(pipeline)
+    clock.advance(IDLE_STREAM_SECONDS * 2)
+    pipeline.mover.run_once()
+    pipeline.accept(KEY, record(), 1, None)
+    assert pipeline.stats().streams[KEY] == StreamStats(accepted=2, pending=2, pending_bytes=pipeline.budget.used)
+    pipeline.flush(None)
+    contexts = {(delivery.pack_id or "").split("-")[0] for delivery in sink.attempts}
+    assert len(contexts) == 1
+    assert pipeline.stats().streams[KEY].delivered == 2
+    clock.advance(IDLE_STREAM_SECONDS)
+    pipeline.mover.run_once()
+    assert pipeline.stats().streams == {}

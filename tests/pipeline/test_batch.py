@@ -1,0 +1,97 @@
+"""A batch: its states, and its one result."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+from producer import NetworkError, Result
+from producer.pipeline.batch import TRANSITIONS, BatchState
+from producer.results import Attempt
+from tests.pipeline.test_retry_queue import batch
+from tests.support.waiting import Call
+
+RESULT = Result(successful=True, attempts=(), attempt_count=0)
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(BatchState, BatchState)))
+def test_a_batch_moves_by_the_table_and_never_out_of_a_final_state(before: BatchState, after: BatchState) -> None:
+    """Each pair of states: allowed by the table, refused as a bug, or without effect because the batch is settled."""
+    one = batch()
+    one.state = before
+    if before.final:
+        assert one.move(after) is False
+        assert one.settle(after, RESULT) is False
+        assert (one.state, one.result) == (before, None)
+        assert not TRANSITIONS[before]
+    elif after in TRANSITIONS[before]:
+        assert one.move(after)
+        assert one.state is after
+    else:
+        with pytest.raises(RuntimeError, match=f"from {before.value} to {after.value}"):
+            one.move(after)
+        assert one.state is before
+
+
+def test_of_many_threads_that_settle_a_batch_one_succeeds() -> None:
+    """Eight threads settle at once, many times: exactly one result counts."""
+    for _ in range(100):
+        one, barrier = batch(), threading.Barrier(8)
+        one.state = BatchState.SENDING
+        results = [Result(successful=False, attempts=(), attempt_count=i) for i in range(8)]
+
+        def settle(result: Result, one: object = one, barrier: threading.Barrier = barrier) -> bool:
+            barrier.wait()
+            return one.settle(BatchState.FAILED, result)  # type: ignore[attr-defined,no-any-return]
+
+        calls = [Call(lambda result=result, settle=settle: settle(result)) for result in results]
+        outcomes = [call.result() for call in calls]
+        assert outcomes.count(True) == 1
+        assert one.result is results[outcomes.index(True)]
+
+
+def test_of_many_threads_that_claim_a_batch_one_succeeds() -> None:
+    """An open batch is claimed once; one that is not open never."""
+    for _ in range(100):
+        one, barrier = batch(), threading.Barrier(4)
+
+        def claim(one: object = one, barrier: threading.Barrier = barrier) -> bool:
+            barrier.wait()
+            return one.claim()  # type: ignore[attr-defined,no-any-return]
+
+        assert sorted(call.result() for call in [Call(claim) for _ in range(4)]) == [False, False, False, True]
+    waiting = batch()
+    waiting.state = BatchState.WAITING
+    assert not waiting.claim()
+
+
+def test_the_newest_attempts_are_kept_and_all_are_counted() -> None:
+    """A result holds at most max_reserved_attempts, oldest dropped; what may have been stored is never forgotten."""
+    one = batch()
+    one._attempts_kept = 3
+    one.note_attempt(Attempt(success=False, error_code="0", may_have_been_stored=True), NetworkError("0", ""))
+    for i in range(1, 6):
+        one.note_attempt(Attempt(success=False, error_code=str(i)), NetworkError(str(i), ""))
+    result = one.outcome(successful=False)
+    assert [attempt.error_code for attempt in result.attempts] == ["3", "4", "5"]
+    assert result.attempt_count == 6
+    assert result.may_have_been_stored
+    with_last = one.outcome(successful=False, last=Attempt(success=False, error_code="closed"))
+    assert [attempt.error_code for attempt in with_last.attempts] == ["4", "5", "closed"]
+    assert with_last.attempt_count == 7
+    assert not one.outcome(successful=True).may_have_been_stored
+
+
+def test_a_wait_returns_in_time_and_at_the_result() -> None:
+    """wait() ends after its timeout, at the result, and at once when the batch is settled; huge timeouts are fine."""
+    one = batch()
+    one.wait(0.0)
+    waiter = Call(lambda: one.wait(1e12))
+    while one._event is None:
+        pass
+    one.state = BatchState.SENDING
+    assert one.settle(BatchState.SUCCEEDED, RESULT)
+    waiter.result()
+    one.wait(None)

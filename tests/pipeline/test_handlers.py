@@ -1,0 +1,155 @@
+"""The handlers: callbacks on threads of their own, whatever they do."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from producer import Producer, ProducerConfig, RejectedError, Result
+from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
+from producer.pipeline.handlers import BatchHandler
+from producer.results import Attempt
+from producer.testing import RecordingSink, ScriptedSink
+from tests.pipeline.test_retry_queue import batch
+from tests.support.pipelines import KEY, config, record, settle, threadless
+from tests.support.waiting import eventually, passed
+
+
+def _one_each() -> ProducerConfig:
+    return config(batch_count_threshold=1, name="test")
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("mine"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
+)
+def test_a_callback_that_raises_is_logged_and_stops_nothing(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever a callback raises, the other sends of its batch and the next batches are told."""
+
+    def broken(_result: object) -> None:
+        raise error
+
+    told: list[Result] = []
+    with Producer(sink=RecordingSink(), config=config(name="test")) as producer:
+        first = producer.send("p", "l", {"a": "b"}, callback=broken)
+        first.add_done_callback(broken)
+        producer.send("p", "l", {"a": "b"}, callback=told.append)
+        producer.flush(10)
+        assert len(told) == 1
+        producer.send("p", "l", {"a": "b"}, callback=told.append)
+        producer.flush(10)
+        assert len(told) == 2
+        assert first.result(0).successful
+    assert caplog.text.count("a callback raised") == 2
+
+
+def test_a_slow_failure_callback_does_not_delay_successes() -> None:
+    """While a failure's callback hangs, successes are told; and the other way round."""
+    for script, slow in (([RejectedError("C", "x")], "failure"), ([None, RejectedError("C", "x")], "success")):
+        entered, gate, told = threading.Event(), threading.Event(), threading.Event()
+        names: list[str] = []
+
+        def hang(
+            _result: Result,
+            entered: threading.Event = entered,
+            gate: threading.Event = gate,
+            names: list[str] = names,
+        ) -> None:
+            names.append(threading.current_thread().name)
+            entered.set()
+            passed(gate)
+
+        with Producer(sink=ScriptedSink(script), config=_one_each()) as producer:
+            producer.send("p", "l", {"a": "b"}, callback=hang)
+            passed(entered)
+            producer.send("p", "l", {"a": "b"}, callback=lambda _result, told=told: told.set())
+            passed(told)
+            gate.set()
+        assert names == [f"test-{slow}"]
+
+
+def test_callbacks_run_on_handler_threads_and_nowhere_else() -> None:
+    """Callbacks and done-callbacks of pending futures run on the success or failure thread."""
+    names: dict[str, set[str]] = {"callback": set(), "done": set()}
+    sink = ScriptedSink([RejectedError("C", "x") if i % 3 == 0 else None for i in range(30)])
+    with Producer(sink=sink, config=config(name="test", linger_ms=10**6)) as producer:
+        for i in range(30):
+            future = producer.send(
+                "p",
+                "l",
+                {"a": "b"},
+                topic=str(i),
+                callback=lambda _r: names["callback"].add(threading.current_thread().name),
+            )
+            future.add_done_callback(lambda _f: names["done"].add(threading.current_thread().name))
+    assert names == {"callback": {"test-success", "test-failure"}, "done": {"test-success", "test-failure"}}
+
+
+def test_memory_of_the_bytes_is_back_before_and_all_of_it_once_callbacks_run() -> None:
+    """A callback finds its own batch's bytes returned: it may send what needs all of the memory."""
+    pipeline = threadless(total_size_in_bytes=7000, max_block_ms=0, batch_count_threshold=1)
+    again: list[object] = []
+    size = 7000 - BATCH_OVERHEAD - RECORD_OVERHEAD
+
+    def send_again(_result: Result) -> None:
+        again.append(pipeline.accept(KEY, b"a" * size, 1, None))
+
+    pipeline.accept(KEY, record() + b"a" * (size - len(record())), 1, send_again)
+    settle(pipeline)
+    assert len(again) == 1
+    assert pipeline.budget.used == 0
+
+
+def test_a_callback_runs_before_those_of_later_batches_and_after_done_callbacks() -> None:
+    """Order: the batch's sends in order; for each its done-callbacks, then its callback."""
+    pipeline = threadless()
+    order: list[str] = []
+    for name in "ab":
+        future = pipeline.accept(KEY, record(), 1, lambda _r, name=name: order.append(f"callback {name}"))
+        future.add_done_callback(lambda _f, name=name: order.append(f"done {name}"))
+    pipeline.submit_open()
+    settle(pipeline)
+    assert order == ["done a", "callback a", "done b", "callback b"]
+
+
+def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
+    """An IO thread that is late to close settles a batch: its callback runs all the same, on a handler thread."""
+    released: list[int] = []
+    handler = BatchHandler("test-failure", released.append)
+    handler.thread.start()
+    handler.stop()
+    eventually(lambda: not handler.thread._thread.is_alive())
+    for _ in range(3):
+        told: list[str] = []
+        late = batch()
+        late.add(b"x", 1, lambda _r, told=told: told.append(threading.current_thread().name), 5)
+        late.result = Result(successful=False, attempts=(Attempt(success=False),), attempt_count=1)
+        handler.put(late)
+        eventually(lambda told=told: told)
+        assert told == ["test-failure"]
+    assert released == [5, 5, 5]
+    assert handler.barrier().wait(10)
+    eventually(lambda: not handler.thread._thread.is_alive())
+    assert handler.barrier().is_set()
+
+
+def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
+    """Batches that come while a stopped thread still runs a callback are handled before it ends."""
+    handler = BatchHandler("test-success", lambda _amount: None)
+    entered, gate, told = threading.Event(), threading.Event(), threading.Event()
+    result = Result(successful=True, attempts=(), attempt_count=0)
+    slow, late = batch(), batch()
+    slow.add(b"x", 1, lambda _r: entered.set() or passed(gate), 0)
+    late.add(b"x", 1, lambda _r: told.set(), 0)
+    slow.result = late.result = result
+    handler.thread.start()
+    handler.put(slow)
+    passed(entered)
+    handler.stop()
+    handler.put(late)
+    gate.set()
+    passed(told)
+    eventually(lambda: not handler.thread._thread.is_alive())

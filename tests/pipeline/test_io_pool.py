@@ -1,0 +1,179 @@
+"""The IO pool: projects take turns, dead ones leave threads to the others, and no job ends a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from producer.clock import Deadline, SystemClock
+from producer.pipeline.batch import ProducerBatch, StreamState
+from producer.pipeline.io_pool import IOThreadPool
+from tests.support.pipelines import KEY
+from tests.support.waiting import PATIENCE, eventually, passed
+
+
+def _batch(project: str) -> ProducerBatch:
+    return ProducerBatch(
+        KEY._replace(project=project),
+        stream=StreamState("C"),
+        serial=0,
+        pack_id=None,
+        tail_size=0,
+        created_at=0.0,
+        max_reserved_attempts=1,
+    )
+
+
+def _pool(
+    run: Callable[[ProducerBatch], bool | None], threads: int = 2, refused: list[ProducerBatch] | None = None
+) -> IOThreadPool:
+    refuse = (refused if refused is not None else []).append
+    return IOThreadPool("test", threads, run, refuse, SystemClock())
+
+
+def _end(pool: IOThreadPool) -> None:
+    pool.stop()
+    assert pool.join(Deadline.after(SystemClock(), PATIENCE)) == []
+
+
+def test_projects_take_turns_however_busy_one_of_them_is() -> None:
+    """Of 100 batches of one project and 2 of another, the other's are the second and the fourth to go."""
+    order: list[str] = []
+    pool = _pool(lambda batch: order.append(batch.key.project) or True)
+    for _ in range(100):
+        pool.submit(_batch("busy"))
+    for _ in range(2):
+        pool.submit(_batch("quiet"))
+    while pool.run_next():
+        pass
+    assert order[:4] == ["busy", "quiet", "busy", "quiet"]
+    assert len(order) == 102
+    assert not pool._lanes
+    assert not pool._active
+
+
+def test_batches_of_a_project_go_in_the_order_of_their_coming() -> None:
+    """Within a project the queue is a queue."""
+    seen: list[ProducerBatch] = []
+    pool, batches = _pool(lambda batch: seen.append(batch) or True), [_batch("p") for _ in range(20)]
+    for batch in batches:
+        pool.submit(batch)
+    while pool.run_next():
+        pass
+    assert seen == batches
+
+
+def test_dead_projects_together_leave_half_of_the_threads_to_the_others() -> None:
+    """Three unreachable projects with many batches hang on half of the threads; a fourth is served meanwhile."""
+    hang, gate, served = threading.Event(), threading.Event(), threading.Semaphore(0)
+    hanging: list[str] = []
+    most: list[int] = []
+    lock = threading.Lock()
+
+    def run(batch: ProducerBatch) -> bool:
+        if batch.key.project == "alive":
+            served.release()
+            return True
+        if hang.is_set():
+            with lock:
+                hanging.append(batch.key.project)
+                most.append(len(hanging))
+            passed(gate)
+            with lock:
+                hanging.remove(batch.key.project)
+        return False
+
+    pool = _pool(run, threads=4)
+    pool.start()
+    for project in ("dead-1", "dead-2", "dead-3"):
+        pool.submit(_batch(project))
+    eventually(lambda: len(pool._suspects) == 3 and not pool._active)
+    hang.set()
+    for project in ("dead-1", "dead-2", "dead-3"):
+        for _ in range(20):
+            pool.submit(_batch(project))
+    for _ in range(50):
+        pool.submit(_batch("alive"))
+    for _ in range(50):
+        assert served.acquire(timeout=PATIENCE)
+    assert max(most) <= 2
+    gate.set()
+    _end(pool)
+    assert max(most) <= 2
+
+
+def test_a_project_that_answers_again_gets_all_threads_back() -> None:
+    """After one attempt that reached its server a suspect may occupy every thread again."""
+    both = threading.Barrier(2)
+    answers: list[bool] = [False, True]
+
+    def run(_batch: ProducerBatch) -> bool:
+        if answers:
+            return answers.pop(0)
+        both.wait(PATIENCE)  # only two threads at once come past it
+        return True
+
+    pool = _pool(run, threads=2)
+    pool.start()
+    for _ in range(2):
+        pool.submit(_batch("p"))
+    eventually(lambda: not answers and not pool._active)
+    for _ in range(2):
+        pool.submit(_batch("p"))
+    eventually(lambda: pool.queued == 0 and not pool._active)
+    assert not both.broken
+    _end(pool)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(1), KeyboardInterrupt()])
+def test_a_job_that_raises_ends_no_thread(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    """After a job raised anything at all, the thread does the next job, and the error is in the log."""
+    done = threading.Event()
+    jobs: list[BaseException | None] = [error, None]
+
+    def run(_batch: ProducerBatch) -> bool:
+        job = jobs.pop(0)
+        if job is not None:
+            raise job
+        done.set()
+        return True
+
+    pool = _pool(run, threads=1)
+    pool.start()
+    pool.submit(_batch("p"))
+    pool.submit(_batch("p"))
+    passed(done)
+    _end(pool)
+    assert "test-io-0: an unexpected error; the thread goes on" in caplog.text
+    assert not pool._active
+
+
+def test_stop_lets_the_queue_run_empty_and_refuses_what_comes_later() -> None:
+    """What is queued at stop is still attempted; what comes later is handed to refuse."""
+    seen: list[ProducerBatch] = []
+    refused: list[ProducerBatch] = []
+    pool = _pool(lambda batch: seen.append(batch) or True, refused=refused)
+    early, late = [_batch("p") for _ in range(10)], _batch("p")
+    for batch in early:
+        pool.submit(batch)
+    pool.start()
+    pool.stop()
+    pool.submit(late)
+    assert pool.join(Deadline.after(SystemClock(), PATIENCE)) == []
+    assert set(seen) == set(early)
+    assert refused == [late]
+
+
+def test_threads_that_do_not_end_in_time_are_named() -> None:
+    """join returns the names of the threads that are still busy."""
+    gate, entered = threading.Event(), threading.Event()
+    pool = _pool(lambda _batch: entered.set() or gate.wait(PATIENCE), threads=1)
+    pool.start()
+    pool.submit(_batch("p"))
+    passed(entered)
+    pool.stop()
+    assert pool.join(Deadline.after(SystemClock(), 0.0)) == ["test-io-0"]
+    gate.set()
+    _end(pool)

@@ -1,0 +1,115 @@
+"""The mover: it moves what is due, and sleeps otherwise."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from producer import NetworkError, Producer
+from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from tests.support.pipelines import KEY, config, record, settle, threadless
+from tests.support.sinks import DeadSink
+from tests.support.waiting import eventually
+
+
+class _CountingClock(ManualClock):
+    """A manual clock that remembers who waits, and for how long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[tuple[str, float | None]] = []
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        self.waits.append((threading.current_thread().name, timeout))
+        return super().wait(condition, timeout)
+
+
+def _mover_waits(clock: _CountingClock) -> list[float | None]:
+    return [timeout for name, timeout in clock.waits if name.endswith("-mover")]
+
+
+def test_an_idle_mover_wakes_once_every_linger_ms() -> None:
+    """With nothing pending the mover waits linger_ms each time: one wait a period, no busy loop."""
+    clock = _CountingClock()
+    producer = Producer(sink=RecordingSink(), clock=clock, config=config(linger_ms=500))
+    future = producer.send("p", "l", {"a": "b"})
+    eventually(lambda: len(_mover_waits(clock)) == 1)
+    clock.advance(0.5)
+    eventually(future.done)
+    for period in range(2, 12):
+        eventually(lambda count=period: len(_mover_waits(clock)) == count)
+        clock.advance(0.5)
+    eventually(lambda: len(_mover_waits(clock)) == 12)
+    assert set(_mover_waits(clock)) == {0.5}
+    producer.close()
+
+
+def test_a_mover_with_many_retries_waiting_sleeps_until_the_first_is_due() -> None:
+    """A thousand batches that wait for a dead server cost one wait until the earliest of them, not a loop."""
+    clock = ManualClock()
+    pipeline = threadless(DeadSink(), clock, batch_count_threshold=1, base_retry_backoff_ms=10_000, linger_ms=60_000)
+    for i in range(1000):
+        pipeline.accept(KEY._replace(topic=str(i)), record(), 1, None)
+    settle(pipeline)
+    assert len(pipeline.retry_queue) == 1000
+    waits: list[float | None] = []
+
+    def wait(_condition: threading.Condition, timeout: float | None) -> bool:
+        waits.append(timeout)
+        clock.advance(timeout or 0)
+        return False
+
+    clock.wait = wait  # type: ignore[method-assign]
+    pipeline.retry_queue.wait(60.0)
+    assert len(waits) <= 2
+    assert waits[0] is not None
+    assert 10.0 <= waits[0] <= 20.0
+
+
+def test_the_mover_hands_on_lingered_batches_and_due_retries() -> None:
+    """One turn submits what lingered and what is due; the rest stays."""
+    clock = ManualClock()
+    sink = ScriptedSink([NetworkError("R", "x")])
+    pipeline = threadless(sink, clock, base_retry_backoff_ms=1000, linger_ms=5000)
+    first = pipeline.accept(KEY, record(), 1, None)
+    pipeline.submit_open()
+    settle(pipeline)
+    second = pipeline.accept(KEY, record(), 1, None)
+    clock.advance(2.0)
+    settle(pipeline)
+    assert (first.done(), second.done()) == (True, False)
+    clock.advance(3.0)
+    settle(pipeline)
+    assert second.done()
+
+
+def test_an_error_in_a_turn_does_not_end_the_mover(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug in one turn of the mover is logged; the next turn comes, and records are delivered."""
+    clock = ManualClock()
+    producer = Producer(sink=RecordingSink(), clock=clock, config=config(linger_ms=500))
+    future = producer.send("p", "l", {"a": "b"})
+    pipeline = producer._pipeline
+    assert pipeline is not None
+    take, failures = pipeline.accumulator.take_expired, [RuntimeError("a bug")]
+
+    def take_expired(now: float) -> object:
+        if failures:
+            raise failures.pop()
+        return take(now)
+
+    eventually(lambda: clock.waiting)
+    pipeline.accumulator.take_expired = take_expired  # type: ignore[assignment,method-assign]
+    eventually(lambda: clock.advance(0.5) or future.done())
+    assert "the thread goes on" in caplog.text
+    producer.close()
+
+
+def test_stop_ends_the_mover_at_once() -> None:
+    """A mover that sleeps ends when told to, not at the end of its sleep."""
+    clock = ManualClock()
+    producer = Producer(sink=RecordingSink(), clock=clock, config=config(linger_ms=10**9))
+    producer.send("p", "l", {"a": "b"})
+    producer.close()
+    assert producer._pipeline is not None
+    assert not producer._pipeline.mover.thread._thread.is_alive()

@@ -1,0 +1,112 @@
+"""The retry queue: in the order of times, until it is closed."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer import ProducerClosedError
+from producer.pipeline.batch import ProducerBatch, StreamState
+from producer.pipeline.retry_queue import RetryQueue
+from producer.testing import ManualClock
+from tests.support.pipelines import KEY
+from tests.support.waiting import Call, eventually
+
+
+def batch() -> ProducerBatch:
+    """A batch without records."""
+    return ProducerBatch(
+        KEY, stream=StreamState("C"), serial=0, pack_id=None, tail_size=0, created_at=0.0, max_reserved_attempts=1
+    )
+
+
+@given(st.lists(st.floats(0, 100), max_size=20), st.floats(0, 100))
+def test_what_is_due_comes_out_in_the_order_of_its_time(dues: list[float], now: float) -> None:
+    """take_due gives exactly those whose time has come, earliest first, equal ones as they came."""
+    queue = RetryQueue(ManualClock())
+    batches = {id(b): (due, n) for n, due in enumerate(dues) for b in [batch()] if not queue.put(b, due)}
+    taken = [batches[id(b)] for b in queue.take_due(now)]
+    expected = sorted((due, n) for n, due in enumerate(dues) if due <= now)
+    assert [due for due, _ in taken] == [due for due, _ in expected]
+    assert len(queue) == len(dues) - len(taken)
+
+
+def test_equal_times_keep_their_order() -> None:
+    """Batches due at the same time come out as they came in."""
+    queue, batches = RetryQueue(ManualClock()), [batch() for _ in range(10)]
+    for one in batches:
+        queue.put(one, 1.0)
+    assert queue.take_due(1.0) == batches
+
+
+def test_a_wait_ends_when_the_earliest_is_due() -> None:
+    """A waiter sleeps until the earliest batch's time, also when an earlier one comes during its sleep."""
+    clock = ManualClock()
+    queue = RetryQueue(clock)
+    queue.put(batch(), 50.0)
+    waiter = Call(lambda: queue.wait(100.0))
+    eventually(lambda: clock.waiting == 1)
+    queue.put(batch(), 10.0)
+    eventually(lambda: clock.waiting == 1)
+    clock.advance(9.0)
+    eventually(lambda: clock.waiting == 1)
+    assert not waiter.done
+    clock.advance(1.0)
+    waiter.result()
+
+
+def test_a_later_retry_wakes_nobody() -> None:
+    """Only a retry that is due earlier than all others needs the waiter's attention."""
+    queue = RetryQueue(ManualClock())
+    told: list[int] = []
+    queue._changed.notify_all = lambda: told.append(1)  # type: ignore[method-assign]
+    for due in (5.0, 6.0, 4.0):
+        queue.put(batch(), due)
+    assert len(told) == 2
+
+
+def test_wake_ends_the_current_or_the_next_wait() -> None:
+    """A wake before the wait is not lost."""
+    clock = ManualClock()
+    queue = RetryQueue(clock)
+    queue.wake()
+    queue.wait(1000.0)
+    waiter = Call(lambda: queue.wait(1000.0))
+    eventually(lambda: clock.waiting == 1)
+    queue.wake()
+    waiter.result()
+
+
+def test_close_hands_out_what_waits_and_put_raises_from_then_on() -> None:
+    """A closed queue is empty and refuses batches."""
+    queue, batches = RetryQueue(ManualClock()), [batch() for _ in range(3)]
+    for due, one in zip((3.0, 1.0, 2.0), batches, strict=True):
+        queue.put(one, due)
+    assert queue.close() == [batches[1], batches[2], batches[0]]
+    with pytest.raises(ProducerClosedError):
+        queue.put(batch(), 0.0)
+    assert queue.take_due(10.0) == []
+
+
+def test_many_threads_put_and_take_each_batch_once() -> None:
+    """Batches that four threads put come out once each, on whichever thread takes them."""
+    queue, barrier = RetryQueue(ManualClock()), threading.Barrier(6)
+    taken: list[ProducerBatch] = []
+
+    def put() -> None:
+        barrier.wait()
+        for i in range(200):
+            queue.put(batch(), float(i % 7))
+
+    def take() -> None:
+        barrier.wait()
+        for _ in range(400):
+            taken.extend(queue.take_due(7.0))
+
+    for call in [*[Call(put) for _ in range(4)], *[Call(take) for _ in range(2)]]:
+        call.result()
+    taken.extend(queue.take_due(7.0))
+    assert len(taken) == len(set(taken)) == 800

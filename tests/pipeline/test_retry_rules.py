@@ -1,0 +1,206 @@
+"""What follows a failed attempt: the built-in rules, and strategies of users."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+
+import pytest
+import tenacity
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer import (
+    AttemptError,
+    BodyTooLargeError,
+    ClockSkewError,
+    InternalError,
+    NetworkError,
+    QuotaExceededError,
+    RejectedError,
+    RetryPolicy,
+    ServerError,
+    UnauthorizedError,
+)
+from producer.pipeline.retry_rules import GIVE_UP, RetryRules, wait_backoff
+from producer.results import Attempt
+from producer.testing import ManualClock, ScriptedSink
+from tests.pipeline.test_retry_queue import batch
+from tests.support.clocks import JumpingClock
+from tests.support.pipelines import KEY, config, record, settle, threadless
+
+
+def _state(attempt: int) -> tenacity.RetryCallState:
+    state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
+    state.attempt_number = attempt
+    return state
+
+
+@given(st.floats(0.001, 10), st.floats(0.001, 1000), st.integers(1, 10**6), st.floats(0, 1))
+def test_backoff_lies_between_base_times_two_to_the_n_minus_one_and_n(
+    base: float, maximum: float, attempt: int, chance: float
+) -> None:
+    """Before retry n the wait is in [base*2^(n-1), base*2^n], under the ceiling; no attempt number overflows."""
+    wait = wait_backoff(base, maximum, lambda low, high: low + (high - low) * chance)(_state(attempt))
+    ceiling = max(maximum, min(base, maximum))
+    assert wait <= ceiling
+    assert wait >= min(base, maximum) * 0.999999
+    if attempt < 60 and base * 2**attempt <= maximum:
+        assert base * 2 ** (attempt - 1) * 0.999999 <= wait <= base * 2**attempt * 1.000001
+    if attempt > 64 and base * 2.0**64 > maximum:
+        assert wait >= min(maximum / 2, maximum) * 0.999999
+
+
+def test_backoff_of_the_largest_configurable_base_does_not_overflow() -> None:
+    """Even absurd options give a finite wait."""
+    wait = wait_backoff(float(2**63), float(2**63))(_state(sys.maxsize))
+    assert wait <= 2**63
+
+
+def _attempts(errors: list[AttemptError], **options: object) -> tuple[ScriptedSink, list[float]]:
+    """The sink after one record met ``errors``, and the instants of the attempts."""
+    clock = JumpingClock()
+    at: list[float] = []
+
+    def step(error: AttemptError) -> object:
+        return lambda _delivery: at.append(clock.monotonic()) or error
+
+    sink = ScriptedSink([step(error) for error in errors])  # type: ignore[misc]
+    pipeline = threadless(sink, clock, **options)
+    future = pipeline.accept(KEY, record(), 1, None)
+    pipeline.flush(None)
+    assert future.done()
+    assert pipeline.budget.used == 0
+    return sink, at
+
+
+@pytest.mark.parametrize("retries", [-1, 0, 1, 3])
+def test_a_transient_failure_is_retried_as_often_as_configured(retries: int) -> None:
+    """With retries=n a dead server gets n+1 attempts (one with 0 or less), each wait within its bounds."""
+    sink, at = _attempts([NetworkError("RequestError", "x")] * 50, retries=retries)
+    assert len(sink.attempts) == max(0, retries) + 1
+    for n, (before, after) in enumerate(itertools.pairwise(at), start=1):
+        assert 0.1 * 2 ** (n - 1) * 0.999 <= after - before <= 0.1 * 2**n * 1.001
+
+
+@pytest.mark.parametrize("kind", [RejectedError, InternalError, BodyTooLargeError])
+def test_a_permanent_failure_is_not_retried(kind: type[AttemptError]) -> None:
+    """A permanent error (and a single log too large for the server) gets one attempt."""
+    assert len(_attempts([kind("Code", "x")] * 5)[0].attempts) == 1
+
+
+def test_unauthorized_is_retried_three_times_in_a_row_at_most() -> None:
+    """Refused credentials: three retries in a row, counted anew after another kind of error."""
+    refused, down = UnauthorizedError("Unauthorized", "x"), ServerError("InternalServerError", "x")
+    assert len(_attempts([refused] * 9)[0].attempts) == 4
+    assert len(_attempts([refused, refused, down] + [refused] * 9)[0].attempts) == 7
+
+
+def test_clock_skew_is_retried_at_once_and_only_once_in_a_row() -> None:
+    """RequestTimeExpired is tried again without any wait, once."""
+    sink, at = _attempts([ClockSkewError("RequestTimeExpired", "x")] * 9)
+    assert len(sink.attempts) == 2
+    assert at[0] == at[1]
+
+
+def test_strategies_of_tenacity_replace_each_rule_on_its_own() -> None:
+    """A user's wait, stop and retry are asked with attempt number, error and times as tenacity documents."""
+    policy = RetryPolicy(
+        wait=tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(7)),
+        stop=tenacity.stop_after_attempt(4),
+        retry=tenacity.retry_if_exception_type(RejectedError),
+    )
+    sink, at = _attempts([RejectedError("ParameterInvalid", "x")] * 9, retry_policy=policy, retries=0)
+    assert [after - before for before, after in itertools.pairwise(at)] == [1.0, 7.0, 7.0]
+    assert len(sink.attempts) == 4
+    sink, _ = _attempts([NetworkError("RequestError", "x")] * 9, retry_policy=policy)
+    assert len(sink.attempts) == 1
+
+
+def test_stop_strategies_see_the_time_since_the_first_attempt() -> None:
+    """stop_after_delay counts from the batch's first attempt, stop_before_delay adds the wait to come."""
+    for stop, attempts in ((tenacity.stop_after_delay(10), 4), (tenacity.stop_before_delay(10), 3)):
+        policy = RetryPolicy(wait=tenacity.wait_fixed(4), stop=stop)
+        assert len(_attempts([NetworkError("R", "x")] * 9, retry_policy=policy)[0].attempts) == attempts
+
+
+def test_stop_never_retries_beyond_any_number_until_it_works() -> None:
+    """With stop_never a record is retried for ever, and delivered once the server is back."""
+    policy = RetryPolicy(stop=tenacity.stop_never)
+    sink, at = _attempts([NetworkError("R", "x")] * 300, retry_policy=policy, retries=0)
+    assert len(sink.attempts) == 301
+    assert len(sink.deliveries) == 1
+    assert max(after - before for before, after in itertools.pairwise(at)) <= 50.0
+
+
+@pytest.mark.parametrize("part", ["wait", "stop", "retry"])
+def test_a_strategy_that_raises_fails_the_record_and_nothing_else(part: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A user's strategy that raises is logged; its batch fails with its attempt, the next one is delivered."""
+
+    def broken(_state: object) -> float:
+        raise ZeroDivisionError("mine")
+
+    sink = ScriptedSink([NetworkError("RequestError", "x")])
+    pipeline = threadless(sink, retry_policy=RetryPolicy(**{part: broken}))  # type: ignore[arg-type]
+    future = pipeline.accept(KEY, record(), 1, None)
+    pipeline.flush(None)
+    error = future.exception(0)
+    assert error is not None
+    assert [attempt.error_code for attempt in error.result.attempts] == ["RequestError"]
+    assert "RetryPolicy raised" in caplog.text
+    after = pipeline.accept(KEY, record(), 1, None)
+    pipeline.flush(None)
+    assert after.result(0).successful
+
+
+@pytest.mark.parametrize("wait", [-5.0, float("nan"), float("-inf"), 0])
+def test_a_senseless_wait_is_no_wait(wait: float) -> None:
+    """A strategy that answers less than nothing, or no number, means at once."""
+    _, at = _attempts([NetworkError("R", "x")] * 2, retry_policy=RetryPolicy(wait=lambda _state: wait))
+    assert at[0] == at[1]
+
+
+def test_rules_count_the_same_error_in_a_row_only() -> None:
+    """The bound of a class counts that class in a row; a batch that is new has no past."""
+    rules, one = RetryRules(config(), ManualClock()), batch()
+    skew = ClockSkewError("RequestTimeExpired", "x")
+    one.note_attempt(Attempt(success=False), skew)
+    assert rules.decide(one, skew).retry
+    one.note_attempt(Attempt(success=False), NetworkError("R", "x"))
+    one.note_attempt(Attempt(success=False), skew)
+    assert rules.decide(one, skew).retry
+    one.note_attempt(Attempt(success=False), skew)
+    assert rules.decide(one, skew) == GIVE_UP
+
+
+def test_a_quota_error_holds_back_its_logstore_and_no_other() -> None:
+    """While a logstore is held back nothing is sent to it, other topics of it included; other logstores go on."""
+    clock = ManualClock()
+    sink = ScriptedSink([QuotaExceededError("WriteQuotaExceed", "slow down")])
+    pipeline = threadless(sink, clock, batch_count_threshold=1)
+    pipeline.accept(KEY, record(), 1, None)
+    settle(pipeline)
+    same = pipeline.accept(KEY._replace(topic="other"), record(), 1, None)
+    other = pipeline.accept(KEY._replace(logstore="other"), record(), 1, None)
+    settle(pipeline)
+    assert other.done()
+    assert not same.done()
+    assert len(sink.attempts) == 2
+    clock.advance(0.21)
+    settle(pipeline)
+    assert same.done()
+    assert pipeline.budget.used == 0
+
+
+def test_waiting_for_a_held_back_logstore_costs_no_attempt() -> None:
+    """A batch that waits because of another one's quota error has no attempt and no retry noted."""
+    clock = ManualClock()
+    sink = ScriptedSink([QuotaExceededError("WriteQuotaExceed", "slow down")])
+    pipeline = threadless(sink, clock, batch_count_threshold=1)
+    pipeline.accept(KEY, record(), 1, None)
+    settle(pipeline)
+    future = pipeline.accept(KEY, record(), 1, None)
+    settle(pipeline)
+    clock.advance(1)
+    settle(pipeline)
+    assert future.result(0).attempt_count == 1

@@ -1,0 +1,272 @@
+"""Cutting batches that the server finds too large."""
+
+from __future__ import annotations
+
+import concurrent.futures
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer import (
+    AttemptError,
+    BodyTooLargeError,
+    NetworkError,
+    RejectedError,
+    Result,
+    SendFuture,
+)
+from producer.interfaces import Delivery, Payload
+from producer.pipeline.batch import BatchState
+from producer.testing import RecordingSink, ScriptedSink
+from producer.wire.log_group import split_records
+from tests.support.pipelines import KEY, record, settle, threadless
+from tests.support.waiting import Call, eventually
+
+TOO_LARGE = BodyTooLargeError("PostBodyTooLarge", "too large", http_status=400)
+
+
+class LimitedSink(ScriptedSink):
+    """A sink that finds bodies of more than ``most`` logs too large, and refuses logs that say so."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def write(self, delivery: Delivery) -> object:  # type: ignore[override]
+        records = self.decode(delivery.payload)
+        if len(records) > self.most:
+            with self._lock:
+                self.attempts.append(delivery)
+            raise TOO_LARGE
+        if any(b"refuse" in one for one in records):
+            raise RejectedError("ParameterInvalid", "refused")
+        return super().write(delivery)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 300), st.booleans()), min_size=1, max_size=9), min_size=1, max_size=8),
+    st.integers(0, 6),
+)
+def test_any_batch_is_cut_down_until_it_fits(sends: list[list[tuple[int, bool]]], most: int) -> None:
+    """Whatever sends a batch holds and whatever the server takes: each settles once, by its own logs alone, held bytes
+    always sum to what is used, and what succeeded is on the server in order, unchanged.
+    """
+    sink = LimitedSink(most)
+    pipeline = threadless(sink)
+    told: list[int] = []
+    futures = []
+    expected = []
+    for number, send in enumerate(sends):
+        logs = [record(f"{number}:{i}:{'refuse' if bad else ''}" + "x" * size) for i, (size, bad) in enumerate(send)]
+        expected.append(logs)
+        futures.append(pipeline.accept(KEY, b"".join(logs), len(logs), lambda _r, number=number: told.append(number)))
+    pipeline.submit_open()
+    pending = [pipeline.io_pool, *pipeline.settlement.handlers]
+    while pipeline.accumulator.incomplete():
+        assert pending[0].run_next()  # type: ignore[union-attr]
+        alive = pipeline.accumulator.incomplete()
+        settled = [item for handler in pipeline.settlement.handlers for item in _queued(handler)]
+        assert pipeline.budget.used == sum(batch.held for batch in [*alive, *settled])
+    settle(pipeline)
+    assert sorted(told) == list(range(len(sends)))
+    assert pipeline.budget.used == 0
+    delivered = sink.records()
+    alone = len(sends) == 1 and len(sends[0]) == 1
+    for future, logs in zip(futures, expected, strict=True):
+        assert future.done()
+        if future.exception(0) is None:
+            positions = [delivered.index(log) for log in logs]
+            assert positions == sorted(positions)
+    if most == 0:
+        assert all(future.exception(0) is not None for future in futures)
+    elif not any(bad for send in sends for _, bad in send):
+        assert delivered == [log for logs in expected for log in logs]
+    assert alone or most >= sum(map(len, sends)) or sink.attempts
+    stats = pipeline.stats()
+    assert stats.accepted == stats.delivered + stats.failed == sum(map(len, sends))
+
+
+def _queued(handler: object) -> list[object]:
+    items = []
+    queue = handler._queue  # type: ignore[attr-defined]
+    while not queue.empty():
+        items.append(queue.get())
+    for item in items:
+        queue.put(item)
+    return items
+
+
+def _first_attempt_too_large() -> ScriptedSink:
+    return ScriptedSink([TOO_LARGE])
+
+
+def test_a_batch_is_cut_between_sends_and_each_learns_its_own_half() -> None:
+    """One half fails and one succeeds: each send learns of its own half, attempts before the cut included."""
+    sink = ScriptedSink([TOO_LARGE, RejectedError("C", "x")])
+    pipeline = threadless(sink)
+    futures = [pipeline.accept(KEY, record(str(i)), 1, None) for i in range(4)]
+    pipeline.submit_open()
+    settle(pipeline)
+    assert [future.exception(0) is None for future in futures] == [False, False, True, True]
+    assert [attempt.error_code for attempt in futures[3].result(0).attempts] == ["PostBodyTooLarge", ""]
+    assert [len(sink.decode(delivery.payload)) for delivery in sink.attempts] == [4, 2, 2]
+    assert {delivery.pack_id for delivery in sink.attempts} == {sink.attempts[0].pack_id}
+
+
+def test_a_list_is_cut_inside_and_settles_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    """A list alone in its batch is cut between its logs; its one future settles when both halves did, once."""
+    told: list[Result] = []
+    sink = _first_attempt_too_large()
+    pipeline = threadless(sink)
+    logs = [record(str(i)) for i in range(5)]
+    future = pipeline.accept(KEY, b"".join(logs), 5, told.append)
+    pipeline.submit_open()
+    for _ in range(2):
+        pipeline.io_pool.run_next()
+    pipeline.settlement.success.run_next()
+    assert not future.done()
+    settle(pipeline)
+    assert future.result(0).successful
+    assert len(told) == 1
+    assert "raised" not in caplog.text
+    assert sink.records() == logs
+
+
+@pytest.mark.parametrize("script", [[TOO_LARGE, None, RejectedError("C", "x")], [TOO_LARGE, RejectedError("C", "x")]])
+def test_a_list_of_which_one_half_was_stored_has_failed_and_says_so(script: list[AttemptError | None]) -> None:
+    """If one half fails the list has failed, with that half's attempts; the other half may have been stored: it was."""
+    told: list[Result] = []
+    pipeline = threadless(ScriptedSink(script))
+    future = pipeline.accept(KEY, record(logs=4), 4, told.append)
+    pipeline.submit_open()
+    settle(pipeline)
+    error = future.exception(0)
+    assert error is not None
+    assert error.result == told[0]
+    assert len(told) == 1
+    assert [attempt.error_code for attempt in error.result.attempts] == ["PostBodyTooLarge", "C"]
+    assert error.result.may_have_been_stored
+    stats = pipeline.stats()
+    assert (stats.delivered, stats.failed, stats.pending) == (2, 2, 0)
+
+
+def test_the_result_of_a_list_does_not_wait_for_the_handlers() -> None:
+    """Whoever waits in result() learns the outcome when both halves are settled, though no callback has run yet."""
+    pipeline = threadless(_first_attempt_too_large())
+    future = pipeline.accept(KEY, record(logs=2), 2, None)
+    pipeline.submit_open()
+    while pipeline.io_pool.run_next():
+        pass
+    assert future.result(0).successful
+
+
+def test_a_log_that_is_too_large_on_its_own_fails_in_its_own_name() -> None:
+    """The cutting ends at one log, which fails; the others arrive."""
+    sink = LimitedSink(1)
+    pipeline = threadless(sink)
+
+    def write(delivery: Delivery) -> object:
+        if b"giant" in delivery.payload.body:
+            raise TOO_LARGE
+        return RecordingSink.write(sink, delivery)
+
+    sink.write = write  # type: ignore[method-assign,assignment]
+    futures = [pipeline.accept(KEY, record("giant" if i == 3 else str(i)), 1, None) for i in range(8)]
+    pipeline.submit_open()
+    settle(pipeline)
+    assert [future.exception(0) is None for future in futures] == [i != 3 for i in range(8)]
+    assert pipeline.budget.used == 0
+
+
+def test_those_who_wait_while_a_batch_is_cut_learn_the_outcome_of_their_half() -> None:
+    """Threads in result(), wait() and as_completed() on a batch go on with its halves."""
+    for logs in (1, 2):
+        pipeline = threadless(_first_attempt_too_large())
+        futures = [pipeline.accept(KEY, record(logs=logs), logs, None) for _ in range(2 if logs == 1 else 1)]
+        waiters = [Call(lambda future=future: future.result(20)) for future in futures]
+        waiters.append(Call(lambda futures=futures: concurrent.futures.wait(futures, 20)))
+        eventually(lambda futures=futures: all(future._watch is not None for future in futures))
+        eventually(lambda futures=futures: futures[0]._holder._event is not None)
+        pipeline.submit_open()
+        settle(pipeline)
+        assert all(waiter.result().successful for waiter in waiters[:-1])
+        assert len(waiters[-1].result().done) == len(futures)
+
+
+def test_a_retry_of_a_half_counts_on_from_the_whole() -> None:
+    """Retries made before the cut are not given back: n retries is the bound for a record, cut or not."""
+    down = NetworkError("R", "x")
+    sink = ScriptedSink([down, TOO_LARGE, *[down] * 20])
+    pipeline = threadless(sink, retries=3)
+    future = pipeline.accept(KEY, record(logs=2), 2, None)
+    pipeline.flush(None)
+    assert future.exception(0) is not None
+    assert len(sink.attempts) == 2 + 2 * 3
+
+
+def test_halves_of_a_list_that_are_abandoned_settle_the_list() -> None:
+    """Close at its deadline fails both halves, and the list with them."""
+    told: list[Result] = []
+    pipeline = threadless(_first_attempt_too_large())
+    future = pipeline.accept(KEY, record(logs=2), 2, told.append)
+    pipeline.submit_open()
+    pipeline.io_pool.run_next()
+    for half in pipeline.accumulator.incomplete():
+        assert pipeline.abandon(half)
+    settle(pipeline)
+    assert [result.error_code for result in told] == ["ProducerClosed"]
+    assert future.exception(0).result == told[0]  # type: ignore[union-attr]
+
+
+def test_a_list_whose_halves_belong_to_the_parent_settles_in_the_child() -> None:
+    """After a fork nobody in the child waits for ever on a list that was just cut."""
+    pipeline = threadless(_first_attempt_too_large())
+    future = pipeline.accept(KEY, record(logs=2), 2, None)
+    pipeline.submit_open()
+    pipeline.io_pool.run_next()
+    pipeline.abandon_in_child()
+    assert future.exception(5).result.error_code == "ForkedAway"  # type: ignore[union-attr]
+
+
+class _WrongSink(ScriptedSink):
+    def decode(self, payload: Payload) -> list[bytes]:
+        return list(split_records(payload.body))[:-1]
+
+
+def test_a_sink_that_decodes_something_else_fails_the_batch_and_loses_nothing_silently() -> None:
+    """If decode does not give back as many records as were encoded, every send fails as an internal error."""
+    pipeline = threadless(_WrongSink([TOO_LARGE]))
+    futures = [pipeline.accept(KEY, record(str(i)), 1, None) for i in range(3)]
+    pipeline.submit_open()
+    settle(pipeline)
+    for future in futures:
+        error = future.exception(0)
+        assert error is not None
+        assert error.result.error_code == "InternalError"
+        assert "decoded 2 records from a batch of 3 logs" in error.result.error_message
+    assert pipeline.budget.used == 0
+
+
+def test_a_batch_settled_from_outside_while_it_is_cut_stays_settled() -> None:
+    """If close fails a batch during its split, the halves are dropped: nothing is sent or settled twice."""
+    sink = _first_attempt_too_large()
+    pipeline = threadless(sink)
+    told: list[Result] = []
+    futures: list[SendFuture] = [pipeline.accept(KEY, record(), 1, told.append) for _ in range(2)]
+    pipeline.submit_open()
+    batch = pipeline.accumulator.incomplete()[0]
+    decode = sink.decode
+
+    def closed_meanwhile(payload: Payload) -> list[bytes]:
+        pipeline.abandon(batch)
+        return decode(payload)
+
+    sink.decode = closed_meanwhile  # type: ignore[method-assign]
+    settle(pipeline)
+    assert batch.state is BatchState.FAILED
+    assert len(sink.attempts) == 1
+    assert len(told) == 2
+    assert {future.exception(0).result.error_code for future in futures} == {"ProducerClosed"}  # type: ignore[union-attr]
+    assert pipeline.budget.used == 0

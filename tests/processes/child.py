@@ -1,0 +1,129 @@
+"""Child processes: one program of ``programs/`` each, told by environment variables where the server is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from producer.server import LogHubServer
+
+PROGRAMS = Path(__file__).parent / "programs"
+PROJECT = "my-project"
+LOGSTORE = "app-log"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that has ended.
+
+    :ivar seconds: how long it ran.
+    """
+
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    @property
+    def words(self) -> list[str]:
+        """The last line of its output."""
+        lines = self.stdout.splitlines()
+        assert lines, f"it said nothing; on stderr: {self.stderr}"
+        return lines[-1].split()
+
+    def said(self, name: str) -> int:
+        """The number that stands after ``name=`` in its output."""
+        for word in self.stdout.split():
+            if word.startswith(f"{name}="):
+                return int(word.partition("=")[2])
+        raise AssertionError(f"no {name}= in {self.stdout!r}; on stderr: {self.stderr}")
+
+
+def environment_for(endpoint: str, server: LogHubServer | None = None) -> dict[str, str]:
+    """The environment of a child that sends to ``endpoint``."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_PROCESS", "COV_"))}
+    return variables | {
+        "LOGHUB_ENDPOINT": endpoint,
+        "LOGHUB_ACCESS_KEY_ID": server.access_key_id if server else "id",
+        "LOGHUB_ACCESS_KEY_SECRET": server.access_key_secret if server else "secret",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONWARNINGS": "ignore::DeprecationWarning",
+    }
+
+
+class Child:
+    """A running program."""
+
+    def __init__(
+        self,
+        program: str | Path,
+        *arguments: object,
+        environment: dict[str, str],
+        python: str = sys.executable,
+    ) -> None:
+        self._started = time.monotonic()
+        command = [python, str(PROGRAMS / program), *map(str, arguments)]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+
+    def wait_for(self, line: str) -> None:
+        """Wait until the program has printed ``line``."""
+        assert self.process.stdout is not None
+        for said in self.process.stdout:
+            if said.strip() == line:
+                return
+        raise AssertionError(f"it ended without saying {line!r}: {self.end(5).stderr}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait a little; whether it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        return self.process.returncode is not None
+
+    def end(self, timeout: float = 60) -> Ended:
+        """Wait for its end."""
+        try:
+            stdout, stderr = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            stdout, stderr = self.process.communicate()
+            raise AssertionError(f"it did not end within {timeout} s:\n{stdout}\n{stderr}") from None
+        return Ended(self.process.returncode, stdout, stderr, time.monotonic() - self._started)
+
+
+def messages(server: LogHubServer) -> list[str]:
+    """The field ``n`` of every record that the server holds, sorted."""
+    return sorted(str(log.fields["n"]) for log in server.logs(PROJECT, LOGSTORE))
+
+
+def numbered(prefix: str, count: int) -> list[str]:
+    """What :func:`messages` answers when each of ``count`` records was stored once."""
+    return sorted(f"{prefix}-{number}" for number in range(count))
+
+
+def until(condition: Callable[[], object], *, seconds: float = 20, what: str = "") -> None:
+    """Poll ``condition`` until it holds."""
+    deadline = time.monotonic() + seconds
+    pause = iter(_pauses())
+    while not condition():
+        assert time.monotonic() < deadline, what or f"{condition} did not hold within {seconds} s"
+        time.sleep(next(pause))
+
+
+def _pauses() -> Iterable[float]:
+    pause = 0.002
+    while True:
+        yield pause
+        pause = min(pause * 1.5, 0.05)

@@ -1,0 +1,64 @@
+"""The Pythons of this machine that the package supports, each with an environment that has its base dependencies."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = ROOT / ".venv" / "pythons"
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@cache
+def found() -> dict[str, str]:
+    """Version to executable, of the Pythons that start; the current one comes first."""
+    pythons = {CURRENT: sys.executable}
+    for version in SUPPORTED:
+        for candidate in _candidates(version):
+            if version not in pythons and _starts(candidate, version):
+                pythons[version] = candidate
+    return pythons
+
+
+def _candidates(version: str) -> list[str]:
+    on_path = shutil.which(f"python{version}")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    installed = sorted((pyenv / "versions").glob(f"{version}.*/bin/python"))
+    return [*([on_path] if on_path else []), *map(str, installed)]
+
+
+def _starts(executable: str, version: str) -> bool:
+    check = f"import ensurepip, sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
+    return subprocess.run([executable, "-c", check], capture_output=True, check=False).returncode == 0
+
+
+def environment(version: str) -> str:
+    """The executable of an environment with this checkout installed; made once, kept until the dependencies change."""
+    if version == CURRENT:
+        return sys.executable
+    folder = ENVIRONMENTS / version
+    python, stamp = folder / "bin" / "python", folder / "installed-for"
+    wanted = _dependencies()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        _run(found()[version], "-m", "venv", "--clear", str(folder))
+        _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", str(ROOT))
+        stamp.write_text(wanted)
+    return str(python)
+
+
+def _dependencies() -> str:
+    match = re.search(r"^dependencies = \[.*?^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    assert match is not None, "pyproject.toml has no dependencies"
+    return match.group()
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}"

@@ -1,0 +1,38 @@
+"""What the programs share: a producer for the server that the environment names, and records with a number each."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import threading
+from pathlib import Path
+
+from producer import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig, SendFuture
+
+PROJECT = "my-project"
+LOGSTORE = "app-log"
+
+
+def new_producer(**options: object) -> Producer:
+    """A producer that never sends by itself within a test's time, but for full batches."""
+    project = ProjectConfig(PROJECT, endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
+    return Producer(project, config=ProducerConfig(**{"linger_ms": 60_000, "io_thread_count": 2, **options}))
+
+
+def send(producer: Producer, prefix: str, count: int = 1) -> list[SendFuture]:
+    """Send ``count`` records named after ``prefix``."""
+    return [producer.send(PROJECT, LOGSTORE, {"n": f"{prefix}-{number}"}) for number in range(count)]
+
+
+def threads_of(producer: Producer) -> list[str]:
+    """The names of the producer's threads that run."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(producer.name + "-")]
+
+
+def peak() -> int:
+    """The largest resident size of this process so far, bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():  # rusage would begin with the size of the process that started this one
+        return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,0 +1,22 @@
+"""Says how much CPU a producer uses, per mille of a core: one with nothing to do, or with 1,000 batches that wait."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from common import LOGSTORE, PROJECT, new_producer
+
+mode, seconds = sys.argv[1], float(sys.argv[2])
+producer = new_producer(linger_ms=2000, drain_timeout_ms=0)
+batches = 1000 if mode == "dead" else 1
+for number in range(batches):
+    producer.send(PROJECT, LOGSTORE, {"n": str(number)}, topic=f"topic-{number}")
+give_up = time.monotonic() + 30
+while producer.stats().batches["waiting"] + producer.stats().delivered < batches and time.monotonic() < give_up:
+    time.sleep(0.05)
+time.sleep(2)  # the first refusals come close together
+before = time.process_time()
+time.sleep(seconds)
+used, stats = time.process_time() - before, producer.stats()
+print(f"per_mille={round(used / seconds * 1000)} waiting={stats.batches['waiting']} attempts={stats.attempts}")

@@ -1,0 +1,35 @@
+"""Sends to topics that never come again, in rounds; says the peak of the process's memory after each round, bytes."""
+
+from __future__ import annotations
+
+import sys
+
+from common import LOGSTORE, PROJECT, peak
+
+from producer import Producer, ProducerConfig, ProjectConfig
+from producer.testing import RecordingSink
+
+
+class Forgetful(RecordingSink):
+    """Accepts everything and keeps nothing: a server that is always quicker than we are."""
+
+    def write(self, delivery):
+        receipt = super().write(delivery)
+        self.deliveries.clear()
+        return receipt
+
+
+rounds, count = int(sys.argv[1]), int(sys.argv[2])
+project = ProjectConfig(PROJECT, endpoint="http://127.0.0.1", access_key_id="id", access_key_secret="secret")
+producer = Producer(project, sink=Forgetful(), config=ProducerConfig(linger_ms=100, total_size_in_bytes=16 * 2**20))
+peaks = []
+for number in range(rounds):
+    for topic in range(count):
+        producer.send(PROJECT, LOGSTORE, {"a": "b"}, topic=f"topic-{number}-{topic}")
+    producer.flush(60)
+    peaks.append(peak())
+stats = producer.stats()
+print(
+    f"first={peaks[0]} last={peaks[-1]} delivered={stats.delivered} used={stats.memory_used} "
+    f"streams={len(stats.streams)}"
+)

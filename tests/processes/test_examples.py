@@ -1,0 +1,135 @@
+"""Every program of ``examples/`` does what it says, against a real server."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from producer.server import LogHubServer
+
+from .child import LOGSTORE, PROJECT, Child, Ended, environment_for, until
+from .interpreters import ROOT
+
+EXAMPLES = ROOT / "examples"
+Run = Callable[..., Ended]
+#: Starts a web server with these arguments; answers with its process and its address.
+Serve = Callable[..., tuple[subprocess.Popen[str], str]]
+
+
+@pytest.fixture
+def serve(server: LogHubServer, tmp_path: Path) -> Iterator[Serve]:
+    started: list[subprocess.Popen[str]] = []
+
+    def starter(*command: str) -> tuple[subprocess.Popen[str], str]:
+        log = tmp_path / "web.log"
+        with log.open("w") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=EXAMPLES,
+                env=environment_for(server.endpoint, server),
+                stdout=stream,
+                stderr=stream,
+                text=True,
+            )
+        started.append(process)
+        until(lambda: _address(log) or process.poll() is not None)
+        address = _address(log)
+        assert address, log.read_text()
+        return process, address
+
+    yield starter
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _address(log: Path) -> str:
+    match = re.search(r"(?:running on|Listening at:) (http://127\.0\.0\.1:\d+)", log.read_text())
+    return match.group(1) if match else ""
+
+
+def _fields(server: LogHubServer, name: str) -> Counter[str]:
+    return Counter(str(log.fields[name]) for log in server.logs(PROJECT, LOGSTORE))
+
+
+def test_every_example_is_listed() -> None:
+    """The list in the folder names each program that is there."""
+    listed = set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text()))
+    assert {path.name for path in EXAMPLES.glob("*.py")} <= listed
+
+
+def test_callbacks_tell_of_deliveries_and_failures(run: Run, server: LogHubServer) -> None:
+    """Four are delivered; the one for an unknown project is kept."""
+    ended = run(EXAMPLES / "callbacks.py")
+    assert "ProjectConfigNotExist after 1 attempts" in ended.stdout, ended.stderr
+    assert ended.stdout.endswith("delivered: {'INFO': 2, 'WARNING': 1, 'ERROR': 1}, undelivered: 1\n")
+    assert server.count(PROJECT, LOGSTORE) == 4
+
+
+def test_futures_can_be_awaited(run: Run, server: LogHubServer) -> None:
+    """A hundred coroutines wait for their records; a failure is raised where it is awaited."""
+    ended = run(EXAMPLES / "asyncio_await.py")
+    assert ended.stdout == "delivered: 100\nfailed: ProjectConfigNotExist\n", ended.stderr
+    assert server.count(PROJECT, LOGSTORE) == 100
+
+
+def test_log_of_a_run_tells_the_attempts_and_no_secret(run: Run, server: LogHubServer) -> None:
+    """Three attempts at a dead endpoint are listed; the access key's secret appears nowhere."""
+    ended = run(EXAMPLES / "log_results.py")
+    assert ended.stderr.count("INFO example: dead-project: None in") == 3, ended.stderr
+    assert "accepted 2, delivered 1, failed 1, retried 2" in ended.stderr
+    assert server.access_key_secret not in ended.stderr + ended.stdout
+    assert server.count(PROJECT, LOGSTORE) == 1
+
+
+def test_sigterm_delivers_everything_that_was_sent(start: Callable[..., Child], server: LogHubServer) -> None:
+    """The handler turns the signal into an exit, and the exit closes the producer."""
+    child = start(EXAMPLES / "sigterm.py")
+    child.wait_for("sent 20")
+    child.signal(signal.SIGTERM)
+    ended = child.end()
+    assert ended.returncode == 0, ended.stderr
+    last = int(ended.words[-1]) if ended.stdout else 20
+    stored = _fields(server, "n")
+    assert set(stored.values()) == {1}
+    # A record may have been accepted whose line was not printed any more.
+    assert {str(number) for number in range(last + 1)} <= set(stored) <= {str(number) for number in range(last + 2)}
+
+
+def test_web_application_delivers_what_it_accepted_when_it_stops(serve: Serve, server: LogHubServer) -> None:
+    """uvicorn ends the lifespan on SIGTERM, which closes the producer."""
+    process, address = serve("uvicorn", "--port", "0", "fastapi_lifespan:app")
+    for number in range(50):
+        answer = requests.post(f"{address}/log", json={"n": str(number)}, timeout=10)
+        assert answer.status_code == 202
+    process.send_signal(signal.SIGTERM)
+    process.wait(30)
+    assert _fields(server, "n") == Counter(map(str, range(50)))
+
+
+def test_preforked_workers_each_deliver_and_the_master_sends_its_record_once(
+    serve: Serve, server: LogHubServer
+) -> None:
+    """gunicorn loads the application, whose import sends, forks two workers, and stops them on SIGTERM."""
+    process, address = serve("gunicorn", "--preload", "--workers", "2", "-b", "127.0.0.1:0", "gunicorn_prefork:app")
+    pids: Counter[str] = Counter()
+
+    def both_answered() -> bool:
+        pids[requests.get(f"{address}/{sum(pids.values())}", timeout=10).text.strip()] += 1
+        return len(pids) == 2 and sum(pids.values()) >= 50
+
+    until(both_answered)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert _fields(server, "event") == {"loaded": 1, "request": sum(pids.values())}
+    requests_of = Counter(log.fields["pid"] for log in server.logs(PROJECT, LOGSTORE) if "path" in log.fields)
+    assert requests_of == pids

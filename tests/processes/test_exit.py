@@ -1,0 +1,110 @@
+"""What becomes of accepted records when the process ends, by a real end of a real process."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from producer.server import LogHubServer
+
+from .child import Child, Ended, messages, numbered, until
+
+#: The start of the interpreter, its imports, and what a busy machine adds, seconds.
+STARTUP = 4.0
+
+Run = Callable[..., Ended]
+Start = Callable[..., Child]
+
+
+@pytest.mark.parametrize(
+    ("mode", "code"),
+    [
+        ("return", 0),
+        ("sys_exit", 3),
+        ("exception", 1),
+        ("interrupt", -signal.SIGINT),
+        ("daemon_thread", 0),
+        ("plain_thread", 0),
+        ("atexit_after", 0),
+        ("atexit_before", 0),
+        ("atexit_flush", 0),
+    ],
+)
+def test_program_that_ends_without_close_delivers_everything_once(
+    mode: str, code: int, python: str, run: Run, server: LogHubServer
+) -> None:
+    """The exit of the interpreter waits for the records, however the program came to its end, on every Python."""
+    ended = run("exits.py", mode, 500, python=python)
+    assert ended.returncode == code, ended.stderr
+    assert messages(server) == numbered("record", 500)
+    assert "interpreter shutdown" not in ended.stderr
+    assert ("Traceback" in ended.stderr) == (mode in {"exception", "interrupt"}), ended.stderr
+
+
+def test_send_after_the_exit_has_drained_the_producer_raises_aloud(run: Run, server: LogHubServer) -> None:
+    """A handler that was registered before the import runs after the drain: its send on a drained producer says so."""
+    ended = run("exits.py", "atexit_when_drained", 5)
+    assert messages(server) == numbered("record", 5)
+    assert "ProducerClosedError: the producer is closed" in ended.stderr
+
+
+def test_thread_that_outlives_the_main_thread_has_its_records_sent_while_it_runs(
+    python: str, run: Run, server: LogHubServer
+) -> None:
+    """A thread that sends for the first time when the main thread has ended, where no thread can be started any more
+    (3.12), need not wait for the end of the process.
+    """
+    ended = run("exits.py", "thread_waits", 1, python=python)
+    assert ended.said("delivered") >= 1, ended.stderr
+    assert ended.stderr.count("no threads can be started") <= 1
+
+
+def test_os_exit_loses_what_was_not_flushed(run: Run, server: LogHubServer) -> None:
+    """``os._exit`` runs nothing: what was not flushed is lost (documented: flush before it)."""
+    assert run("exits.py", "os_exit", 5).returncode == 0
+    assert messages(server) == []
+
+
+def test_sigterm_without_handler_loses_what_was_not_sent(start: Start, server: LogHubServer) -> None:
+    """SIGTERM ends a Python process without its exit handlers (documented: ``examples/sigterm.py``)."""
+    child = start("exits.py", "sigterm", 5)
+    child.wait_for("sent")
+    child.signal(signal.SIGTERM)
+    assert child.end().returncode == -signal.SIGTERM
+    assert messages(server) == []
+
+
+def test_exit_with_dead_server_says_how_many_records_are_lost(python: str, run: Run, dead_endpoint: str) -> None:
+    """Callbacks hear of every failure and stderr of the number, though logging was not configured."""
+    ended = run("dead.py", 300, "plain", endpoint=dead_endpoint, python=python)
+    assert ended.returncode == 0
+    assert "300 records could not be delivered" in ended.stderr
+    assert ended.said("told") == 300
+    assert ended.seconds < 1 + STARTUP
+    assert "Traceback" not in ended.stderr
+
+
+def test_exit_with_stalled_server_takes_no_longer_than_the_drain_timeout(run: Run, stalled_endpoint: str) -> None:
+    """A request that waits for its answer does not hold up the exit, whatever its read timeout."""
+    ended = run("dead.py", 300, "plain", endpoint=stalled_endpoint)
+    assert "300 records could not be delivered" in ended.stderr
+    assert ended.said("told") == 300
+    assert 1 <= ended.seconds < 1 + STARTUP
+
+
+def test_exit_with_six_stalled_producers_drains_them_at_the_same_time(run: Run, stalled_endpoint: str) -> None:
+    """Each producer has its own drain timeout, and they run side by side."""
+    ended = run("dead.py", 300, "six", endpoint=stalled_endpoint)
+    assert ended.stderr.count("300 records could not be delivered") == 6
+    assert 1 <= ended.seconds < 1 + STARTUP
+
+
+def test_interrupt_during_the_drain_cuts_it_short_and_says_what_is_lost(start: Start, stalled_endpoint: str) -> None:
+    """A user who presses Ctrl-C while the exit waits is not kept waiting, and hears the number."""
+    child = start("dead.py", 300, "interrupted", endpoint=stalled_endpoint)
+    child.wait_for("exiting")
+    # The drain comes a moment later; a user would press again, too.
+    until(lambda: child.signal(signal.SIGINT) or child.ended_within(0.5), seconds=10)
+    assert "300 records could not be delivered" in child.end().stderr

@@ -1,0 +1,67 @@
+"""A producer that its owner forgot: dropped without close, or left behind at the exit."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+
+from producer import Producer, ProducerConfig, ProjectConfig
+from producer.server import LogHubServer
+
+from .child import LOGSTORE, PROJECT, Ended, messages, numbered, until
+
+Run = Callable[..., Ended]
+
+
+def _project(server: LogHubServer) -> ProjectConfig:
+    return ProjectConfig(
+        PROJECT,
+        endpoint=server.endpoint,
+        access_key_id=server.access_key_id,
+        access_key_secret=server.access_key_secret,
+    )
+
+
+def _threads(prefix: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"{prefix}-")]
+
+
+def test_producer_dropped_without_close_delivers_and_its_threads_end(server: LogHubServer) -> None:
+    """Nobody can close it any more, so it drains and ends by itself."""
+    producer = Producer(_project(server), config=ProducerConfig(linger_ms=100, name="dropped"))
+    future = producer.send(PROJECT, LOGSTORE, {"n": "record-0"})
+    assert _threads("dropped")
+    del producer
+    gc.collect()
+    assert future.result(timeout=10).successful
+    until(lambda: not _threads("dropped"), what="threads of a dropped producer go on")
+    assert messages(server) == ["record-0"]
+
+
+def test_stream_alone_keeps_its_producer(server: LogHubServer) -> None:
+    """Whoever holds a bound handle holds the producer: it is no orphan."""
+    producer = Producer(_project(server), config=ProducerConfig(linger_ms=100, name="streamed"))
+    stream = producer.stream(PROJECT, LOGSTORE)
+    del producer
+    for number in range(3):
+        gc.collect()
+        assert stream.send({"n": f"record-{number}"}).result(timeout=10).successful
+    assert len(_threads("streamed")) > 0
+    assert messages(server) == numbered("record", 3)
+
+
+def test_fifty_dropped_producers_leave_no_thread_and_no_descriptor(run: Run, server: LogHubServer) -> None:
+    """A program that makes producers and forgets them loses no record, and does not grow."""
+    ended = run("orphans.py")
+    assert ended.said("threads_of_one") == 0, ended.stderr
+    assert ended.said("threads") == 0
+    assert ended.said("descriptors") <= 0
+    assert len(set(messages(server))) == len(messages(server)) == 50 * 10
+
+
+def test_producer_dropped_just_before_the_exit_delivers(python: str, run: Run, server: LogHubServer) -> None:
+    """Its own drain and that of the exit meet; each record is stored once, and nobody complains."""
+    ended = run("exits.py", "dropped", 20, python=python)
+    assert ended.stderr == ""
+    assert messages(server) == numbered("record", 20)

@@ -1,0 +1,69 @@
+"""What a producer takes from its machine, in child processes: CPU while it waits, and memory when it is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from .child import Child, Ended
+
+Run = Callable[..., Ended]
+MIB = 2**20
+
+
+def test_invariant_7_idle_producer_and_one_with_a_dead_server_use_no_cpu(
+    start: Callable[..., Child], dead_endpoint: str
+) -> None:
+    """Less than 2 % of a core over ten seconds: nothing to do, and 1,000 batches for a server that is down."""
+    idle, dead = start("idle.py", "idle", 10), start("idle.py", "dead", 10, endpoint=dead_endpoint)
+    ended = dead.end()
+    assert ended.said("waiting") >= 998, ended.stderr  # one or two may be at their attempt
+    assert ended.said("per_mille") < 20
+    ended = idle.end()
+    assert ended.said("waiting") == 0, ended.stderr
+    assert ended.said("per_mille") < 20
+
+
+@pytest.mark.parametrize("kind", ["small", "large", "tiny", "topics"])
+def test_memory_with_a_stalled_server_stays_within_its_bound(kind: str, run: Run, stalled_endpoint: str) -> None:
+    """Records of 150 bytes, of 2 KB, of 10 bytes, and one topic each: peak growth of the process within
+    1.25 x ``total_size_in_bytes`` + 64 MiB, of which the interpreter and its imports are part.
+    """
+    _check_bound(run("memory.py", kind, 64 * MIB, endpoint=stalled_endpoint))
+
+
+def test_memory_of_the_default_configuration_stays_within_its_bound(run: Run, stalled_endpoint: str) -> None:
+    """100 MiB is what a producer takes that nobody configured."""
+    ended = run("memory.py", "small", 0, endpoint=stalled_endpoint)
+    assert ended.said("total") == 100 * MIB
+    _check_bound(ended)
+
+
+def test_memory_with_a_dead_server_stays_within_its_bound(run: Run, dead_endpoint: str) -> None:
+    """Batches that wait for a retry remember their attempts."""
+    _check_bound(run("memory.py", "topics", 64 * MIB, endpoint=dead_endpoint))
+
+
+def _check_bound(ended: Ended) -> None:
+    total = ended.said("total")
+    assert ended.said("used") > 0.99 * total, f"it is not full: {ended}"
+    assert ended.said("start") + ended.said("growth") <= 1.25 * total + 64 * MIB
+
+
+def test_topics_that_never_come_again_leave_no_memory_behind(run: Run) -> None:
+    """After the first 60,000, another 240,000 add less than 8 MiB: 35 bytes each, a tenth of what a stream takes."""
+    ended = run("topics.py", 5, 60_000)
+    assert ended.said("delivered") == 300_000, ended.stderr
+    assert ended.said("used") == 0
+    assert ended.said("streams") <= 10_000
+    assert ended.said("last") - ended.said("first") < 8 * MIB
+
+
+def test_failures_leave_no_memory_behind(run: Run) -> None:
+    """Failed, split, retried and refused sends, and callbacks that raise: round after round nothing is kept."""
+    ended = run("failures.py", 3, 20_000)
+    assert ended.said("accepted") == ended.said("settled") == 4 * 20_000, ended.stderr
+    assert ended.said("failed") > 1000
+    assert ended.said("used") == 0
+    assert ended.said("last") - ended.said("first") < 100_000

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from producer.server import LogHubServer
+
+from .client import Client
+
+
+@pytest.fixture
+def server() -> Iterator[LogHubServer]:
+    with LogHubServer() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: LogHubServer) -> Iterator[Client]:
+    with Client(server) as client:
+        yield client

@@ -1,0 +1,37 @@
+"""The official producer (Rust core) as a program: ``{"access_key_id", "access_key_secret", "compression", "logs"}`` on
+stdin, outcomes out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import aliyun_log_producer
+
+
+def main() -> None:
+    """Send the logs, close, and print for each of them None or its error."""
+    wanted = json.load(sys.stdin)
+    config = aliyun_log_producer.ProducerConfig(
+        endpoint="http://loghub.test",
+        access_key_id=wanted["access_key_id"],
+        access_key_secret=wanted["access_key_secret"],
+        compression=wanted["compression"],
+        linger=0.05,
+    )
+    outcomes: list[str | None] = []
+    with aliyun_log_producer.Producer(config) as producer:
+        writer = producer.writer("my-project", "app-log")
+        for log in wanted["logs"]:
+            writer.send(
+                log,
+                topic="rust",
+                on_delivery=lambda error: outcomes.append(error and f"{error.error_code}: {error.message}"),
+            )
+        producer.flush()
+    json.dump(outcomes, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from producer.server import LogHubServer
+
+from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+
+
+def create(client: Client, name: str = "made", **settings: object) -> object:
+    body = json.dumps({"logstoreName": name, "ttl": 7, "shardCount": 3, **settings}).encode()
+    return client.post_json("/logstores", body)
+
+
+def test_a_project_is_created_once_and_described(client: Client) -> None:
+    """CreateProject makes it, GetProject shows it, and a second CreateProject is ProjectAlreadyExist."""
+    body = json.dumps({"projectName": PROJECT, "description": "für Tests"}).encode()
+    assert error_of(client.get("/")) == (404, "ProjectNotExist")
+    assert client.post_json("/", body).status_code == 200
+    shown = client.get("/").json()
+    assert (shown["projectName"], shown["description"], shown["status"]) == (PROJECT, "für Tests", "Normal")
+    assert error_of(client.post_json("/", body)) == (400, "ProjectAlreadyExist")
+
+
+def test_a_logstore_is_created_once_and_described(client: Client) -> None:
+    """CreateLogstore makes it with its shards, GetLogstore shows its settings, and a second one is
+    LogStoreAlreadyExist.
+    """
+    assert create(client, mode="query").status_code == 200
+    shown = client.get("/logstores/made").json()
+    assert (shown["logstoreName"], shown["ttl"], shown["shardCount"], shown["mode"]) == ("made", 7, 3, "query")
+    assert error_of(create(client)) == (400, "LogStoreAlreadyExist")
+
+
+def test_logstores_are_listed_in_pages(client: Client) -> None:
+    """ListLogstores gives names in order, with the total, a part of the name, offset and size."""
+    for name in ("b-1", "a-1", "a-2"):
+        create(client, name)
+    assert client.get("/logstores").json() == {"count": 3, "total": 3, "logstores": ["a-1", "a-2", "b-1"]}
+    page = client.get("/logstores", offset="1", size="1", logstoreName="a-").json()
+    assert page == {"count": 1, "total": 2, "logstores": ["a-2"]}
+
+
+def test_shards_divide_the_key_space_without_a_gap(client: Client) -> None:
+    """ListShards gives each shard's range; each begins where the one before ends, from 000… to fff…."""
+    create(client)
+    shards = client.get("/logstores/made/shards").json()
+    assert [shard["shardID"] for shard in shards] == [0, 1, 2]
+    assert {"readwrite"} == {shard["status"] for shard in shards}
+    begins, ends = ([shard[name] for shard in shards] for name in ("inclusiveBeginKey", "exclusiveEndKey"))
+    assert (begins[0], ends[-1]) == ("0" * 32, "f" * 32)
+    assert begins[1:] == ends[:-1]
+
+
+def test_a_first_write_creates_what_it_needs(server: LogHubServer, client: Client) -> None:
+    """With auto_create a write makes its project and logstore, with the server's number of shards."""
+    client.put(log_group("x"))
+    assert client.get(f"/logstores/{LOGSTORE}").json()["shardCount"] == 2
+
+
+def test_a_strict_server_wants_the_project_first() -> None:
+    """Without auto_create a logstore is not created in a project that does not exist."""
+    with LogHubServer(auto_create=False) as server, Client(server) as client:
+        assert error_of(create(client)) == (404, "ProjectNotExist")
+        assert error_of(client.get("/logstores")) == (404, "ProjectNotExist")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "PostBodyInvalid"),
+        (b"[1]", "PostBodyInvalid"),
+        (b'{"ttl": 1}', "ParameterInvalid"),
+        (b'{"logstoreName": 5}', "ParameterInvalid"),
+        (b'{"logstoreName": "a/b"}', "ParameterInvalid"),
+        (b'{"logstoreName": "a", "shardCount": 0}', "ParameterInvalid"),
+        (b'{"logstoreName": "a", "shardCount": 257}', "ParameterInvalid"),
+        (b'{"logstoreName": "a", "shardCount": "many"}', "ParameterInvalid"),
+    ],
+)
+def test_a_logstore_out_of_rule_is_refused(client: Client, body: bytes, code: str) -> None:
+    """Names, shard counts and bodies out of rule are refused before anything is created."""
+    assert (400, code) == error_of(client.post_json("/logstores", body))
+
+
+@pytest.mark.parametrize("path", ["/logstores/none", "/logstores/none/shards"])
+def test_a_logstore_that_is_not_there_is_404(client: Client, path: str) -> None:
+    """Looking at a missing logstore says so."""
+    create(client)
+    assert error_of(client.get(path)) == (404, "LogStoreNotExist")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/", rb'{"projectName": "p", "description": "\ud800"}'),
+        ("/logstores", rb'{"logstoreName": "made", "mode": {"\udfff": 1}}'),
+        (f"/logstores/{LOGSTORE}/logs", rb'{"from": 0, "to": 9, "topic": "a\ud800b"}'),
+    ],
+)
+def test_half_of_a_surrogate_pair_in_json_is_refused(client: Client, path: str, body: bytes) -> None:
+    """A text that is not Unicode is ParameterInvalid in every JSON body; a whole pair is a letter like others."""
+    client.put(log_group("x"))
+    answer = client.post_json(path, body)
+    assert error_of(answer) == (400, "ParameterInvalid")
+    assert "surrogate" in answer.text
+    whole = client.post_json("/", rb'{"projectName": "whole", "description": "\ud83d\ude00"}')
+    assert whole.status_code == 200

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from producer.server import AccessKey, LogHubServer
+from producer.wire.signing import http_date
+
+from .client import PROJECT, Client, error_of, log_group
+
+MINUTE = 60
+
+
+@pytest.fixture(params=[1, 4])
+def signed(client: Client, request: pytest.FixtureRequest) -> Client:
+    client.sign_version = request.param
+    return client
+
+
+@pytest.fixture
+def sts() -> Iterator[tuple[LogHubServer, Client]]:
+    keys = {"STS.id": AccessKey(secret="s3cret", security_token="token-1")}
+    with LogHubServer(access_keys=keys) as server, Client(server, security_token="token-1") as client:
+        yield server, client
+
+
+def test_an_unknown_access_key_is_401(signed: Client) -> None:
+    """An access key id that the server does not know is InvalidAccessKeyId."""
+    signed.access_key_id = "nobody"
+    assert error_of(signed.put(log_group("x"))) == (401, "InvalidAccessKeyId")
+
+
+def test_a_wrong_secret_is_401(signed: Client) -> None:
+    """A signature made with another secret is SignatureNotMatch, and neither secret is in the answer."""
+    signed.access_key_secret = "another-secret"
+    answer = signed.put(log_group("x"))
+    assert error_of(answer) == (401, "SignatureNotMatch")
+    assert "secret" not in answer.text.replace("access key's secret", "")
+
+
+@pytest.mark.parametrize(
+    "authorization", [None, "", "LOG", "LOG a", "Basic YTpi", "SLS4-HMAC-SHA256 Credential=a", "LOG :x"]
+)
+def test_a_request_without_a_signature_is_401(signed: Client, authorization: str | None) -> None:
+    """No Authorization, or one in another form, is MissAccessKeyId."""
+    answer = signed.put(log_group("x"), after_signing={"Authorization": authorization})
+    assert error_of(answer) == (401, "MissAccessKeyId")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"x-log-bodyrawsize": "7"},
+        {"x-log-added": "1"},
+        {"x-acs-added": "1"},
+        {"Content-Type": "application/x-protobuf; v=2"},
+        {"x-log-compresstype": None},
+    ],
+)
+def test_a_header_changed_on_the_way_is_401(signed: Client, changed: dict[str, str | None]) -> None:
+    """Both versions cover every x-log- and x-acs- header and the content type."""
+    assert error_of(signed.put(log_group("x"), after_signing=changed)) == (401, "SignatureNotMatch")
+
+
+def test_a_meta_header_added_on_the_way_is_no_part_of_the_signature(signed: Client) -> None:
+    """x-log-meta- headers are never signed."""
+    assert signed.put(log_group("x"), after_signing={"x-log-meta-user": "me"}).status_code == 200
+
+
+def test_version_4_covers_the_host_and_the_query(client: Client) -> None:
+    """With version 4 a changed Host is SignatureNotMatch; so is a changed parameter, in both versions."""
+    client.sign_version = 4
+    answer = client.put(log_group("x"), after_signing={"Host": "other-project.example.com"})
+    assert error_of(answer) == (401, "SignatureNotMatch")
+    for version in (1, 4):
+        client.sign_version = version
+        headers = client.sign("GET", "/logstores", {"offset": "0"}, {}, b"")
+        url = f"{client.server.endpoint}/logstores?offset=1"
+        assert error_of(client.session.get(url, headers=headers)) == (401, "SignatureNotMatch")
+
+
+def test_parameters_that_need_encoding_verify(signed: Client) -> None:
+    """Spaces, reserved signs and text beyond ASCII in parameters are signed in their decoded form (version 1) or
+    encoded (4).
+    """
+    signed.put(log_group("x"))
+    params = {"type": "log", "from": "0", "to": "9", "query": 'a b & c=d+e/~"é" %20', "topic": ""}
+    assert signed.get("/logstores/app-log", **params).status_code == 200
+
+
+def test_a_body_changed_on_the_way_is_refused(signed: Client) -> None:
+    """A body that does not have the digest that was signed is PostBodyInvalid."""
+    digests = {
+        "Content-MD5": hashlib.md5(b"other").hexdigest().upper(),
+        "x-log-content-sha256": hashlib.sha256(b"other").hexdigest(),
+    }
+    header = "Content-MD5" if signed.sign_version == 1 else "x-log-content-sha256"
+    answer = signed.put(log_group("x"), after_signing={header: digests[header]})
+    assert error_of(answer) == (400, "PostBodyInvalid")
+
+
+def test_version_1_wants_the_digest_of_a_body(client: Client) -> None:
+    """A version 1 request with a body but without Content-MD5 is MissingContentMD5."""
+    assert error_of(client.put(log_group("x"), after_signing={"Content-MD5": None})) == (400, "MissingContentMD5")
+
+
+@pytest.mark.parametrize("minutes", [-16, 16])
+def test_a_clock_16_minutes_off_is_request_time_expired(signed: Client, minutes: int) -> None:
+    """More than 15 minutes between client and server are refused, and Date tells the server's time."""
+    signed.clock_offset = minutes * MINUTE
+    answer = signed.put(log_group("x"))
+    assert error_of(answer) == (400, "RequestTimeExpired")
+    told = datetime.strptime(answer.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
+    assert abs(told.timestamp() - datetime.now(UTC).timestamp()) < 5
+
+
+@pytest.mark.parametrize("minutes", [-14, 14])
+def test_a_clock_14_minutes_off_passes(signed: Client, minutes: int) -> None:
+    """Up to 15 minutes are allowed."""
+    signed.clock_offset = minutes * MINUTE
+    assert signed.put(log_group("x")).status_code == 200
+
+
+def test_the_server_s_clock_can_be_set(server: LogHubServer, signed: Client) -> None:
+    """With clock_offset the server's Date and its check of the request's time move together."""
+    server.clock_offset = 3600
+    refused = signed.put(log_group("x"))
+    assert error_of(refused) == (400, "RequestTimeExpired")
+    signed.clock_offset = 3600
+    assert signed.put(log_group("x")).status_code == 200
+
+
+def test_version_1_prefers_x_log_date(client: Client) -> None:
+    """Where a proxy changed or dropped Date, the copy in x-log-date counts."""
+    for date in (None, http_date(datetime(2001, 1, 1, tzinfo=UTC))):
+        assert client.put(log_group("x"), after_signing={"Date": date}).status_code == 200
+    # And without the copy, Date does.
+    assert client.put(log_group("x"), after_signing={"x-log-date": None}).status_code == 200
+
+
+def test_a_time_that_cannot_be_read_is_invalid_request_time(signed: Client) -> None:
+    """No time at all, or one in another form, is InvalidRequestTime."""
+    for text in ("yesterday", ""):
+        answer = signed.put(log_group("x"), after_signing={"Date": None, "x-log-date": text})
+        assert error_of(answer) == (400, "InvalidRequestTime")
+
+
+def test_the_credential_s_date_must_be_that_of_the_request(client: Client) -> None:
+    """A version 4 credential of another day is SignatureNotMatch."""
+    client.sign_version = 4
+    path, body = "/logstores/l/shards/lb", log_group("x")
+    headers = client.sign("POST", path, {}, {"Content-Type": "application/x-protobuf"}, body)
+    day = headers["x-log-date"][:8]
+    forged = headers | {"Authorization": headers["Authorization"].replace(f"/{day}/", "/20200101/")}
+    for sent, status in [(headers, 200), (forged, 401)]:
+        assert client.session.post(client.server.endpoint + path, headers=sent, data=body).status_code == status
+
+
+@pytest.mark.parametrize("token", ["token-2", None])
+def test_a_wrong_or_missing_sts_token_is_unauthorized(sts: tuple[LogHubServer, Client], token: str | None) -> None:
+    """A key with an STS token passes with exactly that token."""
+    server, client = sts
+    assert client.put(log_group("x")).status_code == 200
+    client.security_token = token
+    assert error_of(client.put(log_group("x"))) == (401, "Unauthorized")
+    assert server.count(PROJECT, "app-log") == 1
+
+
+def test_a_token_with_a_key_that_has_none_is_unauthorized(signed: Client) -> None:
+    """A permanent key does not come with a token."""
+    signed.security_token = "stray"
+    assert error_of(signed.put(log_group("x"))) == (401, "Unauthorized")
+
+
+def test_keys_can_be_rotated_while_the_server_runs(sts: tuple[LogHubServer, Client]) -> None:
+    """A token that the server changed is Unauthorized until the client has the new one; a disabled key is too."""
+    server, client = sts
+    server.access_keys["STS.id"] = AccessKey(secret="s3cret", security_token="token-2")
+    assert error_of(client.put(log_group("x"))) == (401, "Unauthorized")
+    client.security_token = "token-2"
+    assert client.put(log_group("x")).status_code == 200
+    server.access_keys["STS.id"] = AccessKey(secret="s3cret", security_token="token-2", enabled=False)
+    assert error_of(client.put(log_group("x"))) == (401, "Unauthorized")
+
+
+def test_secrets_are_not_in_a_repr() -> None:
+    """Neither an AccessKey nor a server shows a secret."""
+    key = AccessKey(secret="hush", security_token="quiet")
+    assert "hush" not in repr(key)
+    assert "quiet" not in repr(key)
+
+
+@pytest.mark.parametrize("header", ["Date", "x-log-date"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Mon, 01 Jan 2024 00:00:00 +99999999999999999999",
+        "Mon, 01 Jan 2024 00:00:00 -9999",
+        "99999999999999999999 Jan 2024 00:00:00 GMT",
+    ],
+)
+def test_a_time_beyond_every_calendar_is_invalid_request_time(client: Client, header: str, text: str) -> None:
+    """A year, a day or a zone that no date can have is refused like any other time that cannot be read."""
+    answer = client.put(log_group("x"), after_signing={"Date": None, "x-log-date": None, header: text})
+    assert error_of(answer) == (400, "InvalidRequestTime")
+
+
+def test_the_first_and_the_last_year_are_only_far_away(client: Client) -> None:
+    """Times that a calendar has are compared, however far they are and whatever their zone."""
+    for text in ("Mon, 01 Jan 0001 00:00:00 +2359", "Fri, 31 Dec 9999 23:59:59 -2359"):
+        answer = client.put(log_group("x"), after_signing={"x-log-date": text})
+        assert error_of(answer) == (400, "RequestTimeExpired")

@@ -1,0 +1,240 @@
+"""Clients that misbehave, on raw sockets, while a healthy client works beside them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from producer.server import Limits, LogHubServer
+
+from .client import LOGSTORE, PROJECT, Client, log_group
+
+
+@pytest.fixture
+def server() -> Iterator[LogHubServer]:
+    with LogHubServer(limits=Limits(receive_seconds=0.5)) as server:
+        yield server
+
+
+@pytest.fixture
+def wire(server: LogHubServer) -> Iterator[Callable[[bytes], socket.socket]]:
+    opened: list[socket.socket] = []
+
+    def connect(data: bytes) -> socket.socket:
+        connection = socket.create_connection((server.host, server.port), timeout=10)
+        opened.append(connection)
+        connection.sendall(data)
+        return connection
+
+    yield connect
+    for connection in opened:
+        connection.close()
+
+
+Connect = Callable[[bytes], socket.socket]
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """What comes until the server closes."""
+    data = b""
+    while part := connection.recv(65536):
+        data += part
+    return data
+
+
+def refusal(data: bytes) -> tuple[int, str]:
+    """Status and error code of one whole HTTP answer in the documented form."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+    assert len(body) == int(headers["content-length"])
+    assert headers["x-log-requestid"]
+    return int(lines[0].split()[1]), json.loads(body)["errorCode"]
+
+
+def whole_put(client: Client, raw: bytes, **changed: str) -> bytes:
+    """The bytes of a good PutLogs, with headers changed after signing."""
+    path = f"/logstores/{LOGSTORE}/shards/lb"
+    headers = client.sign("POST", path, {}, {"Content-Type": "application/x-protobuf"}, raw)
+    headers |= {"Content-Length": str(len(raw)), **{name.replace("_", "-"): value for name, value in changed.items()}}
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + raw
+
+
+def assert_healthy(server: LogHubServer, client: Client) -> None:
+    """Another client's write is answered, promptly."""
+    before = server.count(PROJECT, "healthy")
+    started = time.monotonic()
+    assert client.put(log_group("well"), logstore="healthy").status_code == 200
+    assert time.monotonic() - started < 2
+    assert before + 1 == server.count(PROJECT, "healthy")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"hello server\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x99" * 200,
+        b"\x00" * 1000,
+        b"POST / HTTP/1.1\r\nHost: a.b\r\nContent-Length: many\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a.b\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"POST / HTTP/1.1\r\n\r\n",
+        b"GET /" + b"x" * 100_000,
+        b"POST / HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\nnot a chunk\r\n",
+    ],
+)
+def test_bytes_that_are_no_http_are_refused_in_json(
+    server: LogHubServer, client: Client, wire: Connect, garbage: bytes
+) -> None:
+    """What cannot be read as HTTP (a TLS hello too) gets 400 in the documented form, and the connection is closed."""
+    assert refusal(read_all(wire(garbage))) == (400, "ParameterInvalid")
+    assert_healthy(server, client)
+
+
+def test_a_client_that_says_nothing_is_let_go(server: LogHubServer, client: Client, wire: Connect) -> None:
+    """A connection without a byte is closed when the time to receive is over, without an answer."""
+    silent = wire(b"")
+    assert_healthy(server, client)
+    assert read_all(silent) == b""
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_a_slow_client_is_refused_when_its_time_is_over(
+    server: LogHubServer, client: Client, wire: Connect, part: str
+) -> None:
+    """A request that keeps arriving byte by byte is RequestTimeout after the limit in all, however alive it looks."""
+    whole = whole_put(client, log_group("slow"))
+    sent = 30 if part == "head" else len(whole) - 100
+    slow = wire(whole[:sent])
+    slow.settimeout(0.05)
+    answer, started = b"", time.monotonic()
+    while not answer:
+        assert time.monotonic() - started < 5
+        try:
+            answer = slow.recv(65536)
+        except TimeoutError:
+            slow.send(whole[sent : sent + 1])
+            sent += 1
+    assert time.monotonic() - started > 0.4
+    assert refusal(answer) == (500, "RequestTimeout")
+    assert_healthy(server, client)
+    assert server.count(PROJECT, LOGSTORE) == 0
+
+
+def test_a_hundred_slow_clients_do_not_slow_a_healthy_one(server: LogHubServer, client: Client, wire: Connect) -> None:
+    """Connections that hold an unfinished request cost the others nothing, and all are ended."""
+    whole = whole_put(client, log_group("slow"))
+    slow = [wire(whole[:-1]) for _ in range(100)]
+    assert_healthy(server, client)
+    assert {(500, "RequestTimeout")} == {refusal(read_all(connection)) for connection in slow}
+    assert_healthy(server, client)
+
+
+def test_a_slow_second_request_is_refused_like_a_first(server: LogHubServer, client: Client, wire: Connect) -> None:
+    """A connection that was used well is given no more time for its next request."""
+    whole = whole_put(client, log_group("x"))
+    connection = wire(whole)
+    first = connection.recv(65536)
+    assert first.startswith(b"HTTP/1.1 200")
+    connection.sendall(whole[:40])
+    assert refusal(read_all(connection)) == (500, "RequestTimeout")
+
+
+def test_answers_are_not_held_back_in_the_socket(server: LogHubServer, wire: Connect) -> None:
+    """Nagle's algorithm is off: with it, an answer in two writes takes 40 ms more."""
+    wire(b"GET / HTTP/1.1\r\nHost: a.b\r\n\r\n").recv(65536)
+    (connection,) = server._runner._server.server_state.connections
+    sock = connection.transport.get_extra_info("socket")
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_the_time_to_receive_is_of_one_request(server: LogHubServer, client: Client) -> None:
+    """A connection that is used again and again outlives the limit; its idle time is no receiving."""
+    started = time.monotonic()
+    while time.monotonic() - started < 0.8:
+        assert client.put(log_group("x")).status_code == 200
+    assert len({record.headers["connection"] for record in server.requests}) == 1
+
+
+def test_a_body_shorter_than_its_content_length_is_refused(server: LogHubServer, client: Client, wire: Connect) -> None:
+    """A client that closes its side before the promised body is whole is told so, and nothing is stored."""
+    short = wire(whole_put(client, log_group("short"), Content_Length="9999"))
+    short.shutdown(socket.SHUT_WR)
+    assert refusal(read_all(short)) == (400, "PostBodyInvalid")
+    assert_healthy(server, client)
+    assert server.count(PROJECT, LOGSTORE) == 0
+
+
+def test_a_body_longer_than_its_content_length_is_refused(server: LogHubServer, client: Client, wire: Connect) -> None:
+    """The declared part does not have the digest that was signed; what follows is no request."""
+    raw = log_group("long")
+    answers = read_all(wire(whole_put(client, raw, Content_Length=str(len(raw) - 3))))
+    first, _, second = answers.rpartition(b"HTTP/1.1 ")
+    assert first.startswith(b"HTTP/1.1 400")
+    assert b"PostBodyInvalid" in first
+    assert b"RequestTimeout" in second
+    assert_healthy(server, client)
+
+
+def test_a_half_closed_client_gets_its_answer(server: LogHubServer, client: Client, wire: Connect) -> None:
+    """A client that closes its sending side after a whole request reads the answer, then the end."""
+    half = wire(whole_put(client, log_group("half closed")))
+    half.shutdown(socket.SHUT_WR)
+    assert read_all(half).startswith(b"HTTP/1.1 200")
+    assert server.count(PROJECT, LOGSTORE) == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.99])
+def test_a_client_that_vanishes_harms_nobody(server: LogHubServer, client: Client, wire: Connect, share: float) -> None:
+    """A connection that ends anywhere in a request leaves nothing behind."""
+    whole = whole_put(client, log_group("gone" * 1000))
+    wire(whole[: int(len(whole) * share)]).close()
+    assert_healthy(server, client)
+    assert server.count(PROJECT, LOGSTORE) == 0
+
+
+def test_pipelined_requests_are_answered_in_order(server: LogHubServer, client: Client, wire: Connect) -> None:
+    """Requests sent without waiting are all carried out."""
+    connection = wire(b"".join(whole_put(client, log_group(str(number))) for number in range(5)))
+    connection.shutdown(socket.SHUT_WR)
+    assert read_all(connection).count(b"HTTP/1.1 200") == 5
+    assert server.count(PROJECT, LOGSTORE) == 5
+
+
+def test_a_chunked_body_is_a_body(server: LogHubServer, client: Client, wire: Connect) -> None:
+    """Transfer-Encoding: chunked is read like any other body."""
+    raw = log_group("chunked")
+    head, _, _ = whole_put(client, raw).partition(b"\r\n\r\n")
+    head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length"))
+    chunks = b"".join(b"%x\r\n%s\r\n" % (1, raw[i : i + 1]) for i in range(len(raw))) + b"0\r\n\r\n"
+    connection = wire(head + b"\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunks)
+    assert read_all(connection).startswith(b"HTTP/1.1 200")
+    assert server.count(PROJECT, LOGSTORE) == 1
+
+
+def test_a_client_that_waits_for_100_continue_is_told_to_go_on(
+    server: LogHubServer, client: Client, wire: Connect
+) -> None:
+    """Expect: 100-continue is answered before the body."""
+    whole = whole_put(client, log_group("polite"), Expect="100-continue", Connection="close")
+    head, _, body = whole.partition(b"\r\n\r\n")
+    connection = wire(head + b"\r\n\r\n")
+    assert connection.recv(65536).startswith(b"HTTP/1.1 100")
+    connection.sendall(body)
+    assert read_all(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_an_endless_body_is_cut_off(server: LogHubServer, client: Client, wire: Connect) -> None:
+    """A client that never stops sending is read no further than the limit of time, and gets an answer or an end."""
+    whole = whole_put(client, b"", Content_Length=str(10**12))
+    connection = wire(whole)
+    deadline = time.monotonic() + 10
+    with pytest.raises(OSError):  # noqa: PT012 - the send that meets the closed connection is not known before
+        while time.monotonic() < deadline:
+            connection.sendall(b"\x00" * 1_000_000)
+    assert time.monotonic() < deadline
+    assert_healthy(server, client)

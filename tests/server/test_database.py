@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.server.database import Database
+from producer.server.errors import ApiError
+
+SCHEMA = "CREATE TABLE IF NOT EXISTS rows (value INTEGER PRIMARY KEY)"
+
+
+def insert(value: int):  # type: ignore[no-untyped-def]
+    return lambda connection: connection.execute("INSERT INTO rows VALUES (?)", (value,)) and value
+
+
+def values(database: Database) -> list[int]:
+    query = "SELECT value FROM rows ORDER BY value"
+    return database.submit(lambda connection: [value for (value,) in connection.execute(query)]).result()
+
+
+def test_jobs_that_wait_together_share_one_commit(tmp_path: Path) -> None:
+    """Twenty writers that wait behind a busy database are made durable by one commit."""
+    database = Database(tmp_path / "db", SCHEMA)
+    commits: list[str] = []
+    database.submit(
+        lambda connection: connection.set_trace_callback(
+            lambda text: commits.append(text) if text == "COMMIT" else None
+        )
+    ).result()
+    busy, go_on = threading.Event(), threading.Event()
+    first = database.submit(lambda _connection: (busy.set(), go_on.wait(10)))
+    busy.wait(10)
+    writes = [database.submit(insert(value)) for value in range(20)]
+    commits.clear()
+    go_on.set()
+    wait([first, *writes])
+    assert len(commits) == 2
+    assert list(range(20)) == values(database)
+    database.close()
+
+
+def test_nobody_is_answered_before_the_commit() -> None:
+    """A job's future is still open while the transaction is; a reader in it is answered with its writers."""
+    database = Database(None, SCHEMA)
+    open_futures: list[bool] = []
+    busy, go_on = threading.Event(), threading.Event()
+    database.submit(lambda _connection: (busy.set(), go_on.wait(10)))
+    busy.wait(10)
+    write = database.submit(insert(1))
+    last = database.submit(lambda _connection: open_futures.append(write.done()))
+    go_on.set()
+    last.result(10)
+    assert open_futures == [False]
+    assert write.result(10) == 1
+    database.close()
+
+
+def test_a_refusal_harms_no_other_job() -> None:
+    """A job that refuses before it wrote leaves the others of its transaction in place."""
+    database = Database(None, SCHEMA)
+
+    def refuse(_connection: sqlite3.Connection) -> None:
+        raise ApiError("ProjectNotExist", "no")
+
+    refused, written = database.submit(refuse), database.submit(insert(1))
+    with pytest.raises(ApiError):
+        refused.result(10)
+    assert written.result(10) == 1
+    assert values(database) == [1]
+    database.close()
+
+
+def run_together(database: Database, *jobs: Any) -> list[Future[Any]]:
+    """Futures of jobs that ran in one transaction, because they waited behind a busy database."""
+    busy, go_on = threading.Event(), threading.Event()
+    database.submit(lambda _connection: (busy.set(), go_on.wait(10)))
+    busy.wait(10)
+    futures = [database.submit(job) for job in jobs]
+    go_on.set()
+    wait(futures, 10)
+    return futures
+
+
+def test_a_job_that_raises_harms_no_other_job() -> None:
+    """Of three writers in one transaction the one in the middle fails after it wrote: its rows are undone, the others'
+    rows stay.
+    """
+    database = Database(None, SCHEMA)
+
+    def write_and_fail(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO rows VALUES (7)")
+        connection.execute("SELECT ?", ("\ud800",))
+
+    first, failed, last = run_together(database, insert(1), write_and_fail, insert(2))
+    with pytest.raises(UnicodeEncodeError):
+        failed.result(10)
+    assert (first.result(10), last.result(10)) == (1, 2)
+    assert values(database) == [1, 2]
+    database.close()
+
+
+def test_a_failed_commit_undoes_all_and_the_database_goes_on() -> None:
+    """A commit that is refused is given to everybody in its transaction, nothing of which stays; the next one works."""
+    schema = f"{SCHEMA}; CREATE TABLE marks (value REFERENCES rows DEFERRABLE INITIALLY DEFERRED)"
+    database = Database(None, schema)
+    together = run_together(
+        database, insert(1), lambda connection: connection.execute("INSERT INTO marks VALUES (99)"), insert(2)
+    )
+    for future in together:
+        with pytest.raises(sqlite3.IntegrityError):
+            future.result(10)
+    database.submit(insert(3)).result(10)
+    assert values(database) == [3]
+    database.close()
+
+
+def test_a_job_whose_error_ends_the_transaction_fails_all_of_it() -> None:
+    """Where SQLite itself rolled everything back, nobody of the transaction is told that it was stored."""
+    database = Database(None, SCHEMA)
+    together = run_together(
+        database, insert(1), lambda connection: connection.execute("INSERT OR ROLLBACK INTO rows VALUES (1)"), insert(2)
+    )
+    for future in together:
+        with pytest.raises(sqlite3.IntegrityError):
+            future.result(10)
+    assert values(database) == []
+    database.close()
+
+
+def test_close_finishes_what_was_handed_over(tmp_path: Path) -> None:
+    """Jobs submitted before close() are committed by it; jobs after it are refused."""
+    database = Database(tmp_path / "db", SCHEMA)
+    writes = [database.submit(insert(value)) for value in range(200)]
+    database.close()
+    database.close()
+    assert all(write.done() for write in writes)
+    with pytest.raises(RuntimeError, match="closed"):
+        database.submit(insert(1))
+    again = Database(tmp_path / "db", SCHEMA)
+    assert list(range(200)) == values(again)
+    again.close()

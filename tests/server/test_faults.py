@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+import requests
+
+from producer.server import LogHubServer, faults
+from producer.server.faults import Delay
+
+from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+
+
+def assert_recovers(server: LogHubServer, client: Client) -> None:
+    """Without the fault the same client works again."""
+    server.faults.clear()
+    before = server.count(PROJECT, LOGSTORE)
+    assert client.put(log_group("after")).status_code == 200
+    assert before + 1 == server.count(PROJECT, LOGSTORE)
+
+
+def test_a_fault_answers_with_a_code_as_often_as_told(server: LogHubServer, client: Client) -> None:
+    """The first n requests get the status, code, message and headers of the fault and store nothing; the next is
+    served.
+    """
+    fault = faults.answer(503, "ServerBusy", "come back later", headers={"Retry-After": "7"})
+    installed = server.faults.add(fault, times=2)
+    for _ in range(2):
+        answer = client.put(log_group("x"))
+        assert error_of(answer) == (503, "ServerBusy")
+        assert (answer.json()["errorMessage"], answer.headers["Retry-After"]) == ("come back later", "7")
+    assert client.put(log_group("x")).status_code == 200
+    assert (installed.fired, server.count(PROJECT, LOGSTORE)) == (2, 1)
+    assert [record.status for record in server.requests] == [503, 503, 200]
+    assert [record.error_code for record in server.requests] == ["ServerBusy", "ServerBusy", None]
+
+
+def test_a_fault_answers_with_a_body_that_is_no_json(server: LogHubServer, client: Client) -> None:
+    """A gateway's HTML instead of the JSON error can be played, under any status."""
+    server.faults.add(faults.answer(502, "BadGateway", body=b"<html>bad gateway</html>"))
+    answer = client.put(log_group("x"))
+    assert (answer.status_code, answer.content) == (502, b"<html>bad gateway</html>")
+    server.faults.clear()
+    server.faults.add(faults.answer(299, "", body=b""))
+    assert ((odd := client.put(log_group("x"))).status_code, odd.content) == (299, b"")
+    assert_recovers(server, client)
+
+
+def test_a_delay_comes_before_the_write(server: LogHubServer, client: Client) -> None:
+    """A delayed request is answered late; until then nothing of it is stored, and others are not delayed."""
+    server.faults.add(faults.delay(0.4), logstore=LOGSTORE)
+    late = threading.Thread(target=client.put, args=(log_group("late"),))
+    started = time.monotonic()
+    late.start()
+    with Client(server) as other:
+        assert other.put(log_group("x"), logstore="other").status_code == 200
+    assert (server.count(PROJECT, LOGSTORE), server.count(PROJECT, "other")) == (0, 1)
+    assert time.monotonic() - started < 0.4
+    late.join()
+    assert time.monotonic() - started >= 0.4
+    assert server.count(PROJECT, LOGSTORE) == 1
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_client_that_gives_up_waiting_may_find_its_data_stored(
+    server: LogHubServer, client: Client, stored: bool
+) -> None:
+    """A delay after storing, like one before it, ends in a client's timeout and in data that is there all the same."""
+    server.faults.add(faults.delay(0.3, stored=stored))
+    with pytest.raises(requests.Timeout):
+        client.put(log_group("x"), timeout=0.1)
+    assert int(stored) == server.count(PROJECT, LOGSTORE)
+    deadline = time.monotonic() + 5
+    while server.count(PROJECT, LOGSTORE) == 0:
+        assert time.monotonic() < deadline
+    assert_recovers(server, client)
+
+
+CUTS: list[tuple[faults.Fault, int]] = [
+    (faults.drop_answer(), 1),
+    (faults.drop_answer(reset=False), 1),
+    (faults.cut("before_body"), 0),
+    (faults.cut("before_body", reset=False), 0),
+    (faults.cut("in_body"), 0),
+    (faults.cut("after_body"), 0),
+    (faults.half_answer(0.05), 1),
+    (faults.half_answer(0.0), 1),
+    (faults.raw_answer(), 0),
+    (faults.raw_answer(b""), 0),
+    (faults.raw_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", stored=True), 1),
+]
+
+
+@pytest.mark.parametrize(("fault", "stored"), CUTS)
+def test_a_cut_ends_the_connection_and_stores_what_it_says(
+    server: LogHubServer, client: Client, fault: faults.Fault, stored: int
+) -> None:
+    """Each cut is a connection error for its client; what it stores is there, and what it does not is not."""
+    server.faults.add(fault, times=1)
+    with pytest.raises((requests.ConnectionError, requests.exceptions.ChunkedEncodingError)):
+        client.put(log_group("x" * 200_000), compression="none")
+    assert stored == server.count(PROJECT, LOGSTORE)
+    (record,) = server.requests
+    assert (None, stored) == (record.status, record.logs)
+    assert_recovers(server, client)
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_cut_is_a_reset_or_an_end(server: LogHubServer, client: Client, reset: bool) -> None:
+    """With reset the client's socket sees ECONNRESET, without it the end of the stream."""
+    server.faults.add(faults.drop_answer(reset=reset))
+    expected = "Connection reset" if reset else "without response"
+    with pytest.raises(requests.ConnectionError, match=expected):
+        client.put(log_group("x"))
+
+
+def test_half_an_answer_breaks_off_within_its_body(server: LogHubServer, client: Client) -> None:
+    """A read can break off within its body, after a good status line."""
+    client.put(log_group("x" * 10_000))
+    server.faults.add(faults.half_answer(0.9), operation="PullLogs")
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=10)
+    path = f"/logstores/{LOGSTORE}/shards/0"
+    params = {"type": "log", "cursor": "MA=="}
+    connection.request("GET", f"{path}?type=log&cursor=MA==", headers=client.sign("GET", path, params, {}, b""))
+    answer = connection.getresponse()
+    assert answer.status == 200
+    with pytest.raises(http.client.IncompleteRead):
+        answer.read()
+    connection.close()
+
+
+def test_an_answer_can_drip(server: LogHubServer, client: Client) -> None:
+    """A slow server sends byte by byte; the answer is whole and good in the end."""
+    server.faults.add(faults.drip_answer(0.001))
+    started = time.monotonic()
+    assert client.put(log_group("x")).status_code == 200
+    assert time.monotonic() - started > 0.1
+    assert [record.status for record in server.requests] == [200]
+
+
+def test_the_clock_can_be_wrong_for_some_requests(server: LogHubServer, client: Client) -> None:
+    """A clock offset moves Date and the check of the time, for the requests of the fault only."""
+    server.faults.add(faults.clock_offset(7200), times=1)
+    refused = client.put(log_group("x"))
+    assert error_of(refused) == (400, "RequestTimeExpired")
+    told = datetime.strptime(refused.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
+    assert 7190 < told.timestamp() - time.time() < 7210
+    assert client.put(log_group("x")).status_code == 200
+
+
+def test_faults_combine(server: LogHubServer, client: Client) -> None:
+    """Delays of several faults add up, and the first of what else they want is done."""
+    server.faults.add(faults.delay(0.1))
+    server.faults.add(faults.answer(500, "InternalServerError"))
+    server.faults.add(faults.answer(403, "WriteQuotaExceed"))
+    server.faults.add(faults.delay(0.1))
+    started = time.monotonic()
+    assert error_of(client.put(log_group("x"))) == (500, "InternalServerError")
+    assert time.monotonic() - started >= 0.2
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"project": PROJECT}, {"logstore": "bad"}, {"operation": "PutLogs"}, {"project": PROJECT, "logstore": "bad"}],
+)
+def test_a_fault_harms_only_what_it_is_told_to(server: LogHubServer, client: Client, wanted: dict[str, str]) -> None:
+    """A fault for a project, a logstore or an operation leaves the others in peace."""
+    server.faults.add(faults.answer(403, "ShardWriteQuotaExceed"), **wanted)
+    assert error_of(client.put(log_group("x"), logstore="bad")) == (403, "ShardWriteQuotaExceed")
+    with Client(server, project="another-project") as other:
+        assert other.get("/logstores/good").status_code == 404
+
+
+def test_chance_with_a_seed_repeats(server: LogHubServer, client: Client) -> None:
+    """A fault at random harms about its share of the requests, and the same ones for the same seed."""
+    runs = []
+    for _ in range(2):
+        server.faults.clear()
+        server.faults.add(faults.answer(500, "InternalServerError"), probability=0.5, seed=7)
+        runs.append([client.put(log_group("x")).status_code for _ in range(30)])
+    assert runs[0] == runs[1]
+    assert 5 < runs[0].count(500) < 25
+
+
+def test_a_fault_is_a_plain_function(server: LogHubServer, client: Client) -> None:
+    """A test's own function sees the request and decides."""
+    seen: list[tuple[str, str, int]] = []
+
+    def fault(request: faults.ApiRequest) -> faults.Action | None:
+        seen.append((request.operation, request.logstore, request.number))
+        return Delay(0.05) if request.number == 1 else None
+
+    installed = server.faults.add(fault)
+    client.put(log_group("x"))
+    client.get("/logstores")
+    assert seen == [("PutLogs", LOGSTORE, 1), ("ListLogstores", "", 2)]
+    assert installed.fired == 1
+    server.faults.remove(installed)
+    client.get("/logstores")
+    assert len(seen) == 2
+
+
+def test_a_fault_that_raises_is_an_internal_error_with_its_reason(
+    server: LogHubServer, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mistake in a test's fault is not hidden: the answer and the log name it."""
+
+    def broken(_request: faults.ApiRequest) -> None:
+        raise KeyError("oops")
+
+    server.faults.add(broken, times=1)
+    answer = client.put(log_group("x"))
+    assert error_of(answer) == (500, "InternalServerError")
+    assert "oops" in answer.text
+    assert "oops" in caplog.text
+    assert_recovers(server, client)
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda: faults.Cut("sometimes"), lambda: faults.Faults().add(faults.delay(1), probability=2)]
+)
+def test_a_wrong_fault_is_refused_when_it_is_made(wrong: Callable[[], object]) -> None:
+    """A misspelt moment or an impossible chance is a ValueError at once."""
+    with pytest.raises(ValueError, match=r"sometimes|probability"):
+        wrong()

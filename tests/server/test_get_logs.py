@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from producer.server.schema import LogGroup
+from producer.wire.compression import decompress
+
+from .client import LOGSTORE, Client, error_of, log_group
+
+T = 1_700_000_000
+
+
+def search(client: Client, **params: str) -> list[str]:
+    """Messages found by GET, after checking that POST finds the same."""
+    wanted = {"from": str(T), "to": str(T + 1000), **params}
+    answer = client.get(f"/logstores/{LOGSTORE}", type="log", **wanted)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["x-log-progress"] == "Complete"
+    posted = client.post_json(f"/logstores/{LOGSTORE}/logs", json.dumps(wanted).encode())
+    assert answer.json() == posted.json()["data"]
+    assert len(answer.json()) == posted.json()["meta"]["count"] == int(answer.headers["x-log-count"])
+    return [log["message"] for log in answer.json()]
+
+
+def test_logs_of_the_time_range_come_in_order_of_time(client: Client) -> None:
+    """from is included, to is not; logs of all shards and groups are sorted by time, reverse turns them round."""
+    client.put(log_group("c", time=T + 20))
+    client.put(log_group("a", "b", time=T))
+    client.put(log_group("early", time=T - 1))
+    client.put(log_group("d", "late", time=T + 999))
+    assert search(client) == ["a", "b", "c", "d"]
+    assert search(client, reverse="true") == ["d", "c", "b", "a"]
+
+
+def test_pages_follow_one_another(client: Client) -> None:
+    """offset and line cut the same order into pages without gap or overlap, through many LogGroups."""
+    for number in range(0, 70, 2):
+        client.put(log_group(str(number), str(number + 1), time=T + number))
+    pages = [search(client, offset=str(offset), line="30") for offset in (0, 30, 60, 90)]
+    assert [str(number) for number in range(70)] == [message for page in pages for message in page]
+
+
+def test_equal_times_keep_the_order_of_arrival(client: Client) -> None:
+    """Nanoseconds order logs of one second; without them the order of arrival does."""
+    group = LogGroup()
+    for name, time_ns in [("third", 9), ("first", 1), ("second", 1)]:
+        group.Logs.add(Time=T, Time_ns=time_ns).Contents.add(Key="message", Value=name.encode())
+    client.put(group.SerializeToString())
+    assert search(client) == ["first", "second", "third"]
+
+
+def test_the_topic_narrows_a_search(client: Client) -> None:
+    """With topic only LogGroups of that topic are searched."""
+    client.put(log_group("web", topic="web"))
+    client.put(log_group("db", topic="db"))
+    assert search(client, topic="db") == ["db"]
+    assert {"web", "db"} == set(search(client))
+
+
+def test_a_log_comes_back_with_its_reserved_fields(client: Client) -> None:
+    """Time, source, topic and tags are fields under their reserved names; bytes that are not UTF-8 are shown
+    replaced.
+    """
+    group = LogGroup(Topic="web", Source="10.1.1.1")
+    group.Logs.add(Time=T, Time_ns=5).Contents.add(Key="message", Value=b"a\xffb")
+    group.LogTags.add(Key="host", Value="h1")
+    client.put(group.SerializeToString())
+    answer = client.get(f"/logstores/{LOGSTORE}", type="log", **{"from": "0", "to": str(T + 1)})
+    assert [
+        {
+            "__time__": str(T),
+            "__time_ns_part__": "5",
+            "__source__": "10.1.1.1",
+            "__topic__": "web",
+            "__tag__:host": "h1",
+            "message": "a\ufffdb",
+        }
+    ] == answer.json()
+
+
+@pytest.mark.parametrize("encoding", ["lz4", "zstd", "deflate"])
+def test_the_post_form_compresses_its_answer(client: Client, encoding: str) -> None:
+    """POST /logs answers in the compression of Accept-Encoding, with the raw size beside it."""
+    client.put(log_group("hello"))
+    wanted = json.dumps({"from": 0, "to": T + 1, "line": 10, "offset": 0, "reverse": False}).encode()
+    answer = client.post_json(f"/logstores/{LOGSTORE}/logs", wanted, {"Accept-Encoding": encoding})
+    assert encoding == answer.headers["x-log-compresstype"]
+    raw = decompress(answer.content, encoding, int(answer.headers["x-log-bodyrawsize"]))
+    assert json.loads(raw)["data"][0]["message"] == "hello"
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"to": "5"},
+        {"from": "5"},
+        {"from": "x", "to": "5"},
+        {"from": "0", "to": "5", "line": "101"},
+        {"from": "0", "to": "5", "offset": "-1"},
+        {"from": "0", "to": "5", "query": "* | select count(1)"},
+        {"from": "0", "to": "5", "query": "(a"},
+    ],
+)
+def test_a_search_that_makes_no_sense_is_refused(client: Client, params: dict[str, str]) -> None:
+    """Missing times, numbers out of range, SQL and queries that cannot be read are ParameterInvalid."""
+    client.put(log_group("x"))
+    assert error_of(client.get(f"/logstores/{LOGSTORE}", type="log", **params)) == (400, "ParameterInvalid")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b"\xff"])
+def test_a_body_that_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
+    """POST /logs wants a JSON object."""
+    assert error_of(client.post_json(f"/logstores/{LOGSTORE}/logs", body)) == (400, "PostBodyInvalid")
+
+
+def test_a_query_that_is_no_text_is_refused(client: Client) -> None:
+    """In JSON a query can have another type, which is ParameterInvalid."""
+    answer = client.post_json(f"/logstores/{LOGSTORE}/logs", b'{"from": 0, "to": 1, "query": 5}')
+    assert error_of(answer) == (400, "ParameterInvalid")
+
+
+def test_searching_a_logstore_that_is_not_there_is_404(client: Client) -> None:
+    """A search of nothing says what is missing."""
+    answer = client.get("/logstores/none", type="log", **{"from": "0", "to": "1"})
+    assert error_of(answer) == (404, "ProjectNotExist")

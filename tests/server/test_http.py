@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import http.client
+import json
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.http import parse_number, path_of_target, project_of
+
+from .client import PROJECT, Client, error_of, log_group
+
+
+@pytest.mark.parametrize(
+    ("host", "project"),
+    [
+        ("my-project.cn-hangzhou.log.aliyuncs.com", "my-project"),
+        ("my-project.127.0.0.1:9170", "my-project"),
+        ("my-project.localhost", "my-project"),
+        ("My-Project.localhost:80", "my-project"),
+        ("127.0.0.1:9170", ""),
+        ("127.0.0.1", ""),
+        ("localhost:9170", ""),
+        ("[::1]:9170", ""),
+        ("::1", ""),
+        (".example.com", ""),
+        ("project.", ""),
+        ("", ""),
+    ],
+)
+def test_the_project_is_the_first_label_of_the_host(host: str, project: str) -> None:
+    """A Host of {project}.{endpoint} names the project, also where the endpoint is an address or localhost."""
+    assert project == project_of({"host": host})
+
+
+def test_x_log_project_names_the_project_of_a_custom_domain() -> None:
+    """x-log-project wins over the Host, whose first label is then no project."""
+    assert project_of({"host": "logs.example.com", "x-log-project": "mine"}) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"/logstores/a", "/logstores/a"),
+        (b"http://p.example.com/logstores/a", "/logstores/a"),
+        (b"https://p.example.com:8080/", "/"),
+        (b"http://p.example.com", "/"),
+        (b"/logstores/a%20b", "/logstores/a b"),
+        (b"/http://x/y", "/http://x/y"),
+    ],
+)
+def test_an_absolute_target_has_the_path_of_its_origin_form(target: bytes, path: str) -> None:
+    """Clients behind a proxy setting ask for the same operations."""
+    assert path == path_of_target(target)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.0", "\uff11", "1e3", "9" * 21, "11"])
+def test_what_is_no_number_in_range_is_refused(text: str) -> None:
+    """Only ASCII digits within the bounds are a number."""
+    with pytest.raises(Exception, match="whole number from 1 to 10"):
+        parse_number("count", text, 1, 10)
+
+
+def test_a_request_without_a_project_is_invalid_host(server: LogHubServer, client: Client) -> None:
+    """A bare address in the Host names no project, and the answer says what to write."""
+    answer = client.put(log_group("x"), headers={"Host": f"127.0.0.1:{server.port}"})
+    assert error_of(answer) == (400, "InvalidHost")
+    assert "my-project.127.0.0.1" in answer.text
+
+
+def test_a_custom_domain_with_x_log_project_works(server: LogHubServer, client: Client) -> None:
+    """The project of a write can come from x-log-project."""
+    answer = client.put(log_group("x"), headers={"Host": "logs.example.com", "x-log-project": "from-header"})
+    assert answer.status_code == 200
+    assert server.count("from-header", "app-log") == 1
+
+
+@pytest.mark.parametrize("sign_version", [1, 4])
+def test_an_absolute_form_request_is_carried_out(server: LogHubServer, client: Client, sign_version: int) -> None:
+    """A client that takes the server for its HTTP proxy writes through it."""
+    client.sign_version = sign_version
+    body = log_group("through a proxy")
+    headers = client.sign(
+        "POST",
+        "/logstores/app-log/shards/lb",
+        {},
+        {"Content-Type": "application/x-protobuf", "Host": "my-project.loghub.test"},
+        body,
+    )
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request("POST", "http://my-project.loghub.test/logstores/app-log/shards/lb", body, headers)
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert server.count(PROJECT, "app-log") == 1
+    assert server.requests[0].path == "/logstores/app-log/shards/lb"
+
+
+def test_every_answer_has_its_own_request_id_and_a_date(client: Client) -> None:
+    """x-log-requestid is on successes and refusals, and never the same twice."""
+    answers = [
+        client.put(log_group("x")),
+        client.get("/nowhere"),
+        client.get("/logstores/none"),
+        client.get("/logstores"),
+    ]
+    ids = {answer.headers["x-log-requestid"] for answer in answers}
+    assert len(ids) == 4
+    assert all(answer.headers["Date"].endswith("GMT") for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("DELETE", "/logstores/app-log", (405, "InvalidMethod")),
+        ("PUT", "/logstores/app-log/shards/lb", (405, "InvalidMethod")),
+        ("PATCH", "/", (405, "InvalidMethod")),
+        ("GET", "/favicon.ico", (400, "ParameterInvalid")),
+        ("POST", "/logstores/a/b/c/d", (400, "ParameterInvalid")),
+        ("GET", "/logstores/", (400, "ParameterInvalid")),
+    ],
+)
+def test_what_the_server_does_not_speak_is_refused_in_words(
+    client: Client, method: str, path: str, expected: tuple[int, str]
+) -> None:
+    """A wrong method is 405 InvalidMethod, a path that is no operation 400 ParameterInvalid; both name what was
+    asked.
+    """
+    answer = client.request(method, path)
+    assert expected == error_of(answer)
+    assert method in answer.text
+
+
+def test_an_unsigned_stranger_learns_nothing_of_the_paths(client: Client) -> None:
+    """The signature is checked before anything else, also for paths that do not exist."""
+    answer = client.request("GET", "/nowhere", after_signing={"Authorization": None})
+    assert error_of(answer) == (401, "MissAccessKeyId")
+
+
+@pytest.mark.parametrize("target", ["http://[::1", "http://[nothing]/x", "*", "host:443", "nowhere", "mailto:x"])
+def test_a_target_without_a_path_is_refused_with_a_request_id(
+    server: LogHubServer, client: Client, target: str
+) -> None:
+    """What is neither /path nor http://host/path is ParameterInvalid, and the server answers the next request."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.putrequest("POST", target, skip_host=True)  # it would read the host out of the target
+    connection.putheader("Host", "my-project.localhost")
+    connection.putheader("Content-Length", "2")
+    connection.endheaders(b"{}")
+    answer = connection.getresponse()
+    content = json.load(answer)
+    connection.close()
+    assert (answer.status, content["errorCode"]) == (400, "ParameterInvalid")
+    assert target in content["errorMessage"]
+    assert answer.headers["x-log-requestid"]
+    assert client.put(log_group("next")).status_code == 200

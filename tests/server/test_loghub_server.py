@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import requests
+
+from producer.server import LogHubServer, ServerStartError, faults
+
+from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+
+
+def test_start_returns_when_the_port_accepts(server: LogHubServer) -> None:
+    """After start() the endpoint's port is the bound one, and a connection is accepted."""
+    assert f"http://127.0.0.1:{server.port}" == server.endpoint == server.url
+    socket.create_connection((server.host, server.port), timeout=5).close()
+
+
+def test_start_and_stop_are_fast() -> None:
+    """Starting takes under 0.3 s, and stopping too, with an open keep-alive connection."""
+    server = LogHubServer()
+    started = time.monotonic()
+    server.start()
+    assert time.monotonic() - started < 0.3
+    with Client(server) as client:
+        client.put(log_group("x"))
+        stopped = time.monotonic()
+        server.close()
+        assert time.monotonic() - stopped < 0.3
+
+
+def test_a_restart_takes_the_same_port_and_has_its_data(server: LogHubServer, client: Client) -> None:
+    """After stop() connections are refused; after start() the same endpoint serves the same store."""
+    client.put(log_group("before"))
+    port = server.port
+    server.stop()
+    with pytest.raises(requests.ConnectionError):
+        client.put(log_group("lost"))
+    server.start()
+    assert port == server.port
+    assert client.put(log_group("after")).status_code == 200
+    assert [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)] == ["before", "after"]
+
+
+def test_stop_does_not_wait_for_a_delayed_answer(server: LogHubServer, client: Client) -> None:
+    """A request held by a fault is cut when its grace is over, and the client sees the end of its connection."""
+    server.faults.add(faults.delay(60))
+    errors: list[Exception] = []
+
+    def put() -> None:
+        try:
+            client.put(log_group("x"))
+        except requests.ConnectionError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=put)
+    waiting.start()
+    deadline = time.monotonic() + 5
+    while not server._runner._server.server_state.tasks:
+        assert time.monotonic() < deadline
+    started = time.monotonic()
+    server.stop()
+    assert time.monotonic() - started < 1
+    waiting.join(5)
+    assert len(errors) == 1
+    assert [record.status for record in server.requests] == [None]
+
+
+def test_starting_twice_is_an_error(server: LogHubServer) -> None:
+    """A server that listens says so instead of taking a second port."""
+    with pytest.raises(ServerStartError, match="already"):
+        server.start()
+
+
+def test_stopping_and_closing_twice_do_nothing() -> None:
+    """stop() and close() may be called again, also before the first start."""
+    server = LogHubServer()
+    server.stop()
+    server.close()
+    server.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        server.count(PROJECT, LOGSTORE)
+
+
+def test_a_taken_port_is_an_error_with_its_number(server: LogHubServer) -> None:
+    """The message names address and port, and no thread is left behind."""
+    before = threading.active_count()
+    with pytest.raises(ServerStartError, match=f"port {server.port}"), LogHubServer(port=server.port):
+        pass
+    assert before == threading.active_count()
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_a_server_leaves_no_thread_and_no_descriptor() -> None:
+    """After the block all its threads have ended and all its sockets are closed."""
+    gc.collect()
+    threads, descriptors = threading.active_count(), open_descriptors()
+    with LogHubServer() as server, Client(server) as client:
+        client.put(log_group("x"))
+        assert threading.active_count() > threads
+    assert (threads, descriptors) == (threading.active_count(), open_descriptors())
+
+
+def test_stopping_while_clients_connect_leaks_no_socket() -> None:
+    """A connection that is being accepted when the server stops is closed like the others."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(30):
+            server = LogHubServer().start()
+            clients = [socket.create_connection((server.host, server.port)) for _ in range(3)]
+            server.close()
+            for client in clients:
+                client.close()
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
+@pytest.mark.parametrize("shards", [0, 257])
+def test_a_number_of_shards_out_of_range_is_refused(shards: int) -> None:
+    """The rule and the value are in the message."""
+    with pytest.raises(ValueError, match=f"shards is {shards}"):
+        LogHubServer(shards=shards)
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has the address ::1."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_an_ipv6_server_has_a_bracketed_endpoint() -> None:
+    """On ::1 the endpoint is a URL that clients can use."""
+    with LogHubServer("::1" if has_ipv6() else "127.0.0.1") as server:
+        assert f"http://{'[::1]' if has_ipv6() else '127.0.0.1'}:{server.port}" == server.endpoint
+        assert "errorCode" in requests.get(server.endpoint, timeout=5).json()
+
+
+def test_requests_tell_what_was_asked_and_when(server: LogHubServer, client: Client) -> None:
+    """Each request leaves a record with time, operation, place, status and sizes, by the time its answer is read."""
+    raw = log_group("a", "b")
+    before = time.monotonic()
+    answer = client.put(raw, params={"processor": "p"})
+    client.get("/nowhere")
+    first, second = server.requests
+    assert before < first.when <= first.finished <= second.when < time.monotonic()
+    assert (1, "PutLogs", "POST", f"/logstores/{LOGSTORE}/shards/lb") == (
+        *(first.number, first.operation, first.method, first.path),
+    )
+    assert (first.query, first.project, first.logstore) == ({"processor": "p"}, PROJECT, LOGSTORE)
+    assert (200, None, len(raw), 2) == (first.status, first.error_code, first.raw_size, first.logs)
+    assert answer.headers["x-log-requestid"] == first.request_id
+    assert first.headers["x-log-compresstype"] == "lz4"
+    assert (second.operation, second.status, second.error_code) == ("Unknown", 400, "ParameterInvalid")
+    server.clear_requests()
+    assert server.requests == []
+
+
+def test_looking_at_what_is_not_there_finds_nothing(server: LogHubServer) -> None:
+    """count, logs and log_groups of a missing logstore are empty, as a test would expect before a first write."""
+    assert (server.count("p", "l"), server.logs("p", "l"), server.log_groups("p", "l")) == (0, [], [])
+
+
+def test_a_failure_of_the_server_is_an_internal_error_and_ends_nothing(
+    server: LogHubServer, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the server did not expect (a full disk) is a 500 with its reason, in the log too; the next request works."""
+    with monkeypatch.context() as patched:
+        error = sqlite3.OperationalError("database or disk is full")
+        patched.setattr("producer.server.store._insert_groups", mock.Mock(side_effect=error))
+        answer = client.put(log_group("x"))
+    assert error_of(answer) == (500, "InternalServerError")
+    assert "disk is full" in answer.text
+    assert "disk is full" in caplog.text
+    assert client.put(log_group("x")).status_code == 200
+    assert server.count(PROJECT, LOGSTORE) == 1
+
+
+def test_many_log_groups_are_all_seen(server: LogHubServer, client: Client) -> None:
+    """Inspection reads in pages and misses none."""
+    for number in range(300):
+        client.put(log_group(str(number)))
+    assert [str(number) for number in range(300)] == [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)]
+    assert server.count(PROJECT, LOGSTORE) == 300
+
+
+def test_a_large_request_does_not_hold_up_small_ones(server: LogHubServer, client: Client) -> None:
+    """While 10 MiB requests are decoded, a small request of another client is answered within a moment."""
+    large = log_group(*["x" * 200] * 40_000)
+    stop = threading.Event()
+
+    def put_large() -> None:
+        with Client(server) as other:
+            while not stop.is_set():
+                other.put(large, logstore="large")
+
+    busy = threading.Thread(target=put_large)
+    busy.start()
+    try:
+        for _ in range(20):
+            started = time.monotonic()
+            assert client.put(log_group("small")).status_code == 200
+            assert time.monotonic() - started < 2
+    finally:
+        stop.set()
+        busy.join()
+
+
+CHILD = """
+import os, sys
+sys.path.insert(0, {root!r})
+from producer.server import LogHubServer
+server = LogHubServer(data={data!r}).start()
+print(server.port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_was_answered_200_is_there_after_sigkill(tmp_path: Path) -> None:
+    """A server killed in the middle of writes has, when started again, every LogGroup that it acknowledged."""
+    root = str(Path(__file__).parents[2])
+    for round_number in range(3):
+        code = CHILD.format(root=root, data=str(tmp_path))
+        with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True) as child:
+            port = int(child.stdout.readline())
+            acknowledged = write_until_killed(
+                port, f"{round_number}", lambda child=child: child.send_signal(signal.SIGKILL)
+            )
+            child.wait()
+        assert acknowledged
+        with LogHubServer(data=tmp_path) as server:
+            found = [str(log.fields["message"]) for log in server.logs(PROJECT, LOGSTORE)]
+        assert set(acknowledged) <= set(found)
+        assert len(found) == len(set(found))
+
+
+def write_until_killed(port: int, name: str, kill: Callable[[], None]) -> list[str]:
+    """Write from four threads, kill the server after 40 acknowledgements, and tell which messages were acknowledged."""
+    acknowledged: list[str] = []
+    remote = LogHubServer()
+    remote._port = port
+
+    def write(writer: int) -> None:
+        with Client(remote) as client:
+            for number in range(10_000):
+                message = f"{name}-{writer}-{number}"
+                try:
+                    assert client.put(log_group(message)).status_code == 200
+                except requests.ConnectionError:
+                    return
+                acknowledged.append(message)
+                if len(acknowledged) == 40:
+                    kill()
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    remote.close()
+    return acknowledged
+
+
+def test_a_second_server_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    """Two servers never share a data directory: the second says so at its start."""
+    with LogHubServer(data=tmp_path), pytest.raises(ServerStartError, match="in use by another server"):
+        LogHubServer(data=tmp_path)
+
+
+def test_data_that_cannot_be_used_is_refused_in_words(tmp_path: Path) -> None:
+    """A file where the directory should be, and a database that is none, are named in the error."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "loghub.sqlite3").write_bytes(b"this is not a database " * 100)
+    for name in ("file", "broken"):
+        with pytest.raises(ServerStartError, match=f"{name}.* cannot be used"):
+            LogHubServer(data=tmp_path / name)
+
+
+def test_a_fork_does_not_keep_connections_or_the_port(server: LogHubServer, client: Client) -> None:
+    """While a forked child lives, the server's closed connections end for their clients, and its port can be taken
+    again.
+    """
+    client.put(log_group("x"))
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        server.faults.add(faults.drop_answer(reset=False), times=1)
+        started = time.monotonic()
+        with pytest.raises(requests.ConnectionError):
+            client.put(log_group("x"), timeout=10)
+        server.stop()
+        server.start()
+        assert client.put(log_group("x")).status_code == 200
+        assert time.monotonic() - started < 5
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from producer.server import Limits, LogHubServer
+from producer.server.schema import LogGroup, LogPackageList
+from producer.wire.compression import compress
+
+from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+
+
+def messages(server: LogHubServer) -> list[object]:
+    return [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)]
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "deflate", "none"])
+@pytest.mark.parametrize("sign_version", [1, 4])
+def test_a_log_group_is_kept_byte_for_byte_in_each_compression_and_signature(
+    server: LogHubServer, client: Client, compression: str, sign_version: int
+) -> None:
+    """A LogGroup that was answered 200 is in the store with the bytes that were sent."""
+    raw = log_group("one", "two", topic="web", tags={"__pack_id__": "A-1"})
+    client.sign_version = sign_version
+    answer = client.put(raw, compression=compression)
+    assert (answer.status_code, answer.content) == (200, b"")
+    (group,) = server.log_groups(PROJECT, LOGSTORE)
+    assert raw == group.raw
+    assert (group.count, group.topic, group.pack_id) == (2, "web", "A-1")
+
+
+@pytest.mark.parametrize("path", ["", "/shards/lb", "/shards/route"])
+def test_each_documented_path_takes_logs(server: LogHubServer, client: Client, path: str) -> None:
+    """The bare logstore, /shards/lb and /shards/route all store what they are sent."""
+    params = {"key": "7f" + "0" * 30} if path.endswith("route") else None
+    assert client.put(log_group("hello"), path=path, params=params).status_code == 200
+    assert messages(server) == ["hello"]
+
+
+def test_logs_come_back_with_all_their_parts(server: LogHubServer, client: Client) -> None:
+    """Time, nanoseconds, repeated keys, the order of contents, topic, source and tags are what was sent."""
+    group = LogGroup(Topic="t", Source="10.0.0.1")
+    log = group.Logs.add(Time=5, Time_ns=999_999_999)
+    for key, value in [("b", b"1"), ("a", b"\xff"), ("b", "é".encode()), ("", b"")]:
+        log.Contents.add(Key=key, Value=value)
+    group.LogTags.add(Key="host", Value="web-1")
+    client.put(group.SerializeToString())
+    (stored,) = server.logs(PROJECT, LOGSTORE)
+    assert (
+        *(stored.time, stored.time_ns, stored.topic, stored.source),
+        *(stored.tags, stored.pack_id),
+    ) == (5, 999_999_999, "t", "10.0.0.1", {"host": "web-1"}, None)
+    assert stored.contents == [("b", "1"), ("a", b"\xff"), ("b", "é"), ("", "")]
+
+
+def test_lb_spreads_log_groups_over_the_shards(server: LogHubServer, client: Client) -> None:
+    """Writes without a key reach every shard in turn."""
+    for number in range(6):
+        client.put(log_group(str(number)))
+    assert [group.shard for group in server.log_groups(PROJECT, LOGSTORE)] == [0, 1, 0, 1, 0, 1]
+    assert [group.position for group in server.log_groups(PROJECT, LOGSTORE)] == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("key", "shard"), [("0" * 32, 0), ("7" + "f" * 31, 0), ("8" + "0" * 31, 1), ("f" * 32, 1), ("8", 1), ("FF", 1)]
+)
+def test_a_key_reaches_the_shard_whose_range_holds_it(
+    server: LogHubServer, client: Client, key: str, shard: int
+) -> None:
+    """A write by key goes to the shard whose inclusive begin and exclusive end enclose the key."""
+    assert client.put(log_group("x"), path="/shards/route", params={"key": key}).status_code == 200
+    assert [shard] == [group.shard for group in server.log_groups(PROJECT, LOGSTORE)]
+
+
+@pytest.mark.parametrize("key", ["", "xyz", "0" * 33, "-1", "0x10", "\uff11"])
+def test_a_key_that_is_not_hexadecimal_is_refused(server: LogHubServer, client: Client, key: str) -> None:
+    """A bad key is a ParameterInvalid, and creates no logstore."""
+    assert error_of(client.put(log_group("x"), path="/shards/route", params={"key": key})) == (400, "ParameterInvalid")
+    assert server.count(PROJECT, LOGSTORE) == 0
+
+
+def test_a_write_by_key_needs_its_key(client: Client) -> None:
+    """/shards/route without a key is ParameterInvalid."""
+    assert error_of(client.put(log_group("x"), path="/shards/route")) == (400, "ParameterInvalid")
+
+
+def route(seqid: int | str, key: str = "0a") -> dict[str, str]:
+    return {"key": key, "seqid": str(seqid)}
+
+
+def test_a_sequence_number_is_stored_once(server: LogHubServer, client: Client) -> None:
+    """A seqid that is not above the last one of its key is refused as InvalidSequenceId and stores nothing."""
+    assert client.put(log_group("a"), path="/shards/route", params=route(1)).status_code == 200
+    for repeated in (1, 0):
+        answer = client.put(log_group("a"), path="/shards/route", params=route(repeated))
+        assert error_of(answer) == (400, "InvalidSequenceId")
+    assert client.put(log_group("b"), path="/shards/route", params=route(7)).status_code == 200
+    assert messages(server) == ["a", "b"]
+
+
+def test_sequence_numbers_belong_to_a_key_of_a_logstore(server: LogHubServer, client: Client) -> None:
+    """The same seqid under another key, or in another logstore, is a write of its own."""
+    for params, logstore in [(route(1), LOGSTORE), (route(1, "0b"), LOGSTORE), (route(1), "other")]:
+        answer = client.put(log_group("x"), path="/shards/route", params=params, logstore=logstore)
+        assert answer.status_code == 200
+    # A key and its filled-up form are the same place.
+    full = client.put(log_group("x"), path="/shards/route", params=route(1, "0A" + "0" * 30))
+    assert error_of(full) == (400, "InvalidSequenceId")
+
+
+def test_sequence_numbers_outlive_the_server(tmp_path: Path) -> None:
+    """With a data directory a repeated seqid is refused after a restart too."""
+    for status in (200, 400):
+        with LogHubServer(data=tmp_path) as server, Client(server) as client:
+            assert status == client.put(log_group("x"), path="/shards/route", params=route(3)).status_code
+            assert server.count(PROJECT, LOGSTORE) == 1
+
+
+@pytest.mark.parametrize("seqid", ["", "-1", "1.5", "x", str(1 << 63)])
+def test_a_sequence_number_that_is_no_number_is_refused(client: Client, seqid: str) -> None:
+    """A seqid must be a whole number."""
+    answer = client.put(log_group("x"), path="/shards/route", params=route(seqid))
+    assert error_of(answer) == (400, "ParameterInvalid")
+
+
+def packages(*contents: tuple[bytes, int | None], sizes: bool = True) -> bytes:
+    kinds = {0: "none", 1: "deflate", 2: "lz4", 3: "zstd", None: "lz4"}
+    batch = LogPackageList()
+    for raw, kind in contents:
+        package = batch.packages.add(data=compress(raw, kinds[kind]))
+        if sizes:
+            package.uncompress_size = len(raw)
+        if kind is not None:
+            package.compress_type = kind
+    return bytes(batch.SerializeToString())
+
+
+def test_batch_mode_stores_every_package(server: LogHubServer, client: Client) -> None:
+    """A batch_group request stores all its LogGroups, each in its own compression, in one shard and in order."""
+    kinds = [0, 1, 2, 3, None]
+    body = packages(*((log_group(str(kind)), kind) for kind in kinds))
+    answer = client.put(body, compression="none", headers={"x-log-mode": "batch_group"})
+    assert answer.status_code == 200, answer.text
+    assert [str(kind) for kind in kinds] == messages(server)
+    assert len({group.shard for group in server.log_groups(PROJECT, LOGSTORE)}) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"garbage", packages((log_group("fine"), 0), (b"garbage", 0)), packages((log_group("x"), None), sizes=False)],
+)
+def test_a_batch_with_one_bad_package_stores_nothing(server: LogHubServer, client: Client, body: bytes) -> None:
+    """A batch is kept whole or not at all."""
+    answer = client.put(body, compression="none", headers={"x-log-mode": "batch_group"})
+    assert answer.status_code == 400
+    assert answer.json()["errorCode"] in ("PostBodyInvalid", "PostBodyUncompressError")
+    assert server.count(PROJECT, LOGSTORE) == 0
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 3, None])
+def test_a_batch_is_too_large_when_its_packages_together_are(kind: int | None) -> None:
+    """Packages that fit one by one, but not together, are 413 PostBodyTooLarge; nothing of them is stored."""
+    raw = log_group("x" * 600)
+    with LogHubServer(limits=Limits(raw_bytes=2 * len(raw))) as server, Client(server) as client:
+        for count, status in [(2, 200), (3, 413)]:
+            body = packages(*[(raw, kind)] * count)
+            answer = client.put(body, compression="none", headers={"x-log-mode": "batch_group"})
+            assert answer.status_code == status, answer.text
+        assert error_of(answer) == (413, "PostBodyTooLarge")
+        assert server.count(PROJECT, LOGSTORE) == 2
+
+
+def test_a_batch_that_is_too_large_is_refused_before_any_of_it_is_decompressed() -> None:
+    """The declared sizes decide: the first package is damaged, yet the refusal is about the size."""
+    batch = LogPackageList()
+    for _ in range(2):
+        batch.packages.add(data=b"damaged", uncompress_size=600, compress_type=3)
+    with LogHubServer(limits=Limits(raw_bytes=1000)) as server, Client(server) as client:
+        answer = client.put(batch.SerializeToString(), compression="none", headers={"x-log-mode": "batch_group"})
+        assert error_of(answer) == (413, "PostBodyTooLarge")
+
+
+def test_a_batch_of_too_many_packages_is_refused() -> None:
+    """The limit of packages is accepted, one more is PostBodyInvalid."""
+    with LogHubServer(limits=Limits(packages=3)) as server, Client(server) as client:
+        for count, status in [(3, 200), (4, 400)]:
+            body = packages(*[(log_group("x"), 2)] * count)
+            answer = client.put(body, compression="none", headers={"x-log-mode": "batch_group"})
+            assert answer.status_code == status, answer.text
+        assert error_of(answer) == (400, "PostBodyInvalid")
+
+
+NO_TIME = bytes.fromhex("0a00")
+BAD_KEY = bytes.fromhex("0a0a080112060a02fffe1200")
+TRUNCATED = log_group("hello")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"garbage", "PostBodyInvalid"),
+        (b"\x00" * 100, "PostBodyInvalid"),
+        (TRUNCATED, "PostBodyInvalid"),
+        (NO_TIME, "PostBodyInvalid"),
+        (b"", "PostBodyInvalid"),
+        (BAD_KEY, "InvalidEncoding"),
+        (log_group("x") + b"\x1a\x01\xff", "InvalidEncoding"),
+    ],
+)
+def test_a_body_that_is_no_log_group_is_refused(server: LogHubServer, client: Client, raw: bytes, code: str) -> None:
+    """What protobuf cannot read, what lacks a required field, and keys or topics that are not UTF-8 are refused."""
+    assert (400, code) == error_of(client.put(raw, compression="none"))
+    assert server.count(PROJECT, LOGSTORE) == 0
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "deflate"])
+def test_a_body_that_does_not_decompress_is_refused(client: Client, compression: str) -> None:
+    """Garbage under the name of a compression is a PostBodyUncompressError."""
+    answer = client.put(b"\xfe\xff garbage " * 9, compression="none", headers={"x-log-compresstype": compression})
+    assert error_of(answer) == (400, "PostBodyUncompressError")
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "deflate", "none"])
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_a_wrong_raw_size_is_refused(client: Client, compression: str, difference: int) -> None:
+    """x-log-bodyrawsize must be the exact size before compression."""
+    raw = log_group("hello " * 50)
+    headers = {"x-log-bodyrawsize": str(len(raw) + difference)}
+    answer = client.put(raw, compression=compression, headers=headers)
+    assert error_of(answer) == (400, "PostBodyUncompressError")
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"x-log-bodyrawsize": "many"}, "ParameterInvalid"),
+        ({"x-log-bodyrawsize": "-5"}, "ParameterInvalid"),
+        ({"x-log-compresstype": "gzip"}, "ParameterInvalid"),
+        ({"Content-Type": "application/json"}, "InvalidContentType"),
+        ({"x-log-apiversion": "0.5.0"}, "InvalidAPIVersion"),
+    ],
+)
+def test_a_wrong_header_is_refused_with_its_own_code(client: Client, headers: dict[str, str], code: str) -> None:
+    """Each documented header has its documented refusal."""
+    assert (400, code) == error_of(client.put(log_group("x"), headers=headers))
+
+
+def test_a_missing_raw_size_is_refused(client: Client) -> None:
+    """A body without x-log-bodyrawsize is refused: the size is what bounds its decompression."""
+    answer = client.put(log_group("x"), headers={"x-log-bodyrawsize": None})
+    assert error_of(answer) == (400, "MissingBodyRawSize")
+
+
+def test_a_log_group_of_the_limit_is_stored_and_one_byte_more_is_413(server: LogHubServer, client: Client) -> None:
+    """10 MiB before compression are accepted, one byte more is PostBodyTooLarge, in every compression."""
+    limit = 10 * 1024 * 1024
+    head = len(log_group("")) + 9
+    fitting = log_group(b"x" * (limit - head))
+    assert limit == len(fitting)
+    assert client.put(fitting).status_code == 200
+    for compression in ("lz4", "zstd", "deflate", "none"):
+        answer = client.put(log_group(b"x" * (limit - head + 1)), compression=compression)
+        assert error_of(answer) == (413, "PostBodyTooLarge")
+    assert server.count(PROJECT, LOGSTORE) == 1
+
+
+@pytest.mark.parametrize("size", [30_000_000, 70_000_000])
+def test_a_body_far_beyond_the_limit_gets_its_413(server: LogHubServer, client: Client, size: int) -> None:
+    """A client that sends far too much still reads the refusal, and the server answers the next request."""
+    answer = client.put(b"\x00" * size, compression="none", headers={"x-log-bodyrawsize": "5"})
+    assert error_of(answer) == (413, "PostBodyTooLarge")
+    assert client.put(log_group("next")).status_code == 200
+
+
+@pytest.mark.parametrize("compression", ["zstd", "deflate"])
+def test_a_decompression_bomb_is_refused_without_being_unpacked(client: Client, compression: str) -> None:
+    """A small body that would grow to 1 GB while it declares a small size is refused at that size."""
+    if compression == "deflate":
+        packer = zlib.compressobj(9)
+        bomb = b"".join(packer.compress(b"\x00" * 10_000_000) for _ in range(20)) + packer.flush()
+    else:
+        bomb = compress(b"\x00" * 200_000_000, "zstd")
+    answer = client.put(
+        bomb, compression="none", headers={"x-log-compresstype": compression, "x-log-bodyrawsize": "1000000"}
+    )
+    assert error_of(answer) == (400, "PostBodyUncompressError")
+
+
+def test_too_many_logs_in_one_group_are_refused() -> None:
+    """The limit of logs in a LogGroup is enforced, with both numbers in the message."""
+    with LogHubServer(limits=Limits(logs=3)) as server, Client(server) as client:
+        assert client.put(log_group("1", "2", "3")).status_code == 200
+        answer = client.put(log_group("1", "2", "3", "4"))
+        assert error_of(answer) == (400, "PostBodyInvalid")
+        assert "3 logs" in answer.text
+        assert "4" in answer.text
+
+
+def test_a_strict_server_wants_project_and_logstore_to_exist() -> None:
+    """Without auto_create a write to a missing project or logstore is refused with the code of what is missing."""
+    with LogHubServer(auto_create=False) as server, Client(server) as client:
+        assert error_of(client.put(log_group("x"))) == (404, "ProjectNotExist")
+        client.post_json("/", b'{"projectName": "my-project", "description": ""}')
+        assert error_of(client.put(log_group("x"))) == (404, "LogStoreNotExist")
+        client.post_json("/logstores", b'{"logstoreName": "app-log", "ttl": 1, "shardCount": 1}')
+        assert client.put(log_group("x")).status_code == 200
+
+
+@pytest.mark.parametrize("logstore", ["-x", "a b", "x" * 129])
+def test_a_logstore_name_out_of_rule_is_refused(server: LogHubServer, client: Client, logstore: str) -> None:
+    """A name that LogHub would not allow is not created by a first write."""
+    assert error_of(client.put(log_group("x"), logstore=logstore)) == (400, "ParameterInvalid")
+    assert server.count(PROJECT, logstore) == 0

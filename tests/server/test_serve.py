@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.serve import add_arguments, run
+
+from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+
+PROGRAM = """
+import argparse, sys
+from producer.server.serve import add_arguments, run
+parser = argparse.ArgumentParser()
+add_arguments(parser)
+sys.exit(run(parser.parse_args()))
+"""
+
+
+@contextmanager
+def serving(*options: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
+    """The command as a process: the process, its line, and its port."""
+    command = [sys.executable, "-c", PROGRAM, "--port", "0", *options]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+    process = subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=environ)
+    with process:
+        try:
+            line = process.stdout.readline()
+            yield process, line, int(re.search(r"http://127\.0\.0\.1:(\d+)", line)[1])
+        finally:
+            process.kill()
+
+
+def client_of(port: int, key_id: str, secret: str) -> Client:
+    where = SimpleNamespace(
+        host="127.0.0.1",
+        port=port,
+        endpoint=f"http://127.0.0.1:{port}",
+        access_key_id=key_id,
+        access_key_secret=secret,
+    )
+    return Client(where)  # type: ignore[arg-type]  # all that a client needs of a server
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_says_where_it_listens_and_ends_at_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    """One line has the endpoint and how to sign; a signal ends it with status 0 and what was written is in --data."""
+    with serving("--data", str(tmp_path)) as (process, line, port):
+        assert "test-access-key-id" in line
+        assert str(tmp_path) in line
+        with client_of(port, "test-access-key-id", "test-access-key-secret") as client:
+            assert client.put(log_group("kept")).status_code == 200
+            process.send_signal(number)
+            assert (process.wait(10), process.stderr.read()) == (0, "")
+    with LogHubServer(data=tmp_path) as server:
+        assert server.count(PROJECT, LOGSTORE) == 1
+
+
+def test_serve_takes_keys_and_does_not_print_the_secret() -> None:
+    """With keys of one's own only they are accepted, and the secret is not shown; --strict and --shards do what they
+    say.
+    """
+    options = ("--access-key-id", "me", "--strict", "--shards", "5")
+    with serving(*options, LOGHUB_SERVER_ACCESS_KEY_SECRET="hush-hush") as (_, line, port):
+        assert "hush" not in line
+        with client_of(port, "test-access-key-id", "test-access-key-secret") as stranger:
+            assert error_of(stranger.put(log_group("x"))) == (401, "InvalidAccessKeyId")
+        with client_of(port, "me", "hush-hush") as client:
+            assert error_of(client.put(log_group("x"))) == (404, "ProjectNotExist")
+            client.post_json("/", b'{"projectName": "my-project"}')
+            client.post_json("/logstores", b'{"logstoreName": "app-log"}')
+            assert len(client.get("/logstores/app-log/shards").json()) == 5
+
+
+def parse(*options: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--port", "70000"), "--port is 70000"),
+        (("--shards", "0"), "--shards is 0"),
+        (("--access-key-id", "a"), "belong together"),
+        (("--access-key-secret", "b"), "belong together"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_words(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
+) -> None:
+    """The command names the option, its value and the rule, and its status is not 0."""
+    assert run(parse(*options)) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_taken_port_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command says which port cannot be had."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(parse("--port", str(port))) == 1
+    assert f"port {port}" in capsys.readouterr().err
+
+
+WITHOUT_EXTRA = """
+import sys
+for name in ("uvicorn", "starlette", "h11", "google.protobuf"):
+    sys.modules[name] = None
+import producer.server
+try:
+    producer.server.LogHubServer
+except ImportError as error:
+    print(error)
+from producer.server.serve import add_arguments, run
+import argparse
+parser = argparse.ArgumentParser()
+add_arguments(parser)
+sys.exit(run(parser.parse_args([])))
+"""
+
+
+def test_without_its_extra_the_server_says_what_to_install() -> None:
+    """Importing the package works without the extra; using it, or serving, names the command that installs it."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.returncode == 1
+    assert "pip install 'loghub-producer[server]'" in done.stdout
+    assert "pip install 'loghub-producer[server]'" in done.stderr
+    assert "Traceback" not in done.stderr

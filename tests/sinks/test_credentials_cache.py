@@ -1,0 +1,191 @@
+"""Credentials: fresh before they expire, others after a refusal, and never fetched on a caller's thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from producer import Credentials, CredentialsError, StaticCredentials
+from producer.sinks.credentials_cache import CredentialsCache
+from producer.testing import ManualClock
+
+
+class Provider:
+    """Numbered credentials, each valid for ``life`` seconds; ``before`` runs first in each call."""
+
+    def __init__(self, clock: ManualClock, life: float | None = 100.0, before: Callable[[int], None] | None = None):
+        self.clock, self.life, self.before = clock, life, before
+        self.calls = 0
+        self.threads: list[str] = []
+
+    def get_credentials(self) -> Credentials:
+        self.calls += 1
+        self.threads.append(threading.current_thread().name)
+        if self.before is not None:
+            self.before(self.calls)
+        expires = None if self.life is None else self.clock.time() + self.life
+        return Credentials(access_key_id=f"id-{self.calls}", access_key_secret="secret", expires_at=expires)
+
+
+def wait_for_calls(provider: Provider, cache: CredentialsCache, calls: int, key: str) -> None:
+    """Poll until the refresh in the background has been taken over."""
+    done = threading.Event()
+    for _ in range(2000):
+        if cache.get().access_key_id == key and provider.calls == calls:
+            return
+        done.wait(0.005)
+    pytest.fail(f"{provider.calls} calls, {cache.get().access_key_id}")
+
+
+def test_static_credentials_cost_no_thread() -> None:
+    """A static key is simply there."""
+    static = StaticCredentials(credentials=Credentials(access_key_id="a", access_key_secret="s"))
+    before = threading.active_count()
+    cache = CredentialsCache(static, ManualClock(), "t")
+    cache.refused(cache.get())
+    assert cache.get().access_key_id == "a"
+    assert threading.active_count() == before
+
+
+def test_the_provider_is_asked_once_and_on_a_thread_of_its_own() -> None:
+    """Many attempts share one call, which runs on the named thread."""
+    clock = ManualClock()
+    provider = Provider(clock)
+    cache = CredentialsCache(provider, clock, "p-credentials-x")
+    assert {cache.get().access_key_id for _ in range(10)} == {"id-1"}
+    assert provider.threads == ["p-credentials-x"]
+
+
+def test_credentials_are_refreshed_before_they_expire_while_the_old_ones_serve() -> None:
+    """In the last quarter of a short life a refresh starts; attempts go on with the old ones and do not wait."""
+    clock = ManualClock()
+    hold = threading.Event()
+    provider = Provider(clock, before=lambda call: hold.wait(10) and None if call == 2 else None)
+    cache = CredentialsCache(provider, clock, "t")
+    cache.get()
+    clock.advance(74)
+    assert cache.get().access_key_id == "id-1"
+    assert provider.calls == 1
+    clock.advance(2)
+    assert cache.get().access_key_id == "id-1"  # the provider hangs in its second call; nobody waits
+    hold.set()
+    wait_for_calls(provider, cache, 2, "id-2")
+
+
+def test_long_lived_credentials_are_refreshed_a_minute_before_the_end() -> None:
+    """For a life of an hour the margin is 60 s."""
+    clock = ManualClock()
+    provider = Provider(clock, life=3600)
+    cache = CredentialsCache(provider, clock, "t")
+    cache.get()
+    clock.advance(3539)
+    cache.get()
+    assert provider.calls == 1
+    clock.advance(2)
+    wait_for_calls(provider, cache, 2, "id-2")
+
+
+def test_expired_credentials_are_never_used() -> None:
+    """After the end of their life an attempt waits for the new ones."""
+    clock = ManualClock()
+    provider = Provider(clock)
+    cache = CredentialsCache(provider, clock, "t")
+    cache.get()
+    clock.advance(101)
+    assert cache.get().access_key_id == "id-2"
+
+
+def test_refused_credentials_are_replaced_before_the_next_attempt() -> None:
+    """After a 401 the next attempt waits for others, once for all attempts that were refused together."""
+    clock = ManualClock()
+    provider = Provider(clock, life=None)
+    cache = CredentialsCache(provider, clock, "t")
+    old = cache.get()
+    cache.refused(old)
+    cache.refused(old)
+    assert cache.get().access_key_id == "id-2"
+    cache.refused(old)  # an answer that was on its way: these are not the current ones any more
+    assert cache.get().access_key_id == "id-2"
+    assert provider.calls == 2
+
+
+def test_a_provider_that_raises_fails_the_attempt_with_its_words() -> None:
+    """The error names the exception; the next attempt asks again."""
+    clock = ManualClock()
+
+    def fail_first(call: int) -> None:
+        if call == 1:
+            raise RuntimeError("vault is sealed")
+
+    provider = Provider(clock, before=fail_first)
+    cache = CredentialsCache(provider, clock, "t")
+    with pytest.raises(CredentialsError, match="RuntimeError: vault is sealed"):
+        cache.get()
+    assert cache.get().access_key_id == "id-2"
+
+
+def test_a_failing_refresh_leaves_good_credentials_in_use_and_is_not_repeated_at_once() -> None:
+    """While the old ones are good, a failure costs nobody anything; the provider is asked again a second later."""
+    clock = ManualClock()
+    done = threading.Event()
+
+    def fail_later(call: int) -> None:
+        if call > 1:
+            done.set()
+            raise RuntimeError("no")
+
+    provider = Provider(clock, before=fail_later)
+    cache = CredentialsCache(provider, clock, "t")
+    cache.get()
+    clock.advance(80)
+    assert cache.get().access_key_id == "id-1"
+    assert done.wait(10)
+    refreshes = [thread for thread in threading.enumerate() if thread.name == "t"]
+    for thread in refreshes:
+        thread.join(10)
+    assert cache.get().access_key_id == "id-1"
+    assert provider.calls == 2
+    clock.advance(1.5)
+    cache.get()
+    for thread in [thread for thread in threading.enumerate() if thread.name == "t"]:
+        thread.join(10)
+    assert provider.calls == 3
+
+
+def test_a_provider_that_hangs_fails_the_attempt_after_its_time() -> None:
+    """An attempt waits ten seconds for a provider, then it fails, to be retried."""
+    clock = ManualClock()
+    hold = threading.Event()
+    provider = Provider(clock, before=lambda _call: hold.wait(30) and None)
+    cache = CredentialsCache(provider, clock, "t")
+    errors: list[Exception] = []
+
+    def attempt() -> None:
+        try:
+            cache.get()
+        except CredentialsError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    tick = threading.Event()
+    while not clock.waiting:
+        tick.wait(0.002)
+    clock.advance(10.1)
+    thread.join(10)
+    hold.set()
+    assert "within 10 s" in str(errors[0])
+
+
+def test_something_else_than_credentials_is_refused_by_name() -> None:
+    """A provider that returns a dict is told so."""
+
+    class Wrong:
+        def get_credentials(self) -> object:
+            return {"access_key_id": "x"}
+
+    cache = CredentialsCache(Wrong(), ManualClock(), "t")  # type: ignore[arg-type]
+    with pytest.raises(CredentialsError, match="returned dict, not Credentials"):
+        cache.get()

@@ -1,0 +1,284 @@
+"""The LogHub sink over real sockets: hosts, signatures, proxies, TLS, clocks, credentials."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import trustme
+
+from producer import Credentials, HttpConfig, Producer, ProducerConfig, ProjectConfig, Result
+from producer.server import LogHubServer, faults
+from producer.sinks.transport import target_of
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LogHubServer]:
+    with LogHubServer() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _clean(server: LogHubServer) -> None:
+    server.faults.clear()
+    server.clear_requests()
+    server.clock_offset = 0.0
+
+
+def project_for(server: LogHubServer, name: str = "p", **changes: object) -> ProjectConfig:
+    options = {
+        "endpoint": server.endpoint,
+        "access_key_id": server.access_key_id,
+        "access_key_secret": server.access_key_secret,
+    }
+    return ProjectConfig(name, **(options | changes))  # type: ignore[arg-type]
+
+
+def options(**changes: object) -> ProducerConfig:
+    defaults = {"linger_ms": 100, "base_retry_backoff_ms": 10, "retries": 3}
+    return ProducerConfig(**(defaults | changes))  # type: ignore[arg-type]
+
+
+def send_one(producer: Producer, project: str = "p", logstore: str = "sink", **where: str) -> Result:
+    """Send one log and return its result, failed or not."""
+    future = producer.send(project, logstore, {"k": "v"}, **where)  # type: ignore[arg-type]
+    error = future.exception(timeout=20)
+    return future.result() if error is None else error.result
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "deflate", "none"])
+@pytest.mark.parametrize("version", ["v1", "v4"])
+def test_every_compression_and_signature_is_accepted(server: LogHubServer, compression: str, version: str) -> None:
+    """The server verifies the signature, decompresses and decodes with code of its own, and holds the same log."""
+    store = f"c-{compression}-{version}"
+    config = options(compression=compression, sign_version=version, region="cn-test", log_tags={"env": "test"})
+    with Producer(project_for(server), config=config) as producer:
+        assert producer.send("p", store, {"k": "值", "n": 7}, topic="主题", source="here").result(20).successful
+    (log,) = server.logs("p", store)
+    assert (log.contents, log.topic, log.source) == ([("k", "值"), ("n", "7")], "主题", "here")
+    assert log.tags["env"] == "test"
+    assert log.tags["__pack_id__"].endswith("-0")
+
+
+def test_a_shard_hash_routes_and_equal_hashes_share_a_shard(server: LogHubServer) -> None:
+    """The request goes to /shards/route with the adjusted key, and equal hashes land on one shard."""
+    with Producer(project_for(server), config=options()) as producer:
+        for n in range(6):
+            producer.send("p", "routed", {"n": n}, shard_hash=f"user-{n % 2}")
+        producer.flush(20)
+    shards: dict[str, set[int]] = {}
+    for log in server.logs("p", "routed"):
+        shards.setdefault(str(int(dict(log.contents)["n"]) % 2), set()).add(log.shard)
+    assert all(len(found) == 1 for found in shards.values())
+    assert {request.path for request in server.requests} == {"/logstores/routed/shards/route"}
+    assert all(request.query["key"].endswith("0" * 30) for request in server.requests)
+
+
+def test_an_ingest_processor_is_asked_for_by_name(server: LogHubServer) -> None:
+    """The option ``processor`` becomes a query parameter, which is signed like the others."""
+    with Producer(project_for(server), config=options(processor="parse-nginx")) as producer:
+        assert send_one(producer).successful
+    assert server.requests[-1].query["processor"] == "parse-nginx"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "base", "host"),
+    [
+        ("https://cn-x.log.aliyuncs.com", "https://p.cn-x.log.aliyuncs.com", "p.cn-x.log.aliyuncs.com"),
+        ("http://10.1.2.3:8080", "http://10.1.2.3:8080", "p.10.1.2.3:8080"),
+        ("http://localhost:9170", "http://localhost:9170", "p.localhost:9170"),
+        ("http://[::1]:9170", "http://[::1]:9170", "p.[::1]:9170"),
+    ],
+)
+def test_an_endpoint_by_address_keeps_the_project_in_the_host_header(endpoint: str, base: str, host: str) -> None:
+    """A host name gets the project in front; an address or localhost cannot, so only the header names it."""
+    target = target_of("p", endpoint)
+    assert (target.base_url, target.host) == (base, host)
+
+
+def test_localhost_works_as_an_endpoint(server: LogHubServer) -> None:
+    """As an address does."""
+    with Producer(project_for(server, endpoint=f"http://localhost:{server.port}"), config=options()) as producer:
+        assert send_one(producer).successful
+
+
+def test_requests_go_through_a_configured_proxy(server: LogHubServer) -> None:
+    """With a proxy the request carries the whole URL, and reaches a host that this machine cannot resolve."""
+    proxies = HttpConfig(proxies={"http": server.endpoint})
+    project = project_for(server, endpoint="http://cn-nowhere.invalid")
+    with Producer(project, config=options(http=proxies)) as producer:
+        assert send_one(producer, logstore="proxied").successful
+    assert server.count("p", "proxied") == 1
+
+
+def test_proxies_of_the_environment_are_used_unless_turned_off(
+    server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None takes HTTP_PROXY from the environment; an empty mapping does not."""
+    monkeypatch.setenv("http_proxy", server.endpoint)
+    project = project_for(server, endpoint="http://cn-nowhere.invalid")
+    with Producer(project, config=options()) as producer:
+        assert send_one(producer).successful
+    with Producer(project, config=options(http=HttpConfig(proxies={}), retries=0)) as producer:
+        assert not send_one(producer).successful
+
+
+def test_netrc_never_replaces_the_signature(
+    server: LogHubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ~/.netrc entry for the host would overwrite the Authorization header; it is not read."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password other\ndefault login me password other\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    with Producer(project_for(server), config=options()) as producer:
+        assert send_one(producer).successful
+
+
+def test_a_redirect_is_not_followed(server: LogHubServer) -> None:
+    """One attempt is one request: a Location is no invitation to send logs elsewhere."""
+    elsewhere = {"Location": f"{server.endpoint}/elsewhere"}
+    server.faults.add(faults.answer(307, "Moved", headers=elsewhere, body=b""))
+    with Producer(project_for(server), config=options(retries=0)) as producer:
+        assert not send_one(producer).successful
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0])
+def test_a_wrong_clock_is_corrected_from_the_server_and_remembered(server: LogHubServer, seconds: float) -> None:
+    """The first record costs one more request; after that the offset is known."""
+    server.clock_offset = seconds
+    with Producer(project_for(server), config=options()) as producer:
+        first, second = send_one(producer), send_one(producer)
+    assert first.successful
+    assert [attempt.error_code for attempt in first.attempts] == ["RequestTimeExpired", ""]
+    assert second.attempt_count == 1
+
+
+class Rotating:
+    """Credentials of which the first are wrong."""
+
+    def __init__(self, server: LogHubServer) -> None:
+        self.server = server
+        self.threads: list[str] = []
+
+    def get_credentials(self) -> Credentials:
+        self.threads.append(threading.current_thread().name)
+        secret = "wrong" if len(self.threads) == 1 else self.server.access_key_secret
+        return Credentials(access_key_id=self.server.access_key_id, access_key_secret=secret)
+
+
+def test_a_401_fetches_other_credentials_and_the_record_arrives(server: LogHubServer) -> None:
+    """Refused credentials are replaced before the retry; the provider never ran on the caller's thread."""
+    provider = Rotating(server)
+    project = ProjectConfig("p", endpoint=server.endpoint, credentials=provider)
+    with Producer(project, config=options(name="rotating")) as producer:
+        result = send_one(producer)
+    assert result.successful
+    assert result.attempt_count == 2
+    assert set(provider.threads) == {"rotating-credentials-p"}
+
+
+def test_an_sts_token_travels_signed() -> None:
+    """Temporary credentials carry their token; the server checks token and signature."""
+    from producer.server import AccessKey
+
+    keys = {"sts-id": AccessKey(secret="sts-secret", security_token="sts-token")}
+    with LogHubServer(access_keys=keys) as server:
+        for token, successful in (("sts-token", True), ("another", False)):
+            project = ProjectConfig(
+                "p",
+                endpoint=server.endpoint,
+                access_key_id="sts-id",
+                access_key_secret="sts-secret",
+                security_token=token,
+            )
+            with Producer(project, config=options(retries=1)) as producer:
+                assert send_one(producer).successful == successful
+
+
+def test_projects_come_and_go_while_the_producer_lives(server: LogHubServer) -> None:
+    """A project that is unknown, broken or removed fails its own records only."""
+    with Producer(project_for(server, "good"), config=options(retries=1)) as producer:
+        producer.put_project_config(project_for(server, "broken", access_key_secret="wrong"))
+        assert send_one(producer, "unknown").error_code == "ProjectConfigNotExist"
+        assert send_one(producer, "broken").error_code == "SignatureNotMatch"
+        producer.put_project_config(project_for(server, "broken"))
+        assert send_one(producer, "broken").successful
+        producer.remove_project_config("broken")
+        assert send_one(producer, "broken").error_code == "ProjectConfigNotExist"
+        assert send_one(producer, "good").successful
+
+
+class _Accepting(BaseHTTPRequestHandler):
+    """Answers 200 as LogHub does."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("x-log-requestid", "tls")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """The URL of an https server with a certificate of its own authority, and that authority's file."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    bundle = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(bundle))
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), _Accepting)
+    httpd.socket = context.wrap_socket(httpd.socket, server_side=True)
+    httpd.handle_error = lambda *_: None  # type: ignore[method-assign]  # refused handshakes are expected
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    yield f"https://127.0.0.1:{httpd.server_port}", str(bundle)
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join(10)
+
+
+def test_3_13_tls_certificates_are_verified(tls_server: tuple[str, str]) -> None:
+    """An unknown authority is refused before a byte of log leaves; with its bundle it is trusted."""
+    url, bundle = tls_server
+    project = ProjectConfig("p", endpoint=url, access_key_id="a", access_key_secret="s")
+    with Producer(project, config=options(retries=0)) as producer:
+        result = send_one(producer)
+    assert not result.successful
+    assert "certificate" in result.error_message.lower()
+    assert not result.may_have_been_stored
+    with Producer(project, config=options(http=HttpConfig(ca_bundle=bundle))) as producer:
+        assert send_one(producer).successful
+
+
+def test_verification_can_be_turned_off_in_so_many_words(
+    tls_server: tuple[str, str], recwarn: pytest.WarningsRecorder
+) -> None:
+    """``http.verify=False`` is for those who know; urllib3 warns at every request."""
+    import warnings
+
+    warnings.simplefilter("ignore")
+    project = ProjectConfig("p", endpoint=tls_server[0], access_key_id="a", access_key_secret="s")
+    with Producer(project, config=options(http=HttpConfig(verify=False))) as producer:
+        assert send_one(producer).successful
+
+
+def test_what_this_side_was_told_wrong_fails_at_once_and_was_never_sent(server: LogHubServer, tmp_path: Path) -> None:
+    """A certificate bundle that does not exist is no trouble of the network."""
+    http = HttpConfig(ca_bundle=str(tmp_path / "missing.pem"))
+    project = project_for(server, endpoint=f"https://127.0.0.1:{server.port}")
+    with Producer(project, config=options(http=http)) as producer:
+        result = send_one(producer)
+    assert result.attempt_count == 1
+    assert "missing.pem" in result.error_message
+    assert not result.may_have_been_stored

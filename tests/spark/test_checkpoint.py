@@ -1,0 +1,132 @@
+"""A checkpoint belongs to one target and one set of paths, and is never followed itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.spark import ship
+from producer.spark.checkpoint import checkpoint_directory, claim_checkpoint
+from producer.spark.errors import InputError
+from producer.spark.follow import FollowOptions
+
+from .conftest import parse_ship, ship_arguments
+
+Claim = Callable[..., None]
+
+
+@pytest.fixture
+def claim(tmp_path: Path) -> Claim:
+    """Starts with the checkpoint, as far as its target is concerned."""
+
+    def run(**changed: object) -> None:
+        chosen = {"endpoint": "http://localhost:1", "project": "p", "logstore": "l", "paths": ["/logs"], **changed}
+        args = parse_ship(["x", *(f"--{name}={chosen[name]}" for name in ("endpoint", "project", "logstore"))])
+        job = ship.job_of(args, {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "the-secret"})
+        claim_checkpoint(
+            job,
+            FollowOptions(
+                paths=chosen["paths"],  # type: ignore[arg-type]
+                exclude=chosen.get("exclude", ()),  # type: ignore[arg-type]
+                checkpoint=str(tmp_path / "checkpoint"),
+            ),
+        )
+
+    return run
+
+
+def test_checkpoint_is_used_again_for_the_same_target(claim: Claim, tmp_path: Path) -> None:
+    """The first start leaves the target, without secrets; later ones find it, in whatever order the paths come."""
+    claim(paths=["/a", "/b"], exclude=["*.gz"])
+    claim(paths=["/b", "/a"], exclude=["*.gz"])
+    (file,) = (tmp_path / "checkpoint").iterdir()
+    assert json.loads(file.read_text()) == {
+        "endpoint": "http://localhost:1",
+        "project": "p",
+        "logstore": "l",
+        "paths": ["/a", "/b"],
+        "exclude": ["*.gz"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"endpoint": "http://localhost:2"}, "endpoint http://localhost:1, not http://localhost:2"),
+        ({"project": "other"}, "project p, not other"),
+        ({"logstore": "other"}, "logstore l, not other"),
+        ({"paths": ["/logs", "/more"]}, "paths /logs, not /logs /more"),
+        ({"exclude": ["*.gz"]}, r"exclude \(none\), not \*\.gz"),
+    ],
+)
+def test_checkpoint_of_another_target_is_refused_naming_both(
+    claim: Claim, changed: dict[str, object], said: str
+) -> None:
+    """What was shipped to one target would be missing in another: said, with what differs, and nothing is changed."""
+    claim()
+    with pytest.raises(InputError, match=f"checkpoint belongs to {said}"):
+        claim(**changed)
+    claim()
+
+
+def test_checkpoint_made_before_targets_were_kept_gets_one(claim: Claim, tmp_path: Path) -> None:
+    """An old checkpoint belongs to the first target that it is used with."""
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    claim()
+    with pytest.raises(InputError, match="logstore l, not other"):
+        claim(logstore="other")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_damaged_target_is_told_with_its_file(claim: Claim, tmp_path: Path, content: str) -> None:
+    """A target that cannot be read is neither passed over nor overwritten."""
+    claim()
+    file = tmp_path / "checkpoint" / "loghub-producer-target.json"
+    file.write_text(content)
+    with pytest.raises(InputError, match=r"cannot be read or written: .*loghub-producer-target\.json"):
+        claim()
+    assert file.read_text() == content
+
+
+def test_checkpoint_that_cannot_be_written_is_told(claim: Claim, tmp_path: Path) -> None:
+    """A file where the directory should be is an error with its path."""
+    (tmp_path / "checkpoint").write_text("")
+    with pytest.raises(InputError, match=r"cannot be read or written: .*checkpoint"):
+        claim()
+
+
+def test_command_refuses_the_checkpoint_of_another_target_before_spark_is_started(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code is 2 and both logstores are named."""
+
+    def started(**_: object) -> None:
+        raise InputError("Spark was started")
+
+    monkeypatch.setattr(ship, "build_session", started)
+    arguments = ship_arguments(server, tmp_path / "logs", "--follow", "--checkpoint", tmp_path / "checkpoint")
+    assert ship.run(parse_ship(arguments)) == 2
+    assert "Spark was started" in capsys.readouterr().err
+    assert ship.run(parse_ship([*arguments, "--logstore=other"])) == 2
+    assert "logstore test-logstore, not other" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["", "/app", "/*.log"])
+def test_followed_path_in_the_checkpoint_directory_is_refused(tmp_path: Path, path: str) -> None:
+    """As nothing of a checkpoint is shipped, following it would ship nothing without a word."""
+    with pytest.raises(InputError, match="lies in the checkpoint directory"):
+        checkpoint_directory(str(tmp_path), [f"{tmp_path}{path}"])
+
+
+def test_checkpoint_and_followed_paths_may_be_file_uris(tmp_path: Path, server: LogHubServer) -> None:
+    """``file:`` means the same as without it, and another scheme is refused."""
+    arguments = ship_arguments(server, f"file://{tmp_path}/logs", "--follow")
+    options = ship._follow_options(parse_ship([*arguments, f"--checkpoint=file://{tmp_path}/ck"]))
+    assert options is not None
+    assert (options.paths, options.checkpoint) == ([f"{tmp_path}/logs"], f"{tmp_path}/ck")
+    with pytest.raises(InputError, match="hdfs://"):
+        ship._follow_options(parse_ship([*arguments, "--checkpoint=hdfs://host/ck"]))

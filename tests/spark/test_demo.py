@@ -1,0 +1,184 @@
+"""make run: its verdict is right when all is well, and also when it is not."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from producer.server import LogHubServer
+from producer.server.faults import drop_answer
+from producer.spark import demo
+from producer.spark.errors import ReadBackError
+from producer.spark.files import find_files
+from producer.spark.job import ShipJob, ship_splits
+from producer.spark.parsers import make_parser
+from producer.spark.plan import plan
+from producer.spark.read_back import LogstoreReader
+from producer.spark.samples import write_access_logs
+from producer.spark.verify import differences, digests_of_files, digests_of_logs
+from producer.wire.signing import SigningKey
+
+from .conftest import LOGSTORE, PROJECT, held
+
+Tamper = Callable[[list[dict[str, str]]], None]
+
+
+@pytest.fixture
+def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demonstration uses the tests' session and leaves it running."""
+    monkeypatch.setattr(demo, "build_session", lambda **_: spark)
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+
+
+def key_of(server: LogHubServer) -> SigningKey:
+    return SigningKey(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)
+
+
+def tampered(log: dict[str, str], **fields: str) -> None:
+    log.update(fields)
+
+
+@pytest.mark.usefixtures("on_test_session")
+def test_everything_arrived_is_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Made-up logs, plain and compressed, arrive, and the exit code is 0."""
+    write_access_logs(tmp_path, lines=500)
+    assert demo.main(["--input", str(tmp_path)]) == 0
+    assert "OK: all 1,000 lines of 2 files arrived, once, unchanged" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("on_test_session")
+def test_line_that_came_twice_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server stores a batch and drops its answer, so the producer sends it again: the verdict must see that."""
+
+    class Forgetful(LogHubServer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.faults.add(drop_answer(), times=1, operation="PutLogs")
+
+    monkeypatch.setattr(demo, "LogHubServer", Forgetful)
+    (tmp_path / "a.log").write_text("one\ntwo\n")
+    assert demo.main(["--input", str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert f"{tmp_path}/a.log: 2 lines in the file, 4 in the logstore" in shown
+    assert "FAILED: 1 difference in 2 lines of 1 file\n" in shown
+
+
+def test_path_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong INPUT is an error, not a successful run over nothing."""
+    assert demo.main(["--input", "/no/such/file"]) == 2
+    assert "/no/such/file" in capsys.readouterr().out
+
+
+def test_directory_without_files_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing to ship is not a demonstration that all arrived."""
+    assert demo.main(["--input", str(tmp_path)]) == 2
+    assert f"there are no files to ship in {tmp_path}" in capsys.readouterr().out
+
+
+def test_failed_job_is_a_failure_though_everything_arrived(tmp_path: Path) -> None:
+    """The verdict does not overlook that the job itself reported a failure."""
+    (tmp_path / "a.log").write_text("one\n")
+    found = find_files([str(tmp_path)])
+    console = Console(file=io.StringIO())
+    assert demo.verdict(found, digests_of_files(found.files), None, console) == 0
+    assert demo.verdict(found, digests_of_files(found.files), "some reason", console) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("one\n", "OK: 1 line of 1 file arrived"), ("one\ntwo\n", "OK: all 2 lines of 1 file arrived")],
+)
+def test_verdict_counts_in_singular_and_plural(tmp_path: Path, text: str, said: str) -> None:
+    """One line is "1 line", two are "2 lines"."""
+    (tmp_path / "a.log").write_text(text)
+    found = find_files([str(tmp_path)])
+    shown = io.StringIO()
+    demo.verdict(found, digests_of_files(found.files), None, Console(file=shown))
+    assert said in shown.getvalue()
+
+
+def test_machine_without_logs_gets_made_up_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing under /var/log can be read there is still something to show."""
+    monkeypatch.setattr(demo, "_newest", lambda _found: demo.Found((), ()))
+    found = demo._choose(None, tmp_path, Console(file=io.StringIO()))
+    assert [Path(file.path).name for file in found.files] == ["access.log", "access.log.1.gz"]
+    assert all(parsed for parsed in map(make_parser("apache"), (tmp_path / "access.log").read_text().splitlines()))
+
+
+def test_logs_too_large_for_a_demonstration_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest files that fit are taken, and the others are named."""
+    for name in "ab":
+        (tmp_path / name).write_text("x" * 99 + "\n")
+    monkeypatch.setattr(demo, "_MOST_BYTES", 150)
+    found = demo._newest(find_files([str(tmp_path)]))
+    assert len(found.files) == 1
+    assert [reason for _, reason in found.skipped] == ["too much for a demonstration"]
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        pytest.param(lambda logs: None, id="nothing", marks=[]),
+        pytest.param(lambda logs: logs.pop(), id="a line is missing"),
+        pytest.param(lambda logs: logs.append(logs[0]), id="a line is there twice"),
+        pytest.param(lambda logs: tampered(logs[0], content="ONE"), id="a line is changed"),
+        pytest.param(lambda logs: tampered(logs[0], file_offset="4"), id="a line is moved"),
+        pytest.param(lambda logs: tampered(logs[0], file_path="/other"), id="a line is in another file"),
+        pytest.param(lambda logs: tampered(logs[1], content=logs[0]["content"]), id="one line for another"),
+    ],
+)
+def test_tampering_is_found(
+    tmp_path: Path,
+    server: LogHubServer,
+    make_job: Callable[..., ShipJob],
+    tamper: Tamper,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Whatever is done to one record, the comparison names its file; done nothing, it finds nothing."""
+    (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
+    files = find_files([str(tmp_path)]).files
+    ship_splits(plan(files)[0], make_job(), make_parser("text"))
+    logs = held(server)
+    tamper(logs)
+    found = differences(digests_of_files(files), digests_of_logs(logs))
+    assert bool(found) is ("nothing" not in request.node.name)
+    assert all(str(tmp_path) in problem or "/other" in problem for problem in found)
+
+
+def test_everything_is_read_back_through_the_protocol(
+    tmp_path: Path, server: LogHubServer, make_job: Callable[..., ShipJob]
+) -> None:
+    """More batches than one PullLogs returns, over all shards, come back as the server holds them."""
+    (tmp_path / "a.log").write_text("".join(f"line {number}\n" for number in range(300)))
+    job = make_job(parser="text", producer={"batch_count_threshold": 1})
+    ship_splits(plan(find_files([str(tmp_path)]).files)[0], job, make_parser("text"))
+    assert len(server.log_groups(PROJECT, LOGSTORE)) == 300
+    with LogstoreReader(server.endpoint, PROJECT, LOGSTORE, key_of(server)) as reader:
+        logs = sorted(reader.logs(), key=lambda log: int(log["file_offset"]))
+    assert logs == held(server)
+
+
+def test_server_that_refuses_to_read_is_an_error(server: LogHubServer) -> None:
+    """A missing logstore is not an empty one."""
+    with (
+        LogstoreReader(server.endpoint, PROJECT, "missing", key_of(server)) as reader,
+        pytest.raises(ReadBackError, match="status 404"),
+    ):
+        list(reader.logs())
+
+
+def test_server_that_is_gone_is_an_error() -> None:
+    """No answer is told as such."""
+    key = SigningKey(access_key_id="id", access_key_secret="secret")
+    with (
+        LogstoreReader("http://127.0.0.1:9", PROJECT, LOGSTORE, key) as reader,
+        pytest.raises(ReadBackError, match=r"127\.0\.0\.1:9"),
+    ):
+        list(reader.logs())

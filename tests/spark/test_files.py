@@ -1,0 +1,166 @@
+"""Files: what a path stands for, and that what is left out is told."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from producer.spark.errors import InputError
+from producer.spark.files import find_files, open_file
+
+
+def paths_of(*arguments: Path | str, exclude: list[str] | None = None) -> list[str]:
+    found = find_files([str(argument) for argument in arguments], exclude=exclude or [])
+    return [file.path for file in found.files]
+
+
+def test_directory_stands_for_every_file_below_it(tmp_path: Path) -> None:
+    """A directory is walked to its bottom, and its files come sorted."""
+    (tmp_path / "b" / "c").mkdir(parents=True)
+    for name in ("b/c/deep.log", "b/x", "a.log"):
+        (tmp_path / name).write_text("line\n")
+    assert paths_of(tmp_path) == [str(tmp_path / name) for name in ("a.log", "b/c/deep.log", "b/x")]
+
+
+def test_glob_stands_for_its_matches(tmp_path: Path) -> None:
+    """A pattern matches files, and with two stars crosses directories."""
+    (tmp_path / "sub").mkdir()
+    for name in ("a.log", "b.txt", "sub/c.log"):
+        (tmp_path / name).write_text("line\n")
+    assert paths_of(tmp_path / "*.log") == [str(tmp_path / "a.log")]
+    assert paths_of(tmp_path / "**" / "*.log") == [str(tmp_path / "a.log"), str(tmp_path / "sub" / "c.log")]
+
+
+def test_file_whose_name_looks_like_a_glob_is_found(tmp_path: Path) -> None:
+    """An existing path is itself, whatever characters are in it."""
+    odd = tmp_path / "app[1].log"
+    odd.write_text("line\n")
+    assert paths_of(odd) == [str(odd)]
+
+
+def test_file_uri_is_a_path(tmp_path: Path) -> None:
+    """``file:`` URIs, also with escapes, stand for local paths."""
+    file = tmp_path / "a b.log"
+    file.write_text("line\n")
+    assert paths_of(file.as_uri()) == [str(file)]
+
+
+def test_file_named_twice_is_found_once(tmp_path: Path) -> None:
+    """Overlapping arguments do not ship a file twice."""
+    file = tmp_path / "a.log"
+    file.write_text("line\n")
+    assert paths_of(file, tmp_path, tmp_path / "*") == [str(file)]
+
+
+def test_link_to_a_file_that_is_found_anyway_is_left_out(tmp_path: Path) -> None:
+    """``current.log -> app.log`` does not ship app.log twice; a link to somewhere else is a file like others."""
+    outside = tmp_path / "outside"
+    outside.write_text("line\n")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "app.log").write_text("line\n")
+    (logs / "current.log").symlink_to(logs / "app.log")
+    (logs / "other.log").symlink_to(outside)
+    found = find_files([str(logs)])
+    assert [file.path for file in found.files] == [str(logs / "app.log"), str(logs / "other.log")]
+    assert found.skipped == ((str(logs / "current.log"), f"link to {logs / 'app.log'}"),)
+
+
+def test_directory_leaves_out_what_is_no_log_and_says_why(tmp_path: Path) -> None:
+    """Binary and hidden files, pipes, dangling links and excluded names are told with a reason."""
+    (tmp_path / "wtmp").write_bytes(b"\x07\0\0\0")
+    (tmp_path / ".hidden").write_text("x\n")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "old.bak").write_text("x\n")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "app.log").write_text("x\n")
+    found = find_files([str(tmp_path)], exclude=["*.bak"])
+    assert [file.path for file in found.files] == [str(tmp_path / "app.log")]
+    assert dict(found.skipped) == {
+        str(tmp_path / ".git"): "hidden",
+        str(tmp_path / ".hidden"): "hidden",
+        str(tmp_path / "dangling"): "No such file or directory",
+        str(tmp_path / "old.bak"): "excluded",
+        str(tmp_path / "pipe"): f"{tmp_path / 'pipe'}: not a regular file",
+        str(tmp_path / "wtmp"): "binary",
+    }
+
+
+def test_named_file_is_shipped_whatever_is_in_it(tmp_path: Path) -> None:
+    """A person who names a binary or hidden file means it."""
+    file = tmp_path / ".wtmp"
+    file.write_bytes(b"\0\0")
+    assert paths_of(file) == [str(file)]
+
+
+def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+    """A rotated file without .gz is still gzip, and text called .gz is still text."""
+    (tmp_path / "log.1").write_bytes(gzip.compress(b"line\n"))
+    (tmp_path / "text.gz").write_bytes(b"line\n")
+    found = find_files([str(tmp_path)])
+    assert [file.compression for file in found.files] == ["gzip", None]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/no/such/file", "cannot be read: No such file or directory"),
+        ("/no/such/*.log", "no file matches this pattern"),
+        ("hdfs://namenode/logs", "not hdfs://; read those with Spark and send them with foreachPartition"),
+        ("s3a://bucket/logs/*", "not s3a://"),
+    ],
+)
+def test_path_that_cannot_be_shipped_is_an_error(path: str, said: str) -> None:
+    """What was named and cannot be shipped is never left out in silence."""
+    with pytest.raises(InputError) as raised:
+        find_files([path])
+    assert path in str(raised.value)
+    assert said in str(raised.value)
+
+
+def test_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    """Naming a pipe is an error at once."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="not a regular file"):
+        find_files([str(pipe)])
+
+
+def test_renamed_file_is_opened_under_its_new_name(tmp_path: Path) -> None:
+    """Rotation between planning and reading: the very file is read, not the new one of its old name."""
+    log = tmp_path / "app.log"
+    log.write_text("old\n")
+    (file,) = find_files([str(log)]).files
+    log.rename(tmp_path / "app.log.1")
+    log.write_text("new\n")
+    with open_file(file) as opened:
+        assert opened.read() == b"old\n"
+
+
+def test_deleted_file_is_not_mistaken_for_its_successor(tmp_path: Path) -> None:
+    """A file that is gone is an error, though another one has its name now."""
+    log = tmp_path / "app.log"
+    log.write_text("old\n")
+    (file,) = find_files([str(log)]).files
+    successor = tmp_path / "successor"
+    successor.write_text("new\n")
+    successor.replace(log)
+    with pytest.raises(FileNotFoundError, match="deleted or replaced"):
+        open_file(file)
+
+
+def test_nothing_is_taken_of_the_excluded_directory(tmp_path: Path) -> None:
+    """By a walk, a glob, its name or a link: what lies in that directory is told as excluded; its namesake is taken."""
+    for folder in ("checkpoint", "checkpoint-logs"):
+        (tmp_path / folder / "sub").mkdir(parents=True)
+        (tmp_path / folder / "sub" / "a.log").write_text("one\n")
+    (tmp_path / "link.log").symlink_to(tmp_path / "checkpoint" / "sub" / "a.log")
+    (tmp_path / "linked").symlink_to(tmp_path / "checkpoint")
+    paths = [str(tmp_path), f"{tmp_path}/*/sub/*", f"{tmp_path}/linked", f"{tmp_path}/checkpoint/sub/a.log"]
+    found = find_files(paths, exclude_directory=f"{tmp_path}/linked")
+    assert [file.path for file in found.files] == [f"{tmp_path}/checkpoint-logs/sub/a.log"]
+    assert (f"{tmp_path}/checkpoint/sub/a.log", "excluded") in found.skipped

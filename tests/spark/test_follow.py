@@ -1,0 +1,149 @@
+"""--follow: what is added arrives, a restart goes on where the last run ended, a stop is clean."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.spark.follow import FollowOptions, follow
+from producer.spark.job import ShipJob
+from producer.spark.report import Shipment
+
+from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, ship_arguments, start_ship, wait_for
+
+MakeJob = Callable[..., ShipJob]
+Run = Callable[..., Shipment]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def run_once(spark: SparkSession, tmp_path: Path, logs: Path, make_job: MakeJob) -> Run:
+    """Ships what is new since the last run with the same checkpoint."""
+
+    def run(**options: object) -> Shipment:
+        given = {"checkpoint": str(tmp_path / "checkpoint"), **options}
+        chosen = FollowOptions(paths=[str(logs)], once=True, **given)  # type: ignore[arg-type]
+        return follow(spark, make_job(parser="text"), chosen, console=Console(file=io.StringIO()))
+
+    return run
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a", newline="") as file:
+        file.write(text)
+
+
+def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """New files, appended lines and rotated files arrive once over several runs."""
+    append(logs / "a.log", "one\ntwo\n")
+    assert run_once().failure is None
+    append(logs / "a.log", "three\n")
+    (logs / "a.log").rename(logs / "a.log.1")
+    append(logs / "a.log", "four\nunfinished")
+    append(logs / "b.log", "other\n")
+    shipment = run_once()
+    assert shipment.failure is None
+    assert sorted(contents(server)) == ["four", "one", "other", "three", "two"]
+    assert shipment.counts.lines == 3
+    assert run_once().counts.lines == 0
+
+
+def test_bytes_added_to_a_settled_line_arrive_as_a_line_of_their_own(
+    server: LogHubServer, logs: Path, run_once: Run
+) -> None:
+    """A run that shipped an unfinished last line does not make the next one skip what is added to it."""
+    append(logs / "a.log", "a\nb\nunfinished")
+    os.utime(logs / "a.log", (0, 0))
+    assert run_once().failure is None
+    append(logs / "a.log", "more\nc\n")
+    assert run_once().failure is None
+    assert [(log["content"], log["file_offset"]) for log in held(server)] == [
+        ("a", "0"),
+        ("b", "2"),
+        ("unfinished", "4"),
+        ("more", "14"),
+        ("c", "19"),
+    ]
+
+
+def test_checkpoint_within_a_followed_directory_is_not_shipped(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """What the checkpoint writes about each batch does not become the next batch."""
+    append(logs / "a.log", "one\n")
+    for _ in range(2):
+        assert run_once(checkpoint=str(logs / "checkpoint"), settle=1e-9).failure is None
+    assert contents(server) == ["one"]
+    assert (logs / "checkpoint" / "metadata").exists()
+
+
+def test_backlog_is_taken_in_batches_until_nothing_is_left(
+    server: LogHubServer, logs: Path, run_once: Run, tmp_path: Path
+) -> None:
+    """A backlog larger than a micro-batch takes several, each committed by itself, in one run."""
+    for name in "abc":
+        append(logs / name, f"line of {name}\n")
+    assert run_once(batch_bytes=5).counts.lines == 3
+    assert sorted(contents(server)) == ["line of a", "line of b", "line of c"]
+    commits = [path for path in (tmp_path / "checkpoint" / "commits").iterdir() if path.name.isdecimal()]
+    assert len(commits) >= 3
+
+
+def test_failed_batch_is_shipped_by_the_next_run(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """A batch that was refused is not committed: the run fails and says why, and a restart ships it."""
+    append(logs / "a.log", "one\n")
+    refusal = server.faults.add(answer(400, "PostBodyInvalid", "no good"))
+    failure = run_once().failure
+    assert failure is not None
+    assert "PostBodyInvalid: no good" in failure
+    server.faults.remove(refusal)
+    assert run_once().failure is None
+    assert contents(server) == ["one"]
+
+
+def test_lines_deleted_between_plan_and_restart_are_told(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """What can never be shipped any more fails the run by name and size; what else there is goes on."""
+    append(logs / "a.log", "one\n")
+    refusal = server.faults.add(answer(400, "PostBodyInvalid"))
+    run_once()
+    server.faults.remove(refusal)
+    (logs / "a.log").unlink()
+    append(logs / "b.log", "two\n")
+    failure = run_once().failure
+    assert failure is not None
+    assert f"{logs}/a.log: 4 bytes from byte 0 on were deleted before they were shipped" in failure
+    assert contents(server) == ["two"]
+    assert run_once().failure is None
+
+
+def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_path: Path) -> None:
+    """A follower in a process of its own ships what comes, and ends on SIGTERM with 0 and its table."""
+    append(logs / "a.log", "one\n")
+    arguments = ship_arguments(server, logs, "--follow", "--checkpoint", tmp_path / "checkpoint", "--interval=0.2")
+    follower = start_ship(*arguments)
+    try:
+        wait_for(lambda: contents(server) == ["one"], follower)
+        append(logs / "a.log", "two\n")
+        wait_for(lambda: sorted(contents(server)) == ["one", "two"], follower)
+        follower.send_signal(signal.SIGTERM)
+        out, err = follower.communicate(timeout=PATIENCE)
+    finally:
+        follower.kill()
+    assert follower.returncode == 0, err
+    assert "lines" in out
+    assert "Traceback" not in err
+    assert [log["file_offset"] for log in held(server)] == ["0", "4"]
+    assert server.count(PROJECT, LOGSTORE) == 2

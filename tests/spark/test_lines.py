@@ -1,0 +1,135 @@
+"""Lines: every byte arrives once, by the documented rules, however a file is cut."""
+
+from __future__ import annotations
+
+import io
+import itertools
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from producer.spark import lines
+from producer.spark.lines import Line, lines_of
+
+_CONTENT = st.lists(
+    st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"word", b"\xff", "é".encode(), "日本".encode(), b"\0", b""]),
+    max_size=40,
+).map(b"".join)
+
+
+def read(
+    content: bytes, start: int = 0, end: int | None = None, *, limit: int | None = None, longest: int = 1000
+) -> list[Line]:
+    return list(lines_of(io.BytesIO(content), start, end, limit=limit, max_line_bytes=longest))
+
+
+def simple_lines(content: bytes) -> list[Line]:
+    """The rules once more, written as plainly as they read."""
+    pieces = content.split(b"\n")
+    offsets = [sum(len(piece) + 1 for piece in pieces[:index]) for index in range(len(pieces))]
+    ended = [piece.removesuffix(b"\r") for piece in pieces[:-1]]
+    found = [Line(offset, 0, data) for offset, data in zip(offsets, ended, strict=False)]
+    return [*found, Line(offsets[-1], 0, pieces[-1])] if pieces[-1] else found
+
+
+@pytest.fixture(params=[1, 3, 1 << 20], ids=["one byte", "three bytes", "a megabyte"])
+def read_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(lines, "READ_BYTES", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(b"", [], id="an empty file has no line"),
+        pytest.param(b"\n", [b""], id="an empty line is a line"),
+        pytest.param(b"a\n\nb\n", [b"a", b"", b"b"], id="empty lines count"),
+        pytest.param(b"a\r\nb\r\n", [b"a", b"b"], id="CR LF ends a line"),
+        pytest.param(b"a\rb\n", [b"a\rb"], id="a lone CR is a byte"),
+        pytest.param(b"a\r\r\n", [b"a\r"], id="only one CR belongs to the end"),
+        pytest.param(b"a\nb", [b"a", b"b"], id="a last line without an end"),
+        pytest.param(b"a\nb\r", [b"a", b"b\r"], id="a final CR without LF stays"),
+        pytest.param(b"\xff\xfe\n\0\n", [b"\xff\xfe", b"\0"], id="bytes that are not text stay"),
+    ],
+)
+@pytest.mark.usefixtures("read_bytes")
+def test_line_rule(content: bytes, expected: list[bytes]) -> None:
+    """Each documented rule of what a line is holds, at whatever place the file is read in two."""
+    assert [line.data for line in read(content)] == expected
+
+
+@given(content=_CONTENT, cuts=st.lists(st.integers(0, 200), max_size=8), chunk=st.integers(1, 50))
+@example(content=b"a\n\n\nb", cuts=[1, 2, 3], chunk=1)
+def test_adjacent_ranges_share_every_line_out_exactly_once(content: bytes, cuts: list[int], chunk: int) -> None:
+    """For any bytes and any cuts, the ranges together yield each line once, in order, with its offset."""
+    bounds = sorted({0, len(content), *(cut for cut in cuts if cut < len(content))})
+    ranges = list(itertools.pairwise(bounds))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "READ_BYTES", chunk)
+        found = [line for start, end in ranges for line in read(content, start, end)]
+    assert found == simple_lines(content)
+
+
+@given(content=_CONTENT, longest=st.integers(4, 12), chunk=st.integers(1, 30))
+def test_pieces_of_long_lines_join_to_the_line(content: bytes, longest: int, chunk: int) -> None:
+    """For any bytes and limit, no piece is longer than the limit and the pieces of a line, joined, are the line."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "READ_BYTES", chunk)
+        found = read(content, longest=longest)
+    joined: dict[int, bytes] = {}
+    for line in found:
+        assert len(line.data) <= longest
+        joined[line.offset] = joined.get(line.offset, b"") + line.data
+    assert [Line(offset, 0, data) for offset, data in joined.items()] == simple_lines(content)
+
+
+@given(content=_CONTENT, longest=st.integers(4, 12), chunk=st.integers(1, 30))
+def test_pieces_do_not_depend_on_how_the_file_is_read(content: bytes, longest: int, chunk: int) -> None:
+    """A retry that reads with other buffer sizes cuts long lines at the same places, so duplicates can be told."""
+    whole = read(content, longest=longest)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "READ_BYTES", chunk)
+        assert read(content, longest=longest) == whole
+
+
+def test_pieces_are_cut_between_characters() -> None:
+    """A long line of valid UTF-8 gives pieces of valid UTF-8."""
+    found = read(("x" + "日本語" * 10).encode(), longest=8)
+    assert "".join(line.data.decode() for line in found) == "x" + "日本語" * 10
+    assert [line.part for line in found] == list(range(1, len(found) + 1))
+
+
+@pytest.mark.parametrize("chunk", range(1, 30))
+def test_a_line_of_exactly_the_limit_stays_whole(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line as long as the limit is not cut, whether its end is LF or CR LF, and wherever a read ends."""
+    monkeypatch.setattr(lines, "READ_BYTES", chunk)
+    assert read(b"12345678\r\n12345678\n12345678", longest=8) == [
+        Line(0, 0, b"12345678"),
+        Line(10, 0, b"12345678"),
+        Line(19, 0, b"12345678"),
+    ]
+
+
+@given(content=_CONTENT, start=st.integers(0, 100), cuts=st.lists(st.integers(0, 200), max_size=4))
+@example(content=b"a\nunfinished more\nb\n", start=12, cuts=[14])
+def test_what_follows_a_line_that_was_handed_out_unfinished_is_a_line_of_its_own(
+    content: bytes, start: int, cuts: list[int]
+) -> None:
+    """Told that a line begins at its start, a range yields all from there on, however it is cut into more ranges."""
+    start = min(start, len(content))
+    bounds = sorted({start, len(content), *(cut for cut in cuts if start < cut < len(content))})
+    found = [
+        line
+        for first, end in itertools.pairwise(bounds)
+        for line in lines_of(
+            io.BytesIO(content), first, end, limit=None, max_line_bytes=1000, begins_line=first == start
+        )
+    ]
+    assert found == [line._replace(offset=line.offset + start) for line in simple_lines(content[start:])]
+
+
+def test_bytes_after_the_limit_are_not_there() -> None:
+    """What was appended after the plan was made is left to the next job, also in the middle of a line."""
+    assert [line.data for line in read(b"one\ntwo\nthree\n", limit=6)] == [b"one", b"tw"]
+    assert read(b"one\ntwo\n", 4, 8, limit=4) == []

@@ -1,0 +1,64 @@
+"""make run INPUT=…: the path reaches the demonstration as it was given."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_MAKEFILE = Path(__file__).parents[2] / "Makefile"
+
+# What a make around the tests hands down; a nested make would also print which directory it enters and leaves.
+_OUTER_MAKE = {"INPUT", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "GNUMAKEFLAGS"}
+
+# Stands for the interpreter of a finished environment: says what it was called with, an argument a line.
+_PYTHON = """#!/bin/sh
+for argument; do printf '%s\\n' "$argument"; done
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project whose environment is complete, with an interpreter that only tells its arguments."""
+    shutil.copy(_MAKEFILE, tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(_PYTHON)
+    python.chmod(0o755)
+    (tmp_path / ".venv" / ".stamp-run").touch()
+    return tmp_path
+
+
+def run_make(project: Path, *arguments: str, **variables: str) -> list[str]:
+    """The arguments that the demonstration was called with."""
+    environment = {name: value for name, value in os.environ.items() if name not in _OUTER_MAKE}
+    done = subprocess.run(
+        ["make", "run", *arguments],
+        cwd=project,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    return lines[lines.index("producer.spark.demo") + 1 :]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/var/log", "it's a path", "two  spaces", "/var/log/*.log", 'a "quoted" one', "a$b $(c) `d` \\e", "a;b&c|d>e #f"],
+)
+def test_path_reaches_the_demonstration_unchanged(project: Path, path: str) -> None:
+    """Whatever is in it, INPUT is one argument, given on make's command line or in the environment."""
+    assert run_make(project, f"INPUT={path}") == ["--input", path]
+    assert run_make(project, INPUT=path) == ["--input", path]
+
+
+def test_no_path_means_that_the_demonstration_chooses(project: Path) -> None:
+    """Empty or not given, INPUT is no argument at all."""
+    assert run_make(project) == []
+    assert run_make(project, "INPUT=") == []

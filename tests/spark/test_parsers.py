@@ -1,0 +1,255 @@
+"""Parsers: what each format's lines become, and that no line whatever makes one raise or take long."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer.spark.errors import InputError
+from producer.spark.parsers import PARSER_NAMES, make_parser
+
+_NAMED = [name for name in PARSER_NAMES if name != "regex"]
+
+COMBINED = (
+    '203.0.113.7 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?b=1 HTTP/1.0" 200 2326 '
+    '"http://example.com/start" "Mozilla/4.08 [en] (\\"quoted\\")"'
+)
+
+
+def test_common_access_log_gives_its_fields_without_the_missing_ones() -> None:
+    """The common format's fields are found, the request is taken apart, and ``-`` leaves a field out."""
+    line = '127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 -'
+    assert make_parser("apache")(line) == {
+        "remote_addr": "127.0.0.1",
+        "time": "10/Oct/2000:13:55:36 -0700",
+        "request": "GET /apache_pb.gif HTTP/1.0",
+        "status": "200",
+        "method": "GET",
+        "uri": "/apache_pb.gif",
+        "protocol": "HTTP/1.0",
+    }
+
+
+def test_combined_access_log_has_referer_and_user_agent() -> None:
+    """Escaped quotes do not end a field; what stands after the known fields is kept."""
+    fields = make_parser("apache")(COMBINED + " 0.003")
+    assert fields is not None
+    assert fields["referer"] == "http://example.com/start"
+    assert fields["user_agent"] == 'Mozilla/4.08 [en] (\\"quoted\\")'
+    assert fields["remote_user"] == "frank"
+    assert fields["extra"] == "0.003"
+
+
+def test_virtual_host_in_front_is_a_field() -> None:
+    """The Debian default format, with host and port first, is an access log too."""
+    fields = make_parser("apache")("example.org:443 " + COMBINED)
+    assert fields is not None
+    assert (fields["vhost"], fields["remote_addr"]) == ("example.org:443", "203.0.113.7")
+
+
+def test_a_request_that_is_garbage_keeps_the_line_parsed() -> None:
+    """A TLS hello in the request field gives no method, but the other fields."""
+    fields = make_parser("apache")('1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "\\x16\\x03\\x01" 400 226')
+    assert fields is not None
+    assert fields["request"] == "\\x16\\x03\\x01"
+    assert "method" not in fields
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(
+            "[Sun Dec 04 04:47:44 2005] [error] mod_jk child workerEnv in error state 6",
+            {
+                "time": "Sun Dec 04 04:47:44 2005",
+                "level": "error",
+                "message": "mod_jk child workerEnv in error state 6",
+            },
+            id="2.2",
+        ),
+        pytest.param(
+            "[Sun Dec 04 05:15:09 2005] [error] [client 222.166.160.184] Directory index forbidden",
+            {
+                "time": "Sun Dec 04 05:15:09 2005",
+                "level": "error",
+                "client": "222.166.160.184",
+                "message": "Directory index forbidden",
+            },
+            id="2.2 with a client",
+        ),
+        pytest.param(
+            "[Fri Sep 09 10:42:29.902022 2011] [core:error] [pid 35708:tid 4328636416] [client 72.15.99.187:80] AH1",
+            {
+                "time": "Fri Sep 09 10:42:29.902022 2011",
+                "module": "core",
+                "level": "error",
+                "pid": "35708",
+                "tid": "4328636416",
+                "client": "72.15.99.187:80",
+                "message": "AH1",
+            },
+            id="2.4",
+        ),
+    ],
+)
+def test_apache_error_log(line: str, expected: dict[str, str]) -> None:
+    """Error logs of both generations give time, level, client and message."""
+    assert make_parser("apache")(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(
+            "<34>Oct 11 22:14:15 mymachine su: 'su root' failed for lonvick on /dev/pts/8",
+            {
+                "priority": "34",
+                "facility": "4",
+                "severity": "2",
+                "time": "Oct 11 22:14:15",
+                "host": "mymachine",
+                "program": "su",
+                "message": "'su root' failed for lonvick on /dev/pts/8",
+            },
+            id="RFC 3164 with a priority",
+        ),
+        pytest.param(
+            "Jun 14 15:16:01 combo sshd(pam_unix)[19939]: authentication failure; logname= uid=0",
+            {
+                "time": "Jun 14 15:16:01",
+                "host": "combo",
+                "program": "sshd(pam_unix)",
+                "pid": "19939",
+                "message": "authentication failure; logname= uid=0",
+            },
+            id="a file of a classic syslogd",
+        ),
+        pytest.param(
+            "2024-05-01T10:00:00.123456+02:00 web-1 systemd[1]: Started Daily apt activities.",
+            {
+                "time": "2024-05-01T10:00:00.123456+02:00",
+                "host": "web-1",
+                "program": "systemd",
+                "pid": "1",
+                "message": "Started Daily apt activities.",
+            },
+            id="a file of today's rsyslog",
+        ),
+        pytest.param(
+            '<165>1 2003-10-11T22:14:15.003Z a.example evntslog - ID47 [x@32473 i="3" e="\\"]"][y@1] \ufeffAn event',
+            {
+                "priority": "165",
+                "facility": "20",
+                "severity": "5",
+                "version": "1",
+                "time": "2003-10-11T22:14:15.003Z",
+                "host": "a.example",
+                "program": "evntslog",
+                "msgid": "ID47",
+                "structured_data": '[x@32473 i="3" e="\\"]"][y@1]',
+                "message": "An event",
+            },
+            id="RFC 5424",
+        ),
+        pytest.param("<999>Oct 11 22:14:15 host su: no such priority", None, id="a priority out of range"),
+        pytest.param("something else", None, id="no syslog at all"),
+    ],
+)
+def test_syslog(line: str, expected: dict[str, str] | None) -> None:
+    """Both RFCs, and files without a priority, give time, host, program, pid and message."""
+    assert make_parser("syslog")(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(
+            '{"a": "x", "n": 12345678901234567890, "f": 1.5, "t": true, "z": null, "o": {"k": ["é", 1]}}',
+            {"a": "x", "n": "12345678901234567890", "f": "1.5", "t": "true", "o": '{"k":["é",1]}'},
+            id="each kind of value",
+        ),
+        pytest.param("{}", {}, id="an empty object"),
+        pytest.param("[1, 2]", None, id="a list"),
+        pytest.param('"text"', None, id="a string"),
+        pytest.param('{"a": 1', None, id="half an object"),
+        pytest.param('{"a": 1} {"b": 2}', None, id="two objects"),
+        pytest.param('{"a": ' + "[" * 100_000 + "}", None, id="too deep"),
+        pytest.param('{"a": ' + "9" * 5_000 + "}", None, id="an integer too long for Python"),
+        pytest.param("", None, id="an empty line"),
+    ],
+)
+def test_json(line: str, expected: dict[str, str] | None) -> None:
+    """Top-level keys of an object become fields; anything else is not parsed."""
+    assert make_parser("json")(line) == expected
+
+
+def test_regex_groups_become_fields() -> None:
+    """Named groups that took part in the match are the fields; the whole line must match."""
+    parse = make_parser("regex", r"(?P<level>[A-Z]+) (?:\[(?P<thread>\w+)\] )?(?P<message>.*)")
+    assert parse("INFO ready") == {"level": "INFO", "message": "ready"}
+    assert parse("WARN [main] slow") == {"level": "WARN", "thread": "main", "message": "slow"}
+    assert parse(" INFO ready") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "said"),
+    [
+        ("regex", None, "--parser regex needs --pattern REGEX"),
+        ("json", "(?P<a>.)", "--pattern belongs to --parser regex"),
+        ("regex", "(?P<a>", "is not a regular expression"),
+        ("regex", "no groups", "has no named group"),
+        ("csv", None, "unknown parser 'csv': use one of auto, text, json, regex, apache, syslog"),
+    ],
+)
+def test_bad_choice_of_parser_says_what_to_do(name: str, pattern: str | None, said: str) -> None:
+    """A parser that cannot be made is an error before anything is read."""
+    with pytest.raises(InputError, match=said.replace("(", r"\(")):
+        make_parser(name, pattern)
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ('{"level": "INFO"}', "level"),
+        (COMBINED, "user_agent"),
+        ("[Sun Dec 04 04:47:44 2005] [error] x", "message"),
+        ("<34>Oct 11 22:14:15 mymachine su: x", "priority"),
+        ("Jun 14 15:16:01 combo su: x", "program"),
+    ],
+)
+def test_auto_finds_the_format_of_each_line(line: str, field: str) -> None:
+    """Lines of every format may stand in one file: each is taken apart by its own rules."""
+    fields = make_parser("auto")(line)
+    assert fields is not None
+    assert field in fields
+
+
+def test_auto_leaves_lines_of_no_format_to_text() -> None:
+    """A stack trace's lines are of no format."""
+    assert make_parser("auto")("\tat java.base/java.lang.Thread.run(Thread.java:840)") is None
+
+
+@given(line=st.text(max_size=200))
+@pytest.mark.parametrize("name", _NAMED)
+def test_no_line_makes_a_parser_raise(name: str, line: str) -> None:
+    """For any text, a parser returns text fields or None."""
+    fields = make_parser(name)(line)
+    assert fields is None or all(isinstance(value, str) for pair in fields.items() for value in pair)
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", " ", '"', "[", "] ", ' "', "\\", '\\"', " [a", '[a b="', '[a b="c" ', "{", '{"a":', "1.2 "]
+)
+@pytest.mark.parametrize(
+    "start", ["", '1 - - [t] "', "<34>1 - h p - - ", "<34>1 - h p - - [x", "[", "Jun 14 15:16:01 h "]
+)
+@pytest.mark.parametrize("name", _NAMED)
+def test_no_line_makes_a_parser_slow(name: str, start: str, unit: str) -> None:
+    """A long hostile line costs time in proportion to its length: 200 kB within a second."""
+    line = start + unit * (200_000 // len(unit))
+    began = time.process_time()
+    make_parser(name)(line)
+    assert time.process_time() - began < 1

@@ -1,0 +1,58 @@
+"""The plan: every byte of every file in exactly one range, in partitions of about the size asked for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer.spark.files import LogFile
+from producer.spark.plan import cut, partition_size, plan
+
+_FILES = st.lists(st.tuples(st.integers(0, 500), st.sampled_from([None, "gzip"])), max_size=12).map(
+    lambda files: [LogFile(f"/logs/{index}", size, kind) for index, (size, kind) in enumerate(files)]
+)
+
+
+@given(files=_FILES, partition_bytes=st.integers(1, 200))
+def test_every_byte_is_in_exactly_one_range(files: list[LogFile], partition_bytes: int) -> None:
+    """For any files and size, the ranges of a file lie end to end from its first byte to its last."""
+    splits = [split for partition in plan(files, partition_bytes=partition_bytes) for split in partition]
+    for file in files:
+        bounds = [(split.start, split.end) for split in splits if split.file is file]
+        assert [start for start, _ in bounds] == [0, *(end for _, end in bounds[:-1])][: len(bounds)]
+        assert (bounds[-1][1] if bounds else 0) == file.size
+
+
+@given(files=_FILES, partition_bytes=st.integers(1, 200))
+def test_partitions_hold_what_they_should(files: list[LogFile], partition_bytes: int) -> None:
+    """No partition is empty, and none is larger than asked for, but for a compressed file alone in it."""
+    for partition in plan(files, partition_bytes=partition_bytes):
+        size = sum(split.size for split in partition)
+        assert size > 0
+        assert size <= partition_bytes or (len(partition) == 1 and partition[0].file.compression)
+
+
+def test_small_files_share_a_partition() -> None:
+    """Ten thousand small files are not ten thousand tasks."""
+    files = [LogFile(f"/logs/{index}", 100, None) for index in range(10_000)]
+    assert len(plan(files, partition_bytes=100_000)) == 10
+
+
+def test_compressed_file_is_one_range() -> None:
+    """A compressed file can only be read from its start, so it is not divided."""
+    ((split,),) = plan([LogFile("/logs/a.gz", 1000, "gzip")], partition_bytes=10)
+    assert (split.start, split.end) == (0, 1000)
+
+
+def test_only_the_first_range_begins_a_line_by_decree() -> None:
+    """Where the cutting starts a line begins, whatever lies before; at the other cuts the bytes decide."""
+    splits = cut(LogFile("/logs/a.log", 100, None), 40, 100, partition_bytes=25)
+    assert [(split.start, split.begins_line) for split in splits] == [(40, True), (65, False), (90, False)]
+
+
+def test_small_job_is_divided_among_the_cores() -> None:
+    """A job smaller than a partition still gives each core two tasks, but none of a few lines."""
+    assert partition_size(8 << 20, parallelism=4) == 1 << 20
+    assert partition_size(1000, parallelism=4) == 256 << 10
+    assert partition_size(1 << 40, parallelism=4) == 8 << 20
+    assert partition_size(1 << 40, parallelism=4, most=100) == 100

@@ -1,0 +1,251 @@
+"""producer ship: a real Spark job into a real server, and what a person sees of it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from producer.server import LogHubServer
+from producer.server.faults import Refuse, answer, delay
+from producer.spark import ship
+from producer.spark.files import find_files
+from producer.spark.job import ShipJob
+from producer.spark.report import Shipment
+from producer.spark.shipment import ship_files
+from producer.spark.verify import differences, digests_of_files, digests_of_logs
+
+from .conftest import (
+    LOGSTORE,
+    PATIENCE,
+    PROJECT,
+    contents,
+    held,
+    parse_ship,
+    ship_arguments,
+    start_ship,
+    wait_for,
+)
+
+MakeJob = Callable[..., ShipJob]
+
+
+def run_job(spark: SparkSession, path: Path, job: ShipJob, **options: int) -> Shipment:
+    console = Console(file=io.StringIO())
+    return ship_files(spark.sparkContext, find_files([str(path)]), job, console=console, **options)
+
+
+@pytest.fixture
+def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command uses the tests' session and leaves it running."""
+    monkeypatch.setattr(ship, "build_session", lambda **_: spark)
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+
+
+def write_logs(folder: Path, lines: int = 3000) -> None:
+    """Files of every kind that the job reads."""
+    (folder / "sub").mkdir()
+    (folder / "json.log").write_text("".join(json.dumps({"n": number, "k": "é"}) + "\n" for number in range(lines)))
+    (folder / "sub" / "crlf.log").write_bytes(b"".join(b"line %d\r\n" % number for number in range(lines)))
+    (folder / "sub" / "old.log.gz").write_bytes(gzip.compress(b"".join(b"old %d\n" % n for n in range(lines))))
+    (folder / "odd.log").write_bytes(b"\xff\xfe not text\n\n\r\n\rlone\n" + b"x" * (1 << 20) + b"\nno end")
+    (folder / "empty.log").write_bytes(b"")
+
+
+def test_every_line_of_a_directory_arrives_once_and_unchanged(
+    spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """Files of every kind, cut into many partitions, are on the server byte for byte."""
+    write_logs(tmp_path)
+    shipment = run_job(spark, tmp_path, make_job(), partition_bytes=20_000)
+    assert shipment.failure is None
+    files = find_files([str(tmp_path)]).files
+    assert differences(digests_of_files(files), digests_of_logs(held(server))) == []
+    assert (shipment.counts.files, shipment.counts.lines) == (5, 9006)
+    assert shipment.counts.records == 9006
+    assert shipment.counts.file_bytes == sum(file.size for file in files)
+
+
+def test_task_whose_record_was_refused_is_run_again_by_spark(
+    spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """The producer does not retry a permanent error, so the task fails; Spark's next attempt delivers everything."""
+    (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
+    server.faults.add(answer(400, "PostBodyInvalid"), times=1)
+    shipment = run_job(spark, tmp_path, make_job(parser="text"))
+    assert shipment.failure is None
+    assert shipment.failed_tasks == 1
+    assert contents(server) == ["one", "two", "three"]
+
+
+def test_job_fails_when_records_are_refused_for_good(
+    spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """After four attempts the job fails, and its reason is one line without a trace or a secret."""
+    (tmp_path / "a.log").write_text("one\n")
+    server.faults.add(answer(400, "PostBodyInvalid", "no good"))
+    shipment = run_job(spark, tmp_path, make_job())
+    assert shipment.failed_tasks == 4
+    assert shipment.failure is not None
+    assert shipment.failure.startswith(f"1 records ({tmp_path}/a.log byte 0) for {PROJECT}/{LOGSTORE} at {server.url}")
+    assert "PostBodyInvalid: no good" in shipment.failure
+    assert "\n" not in shipment.failure
+    assert server.access_key_secret not in shipment.failure
+
+
+def test_other_records_of_a_failed_job_are_those_of_the_file(
+    spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """A task that ran twice left copies that have the same file and offset, so a reader can tell them."""
+    (tmp_path / "a.log").write_text("".join(f"line {number}\n" for number in range(1000)))
+    puts = iter(range(10_000))
+
+    def refuse_the_last_batch_once(request: object) -> Refuse | None:
+        return Refuse(status=400, code="PostBodyInvalid") if next(puts) == 9 else None
+
+    server.faults.add(refuse_the_last_batch_once, operation="PutLogs")
+    shipment = run_job(spark, tmp_path, make_job(parser="text", producer={"batch_count_threshold": 100}))
+    assert (shipment.failure, shipment.failed_tasks) == (None, 1)
+    logs = held(server)
+    unique = {(log["file_path"], log["file_offset"]): log["content"] for log in logs}
+    assert len(logs) > 1000
+    assert sorted(unique.values()) == sorted(f"line {number}" for number in range(1000))
+
+
+@pytest.mark.usefixtures("on_test_session")
+def test_command_ships_and_reports(tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command ends with 0 and a table of what was done."""
+    (tmp_path / "a.log").write_text("INFO one\nWARN two\nodd\n")
+    arguments = ship_arguments(server, tmp_path, "--parser=regex", r"--pattern=(?P<level>[A-Z]+) (?P<message>.*)")
+    assert ship.run(parse_ship([*arguments, "--topic=web", "--source=host-1"])) == 0
+    assert [log.get("level") for log in held(server)] == ["INFO", "WARN", None]
+    (group,) = server.log_groups(PROJECT, LOGSTORE)
+    assert (group.topic, group.source) == ("web", "host-1")
+    table = {
+        row.split("│")[1].strip(): row.split("│")[2].strip()
+        for row in capsys.readouterr().out.splitlines()
+        if "│" in row
+    }
+    assert table.pop("rate").endswith("s)")
+    assert table == {
+        "files": "1",
+        "lines": "3",
+        "bytes": "19",
+        "batches": "1",
+        "attempts": "1",
+        "retries": "0",
+        "failures": "0",
+        "unparsed lines (shipped as text)": "1",
+    }
+
+
+@pytest.mark.usefixtures("on_test_session")
+def test_command_fails_when_a_record_was_not_acknowledged(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is 1, the reason is on stderr, and the table says that the job failed."""
+    (tmp_path / "a.log").write_text("one\n")
+    server.faults.add(answer(404, "LogStoreNotExist", "no such logstore"))
+    assert ship.run(parse_ship(ship_arguments(server, tmp_path))) == 1
+    shown = capsys.readouterr()
+    assert "LogStoreNotExist" in shown.err
+    assert "the job failed" in shown.out
+    assert server.access_key_secret not in shown.out + shown.err
+
+
+@pytest.mark.usefixtures("on_test_session")
+def test_command_tells_what_it_leaves_out(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Binary files of a directory are named; a directory without logs is no error."""
+    (tmp_path / "wtmp").write_bytes(b"\0")
+    assert ship.run(parse_ship(ship_arguments(server, tmp_path))) == 0
+    shown = capsys.readouterr().out.replace("\n", "")
+    assert f"skipped {tmp_path}/wtmp: binary" in shown
+    assert "there are no files to ship in" in shown
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["--parser=regex"], "--parser regex needs --pattern"),
+        (["--pattern=(?P<a>.*)"], "--pattern belongs to --parser regex, and the parser is auto"),
+        (["--follow"], "--follow needs --checkpoint DIR"),
+        (["--once"], "--checkpoint and --once belong to --follow"),
+        (["--producer-option=linger=200"], "linger: unknown option; did you mean linger_ms?"),
+        (["--producer-option=linger_ms"], "must be NAME=VALUE"),
+        (["--producer-option=linger_ms=1"], "linger_ms: must be an integer, at least 100, got 1"),
+        (["--endpoint=ftp://x"], "endpoint: must be a URL"),
+        ([], "/no/such/file: cannot be read"),
+    ],
+)
+def test_wrong_use_is_told_before_spark_is_started(
+    server: LogHubServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    extra: list[str],
+    said: str,
+) -> None:
+    """The exit code is 2 and the message says what to do, at once."""
+    monkeypatch.setattr(ship, "build_session", lambda **_: pytest.fail("Spark was started"))
+    assert ship.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("missing", ["LOGHUB_ACCESS_KEY_ID", "LOGHUB_ACCESS_KEY_SECRET"])
+def test_missing_credentials_are_told_by_name(missing: str) -> None:
+    """Which variable to set is in the message."""
+    environ = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
+    del environ[missing]
+    args = parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l"])
+    with pytest.raises(ship.InputError, match=missing):
+        ship.job_of(args, environ)
+
+
+def test_credentials_come_from_the_environment() -> None:
+    """Keys and a token in the environment are used, and shown by no repr."""
+    environ = {
+        "LOGHUB_ACCESS_KEY_ID": "the-id",
+        "LOGHUB_ACCESS_KEY_SECRET": "the-secret",
+        "LOGHUB_SECURITY_TOKEN": "the-token",
+    }
+    job = ship.job_of(parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l"]), environ)
+    credentials = job.project.credentials.get_credentials()
+    assert (credentials.access_key_id, credentials.access_key_secret) == ("the-id", "the-secret")
+    assert credentials.security_token == "the-token"
+    assert "the-secret" not in repr(job)
+    assert "the-token" not in repr(job)
+
+
+@pytest.mark.parametrize("argument", ["--max-line-bytes=10", "--max-line-bytes=2000000", "--partition-bytes=0"])
+def test_number_out_of_range_is_refused(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names the option, the range and the value."""
+    with pytest.raises(SystemExit):
+        parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l", argument])
+    name, _, value = argument.partition("=")
+    said = capsys.readouterr().err
+    assert name in said
+    assert f"got {value}" in said
+
+
+def test_interrupt_ends_the_command_soon(tmp_path: Path, server: LogHubServer) -> None:
+    """Ctrl-C while the server is silent: the command ends with 130 and a sentence, not with a trace."""
+    (tmp_path / "a.log").write_text("one\n")
+    silence = server.faults.add(delay(PATIENCE))
+    command = start_ship(*ship_arguments(server, tmp_path))
+    try:
+        wait_for(lambda: silence.fired > 0, command)
+        command.send_signal(signal.SIGINT)
+        _, err = command.communicate(timeout=PATIENCE / 2)
+    finally:
+        command.kill()
+    assert command.returncode == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err

@@ -1,0 +1,198 @@
+"""One task's work, in this process: what lies in files is what the server holds, byte for byte."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.spark.counts import Counts
+from producer.spark.errors import FileChangedError
+from producer.spark.files import find_files
+from producer.spark.job import MAX_LINE_BYTES, ShipJob, ship_splits
+from producer.spark.parsers import make_parser
+from producer.spark.plan import plan
+from producer.spark.record import content_bytes
+
+from .conftest import contents, held
+
+MakeJob = Callable[..., ShipJob]
+
+
+def ship_path(path: Path, job: ShipJob, *, partition_bytes: int = 1 << 20) -> Counts:
+    """Plan and ship, each partition after the other."""
+    parser = make_parser(job.parser, job.pattern)
+    total = Counts()
+    for partition in plan(find_files([str(path)]).files, partition_bytes=partition_bytes):
+        total += ship_splits(partition, job, parser)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b"one\r\ntwo\r\n", ["one", "two"], id="CR LF"),
+        pytest.param(b"one\rtwo\n", ["one\rtwo"], id="a lone CR"),
+        pytest.param(b"one\n\n\ntwo\n", ["one", "", "", "two"], id="empty lines"),
+        pytest.param(b"one\ntwo", ["one", "two"], id="no end at the end"),
+        pytest.param(b"", [], id="an empty file"),
+        pytest.param(b"\xef\xbb\xbfone\n", ["\ufeffone"], id="a byte order mark"),
+        pytest.param("日本 é\n".encode(), ["日本 é"], id="UTF-8"),
+        pytest.param(b"nul \0 byte\n", ["nul \0 byte"], id="a NUL"),
+        pytest.param(b"caf\xe9\n", ["caf\\xe9"], id="bytes that are not UTF-8"),
+    ],
+)
+def test_lines_arrive_as_documented(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, data: bytes, expected: list[str]
+) -> None:
+    """Each reading rule holds from the file to the server."""
+    file = tmp_path / "a.log"
+    file.write_bytes(data)
+    counts = ship_path(file, make_job(parser="text"))
+    assert contents(server) == expected
+    assert (counts.lines, counts.records) == (len(expected), len(expected))
+
+
+def test_line_of_a_megabyte_arrives_whole(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """A line of 1 MiB is one record, unchanged, and its neighbours are too."""
+    long = "x" * (1 << 20)
+    file = tmp_path / "a.log"
+    file.write_text(f"before\n{long}\nafter\n")
+    ship_path(file, make_job(parser="auto"))
+    assert contents(server) == ["before", long, "after"]
+
+
+def test_line_over_the_limit_arrives_in_pieces(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """A line of 20 MB is cut, counted as one long line, and its pieces in order are the line."""
+    long = b"0123456789" * 2_000_000
+    file = tmp_path / "a.log"
+    file.write_bytes(b"before\n" + long + b"\nafter\n")
+    counts = ship_path(file, make_job(parser="auto"))
+    before, *pieces, after = held(server)
+    assert "".join(piece["content"] for piece in pieces).encode() == long
+    assert [piece["line_part"] for piece in pieces] == [str(part) for part in range(1, len(pieces) + 1)]
+    assert {piece["file_offset"] for piece in pieces} == {"7"}
+    assert (before["content"], after["content"], after["file_offset"]) == ("before", "after", str(len(long) + 8))
+    assert (counts.lines, counts.long_lines, counts.line_bytes) == (3, 1, len(long) + 11)
+
+
+def test_longest_line_of_invalid_bytes_still_fits_a_batch(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """The worst line, all of it escaped and in base64 besides, is not too large for the service."""
+    file = tmp_path / "a.log"
+    file.write_bytes(b"\xff" * MAX_LINE_BYTES + b"\n")
+    ship_path(file, make_job(parser="text"))
+    (log,) = held(server)
+    assert content_bytes(log) == b"\xff" * MAX_LINE_BYTES
+
+
+def test_line_whose_fields_do_not_fit_is_shipped_as_text(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """Where line and fields together are too large for a batch, the line goes without them and is counted."""
+    file = tmp_path / "a.log"
+    file.write_bytes(b"\xff" * MAX_LINE_BYTES + b"\n")
+    counts = ship_path(file, make_job(parser="regex", pattern="(?P<all>.*)"))
+    (log,) = held(server)
+    assert "all" not in log
+    assert counts.unparsed == 1
+
+
+def test_parsed_and_unparsed_lines_are_told_apart(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """A line that does not parse is shipped as text and counted, never dropped."""
+    file = tmp_path / "a.log"
+    file.write_text('{"level": "INFO"}\nTraceback:\n{"level": "WARN"}\n')
+    counts = ship_path(file, make_job(parser="json"))
+    assert [log.get("level") for log in held(server)] == ["INFO", None, "WARN"]
+    assert (counts.lines, counts.unparsed) == (3, 1)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_file_arrives_decompressed(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, compress: Callable[[bytes], bytes]
+) -> None:
+    """Two members one after the other, as rotation by appending leaves them, are one file."""
+    file = tmp_path / "a.log"
+    file.write_bytes(compress(b"one\ntw") + compress(b"o\nthree\n"))
+    ship_path(file, make_job())
+    assert [(log["content"], log["file_offset"]) for log in held(server)] == [
+        ("one", "0"),
+        ("two", "4"),
+        ("three", "8"),
+    ]
+
+
+def test_offsets_and_lines_do_not_depend_on_the_partitions(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """Cut into ranges of a few bytes, a file arrives as it does whole."""
+    file = tmp_path / "a.log"
+    lines = [f"line {number} {'é' * (number % 7)}" for number in range(60)]
+    file.write_text("\n".join(lines))
+    counts = ship_path(file, make_job(parser="text"), partition_bytes=97)
+    assert contents(server) == lines
+    data = file.read_bytes()
+    assert all(data[int(log["file_offset"]) :].startswith(log["content"].encode()) for log in held(server))
+    assert (counts.files, counts.file_bytes) == (1, len(data))
+
+
+def test_what_is_appended_after_the_plan_is_left_to_the_next_job(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """A file that grows while it is shipped arrives as it was when the job began."""
+    file = tmp_path / "a.log"
+    file.write_text("one\ntwo")
+    partitions = plan(find_files([str(file)]).files)
+    with file.open("a") as log:
+        log.write(" and more\nthree\n")
+    ship_splits(partitions[0], make_job(), make_parser("text"))
+    assert contents(server) == ["one", "two"]
+
+
+def test_damaged_compressed_file_fails_and_says_how_far_it_could_be_read(tmp_path: Path, make_job: MakeJob) -> None:
+    """A cut-off gzip file is an error, not a short file."""
+    file = tmp_path / "a.gz"
+    file.write_bytes(gzip.compress(b"".join(b"line %d\n" % number for number in range(10_000)))[:-20])
+    with pytest.raises(FileChangedError, match=r"a\.gz: damaged or incomplete gzip data .* line begins at byte \d+"):
+        ship_path(file, make_job())
+
+
+def test_file_that_shrank_fails_with_both_sizes(tmp_path: Path, make_job: MakeJob) -> None:
+    """A file truncated after the plan lost lines: the task says so."""
+    file = tmp_path / "a.log"
+    file.write_text("one\ntwo\n")
+    partitions = plan(find_files([str(file)]).files)
+    file.write_text("one\n")
+    with pytest.raises(FileChangedError, match="has 4 bytes and had 8 when the job began"):
+        ship_splits(partitions[0], make_job(), make_parser("text"))
+
+
+def test_file_that_is_gone_fails_with_its_name(tmp_path: Path, make_job: MakeJob) -> None:
+    """A file deleted after the plan is an error."""
+    file = tmp_path / "a.log"
+    file.write_text("one\n")
+    partitions = plan(find_files([str(file)]).files)
+    file.unlink()
+    with pytest.raises(FileChangedError, match=r"a\.log: cannot be read \(any more\): it was deleted or replaced"):
+        ship_splits(partitions[0], make_job(), make_parser("text"))
+
+
+def test_counts_tell_batches_and_attempts(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """Each batch counts once, each request counts as an attempt, and what is beyond the first is a retry."""
+    from producer.server.faults import answer
+
+    file = tmp_path / "a.log"
+    file.write_text("".join(f"{json.dumps({'n': number})}\n" for number in range(1000)))
+    server.faults.add(answer(503, "ServerBusy"), times=2)
+    counts = ship_path(file, make_job(producer={"batch_count_threshold": 100}))
+    puts = [request for request in server.requests if request.operation == "PutLogs"]
+    assert counts.records == 1000
+    assert (counts.attempts, counts.retries) == (len(puts), 2)
+    assert counts.batches == len(puts) - 2

@@ -1,0 +1,299 @@
+"""Tracking: whatever happens to followed files, each of their bytes is taken, and taken once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from producer.spark.job import read_split
+from producer.spark.plan import cut
+from producer.spark.tracking import Offset, Range, advance, ranges, scan
+
+_ALL = 1 << 40
+_NEVER_SETTLED = 1e12
+
+
+class Follower:
+    """Takes what is new, as micro-batches do; offsets go through JSON, as in a checkpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.offset: Offset = {}
+
+    def take(self, *, settle: float = _NEVER_SETTLED, max_bytes: int = _ALL) -> list[Range]:
+        target = scan([str(self.folder)], [], self.offset, settle=settle, now=_now())
+        return self.move_to(advance(self.offset, target, max_bytes))
+
+    def move_to(self, offset: Offset) -> list[Range]:
+        reached = json.loads(json.dumps(offset))
+        found = ranges(self.offset, reached)
+        self.offset = reached
+        return found
+
+    def texts(self, *, settle: float = _NEVER_SETTLED, max_bytes: int = _ALL) -> list[str]:
+        return [text_of(each) for each in self.take(settle=settle, max_bytes=max_bytes)]
+
+
+def _now() -> float:
+    # A file written in this test was written "now", so only `settle` decides whether it has rested.
+    return 2e9
+
+
+def text_of(found: Range) -> str:
+    assert not found.lost
+    return Path(found.file.path).read_bytes()[found.start : found.file.size].decode()
+
+
+def records_of(found: Range, *, partition_bytes: int) -> list[tuple[int, str]]:
+    """The (offset, line) pairs that the tasks of a micro-batch read."""
+    splits = cut(found.file, found.start, found.file.size, partition_bytes=partition_bytes)
+    return [(line.offset, line.data.decode()) for split in splits for line in read_split(split, 1000)]
+
+
+def write(path: Path, text: str) -> None:
+    with path.open("a", newline="") as file:
+        file.write(text)
+    os.utime(path, (_now(), _now()))
+
+
+def test_appended_lines_are_taken_from_where_the_last_batch_ended(tmp_path: Path) -> None:
+    """A file that grows gives its new lines, and nothing twice."""
+    follower = Follower(tmp_path)
+    write(tmp_path / "a.log", "one\ntwo\n")
+    assert follower.texts() == ["one\ntwo\n"]
+    assert follower.texts() == []
+    write(tmp_path / "a.log", "three\n")
+    assert follower.texts() == ["three\n"]
+
+
+def test_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
+    """A line that somebody is writing is taken when it is complete."""
+    follower = Follower(tmp_path)
+    write(tmp_path / "a.log", "one\ntw")
+    assert follower.texts() == ["one\n"]
+    write(tmp_path / "a.log", "o\n")
+    assert follower.texts() == ["two\n"]
+
+
+def test_unfinished_line_of_a_file_that_rests_is_taken(tmp_path: Path) -> None:
+    """A last line that nobody will end is not left behind for ever."""
+    follower = Follower(tmp_path)
+    write(tmp_path / "a.log", "one\ntw")
+    assert follower.texts(settle=0) == ["one\ntw"]
+
+
+def test_bytes_added_to_a_line_that_had_settled_are_a_line_of_their_own(tmp_path: Path) -> None:
+    """What is added after an unfinished line was taken is read from its first byte on, with its own offset."""
+    follower = Follower(tmp_path)
+    write(tmp_path / "a.log", "a\nb\nunfinished")
+    (first,) = follower.take(settle=0)
+    assert records_of(first, partition_bytes=1000) == [(0, "a"), (2, "b"), (4, "unfinished")]
+    write(tmp_path / "a.log", " more\nc\n")
+    (second,) = follower.take()
+    for size in (1, 3, 1000):
+        assert records_of(second, partition_bytes=size) == [(14, " more"), (20, "c")]
+
+
+def test_renamed_file_goes_on_and_its_successor_begins_anew(tmp_path: Path) -> None:
+    """Rotation by renaming loses no line and ships none twice."""
+    follower = Follower(tmp_path)
+    log = tmp_path / "a.log"
+    write(log, "one\n")
+    assert follower.texts() == ["one\n"]
+    write(log, "two\n")
+    log.rename(tmp_path / "a.log.1")
+    write(log, "three\n")
+    assert follower.texts() == ["three\n", "two\n"]
+
+
+def test_truncated_file_begins_anew(tmp_path: Path) -> None:
+    """After copytruncate the new lines are taken, though the file is the same one."""
+    follower = Follower(tmp_path)
+    log = tmp_path / "a.log"
+    write(log, "one\ntwo\n")
+    follower.take()
+    os.truncate(log, 0)
+    write(log, "three\n")
+    assert follower.texts() == ["three\n"]
+
+
+def test_other_file_with_the_inode_of_a_deleted_one_begins_anew(tmp_path: Path) -> None:
+    """Rewritten in place, longer than before: told by its first bytes."""
+    follower = Follower(tmp_path)
+    log = tmp_path / "a.log"
+    write(log, "one\n")
+    follower.take()
+    os.truncate(log, 0)
+    write(log, "another and longer\n")
+    assert follower.texts() == ["another and longer\n"]
+
+
+def test_compressed_file_is_taken_whole_once_it_rests(tmp_path: Path) -> None:
+    """A gzip file that is still being written is not read halfway."""
+    follower = Follower(tmp_path)
+    # Stored, not deflated: its bytes contain a line end.
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n", compresslevel=0))
+    os.utime(tmp_path / "a.gz", (_now(), _now()))
+    assert follower.take() == []
+    (found,) = follower.take(settle=0)
+    assert (found.start, found.file.size) == (0, (tmp_path / "a.gz").stat().st_size)
+    assert found.file.compression == "gzip"
+
+
+def test_batch_takes_about_as_much_as_it_may(tmp_path: Path) -> None:
+    """A backlog comes in several batches; each takes at least one file, and together they take all."""
+    follower = Follower(tmp_path)
+    for name in "abcde":
+        write(tmp_path / name, f"{name * 9}\n")
+    batches = [follower.texts(max_bytes=15) for _ in range(4)]
+    assert [len(batch) for batch in batches] == [2, 2, 1, 0]
+
+
+def test_batch_planned_again_after_a_restart_is_the_same_though_the_file_was_renamed(tmp_path: Path) -> None:
+    """The file is found by its inode under its new name."""
+    follower = Follower(tmp_path)
+    log = tmp_path / "a.log"
+    write(log, "one\n")
+    target = scan([str(tmp_path)], [], {}, settle=_NEVER_SETTLED, now=_now())
+    log.rename(tmp_path / "a.log.1")
+    write(log, "successor\n")
+    (found,) = follower.move_to(target)
+    assert not found.lost
+    from producer.spark.files import open_file
+
+    with open_file(found.file) as opened:
+        assert opened.read(found.file.size) == b"one\n"
+
+
+def test_bytes_deleted_before_they_were_shipped_are_told_as_lost(tmp_path: Path) -> None:
+    """A planned file that is gone, truncated or rewritten is not passed over in silence."""
+    for name, change in {
+        "deleted": Path.unlink,
+        "truncated": lambda path: os.truncate(path, 1),
+        "rewritten": lambda path: path.write_text("ONE\n"),
+    }.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        write(folder / "a.log", "one\n")
+        target = scan([str(folder)], [], {}, settle=_NEVER_SETTLED, now=_now())
+        change(folder / "a.log")
+        (found,) = ranges({}, target)
+        assert (found.lost, found.start, found.file.size) == (True, 0, 4), name
+
+
+def test_path_that_is_not_there_yet_is_followed_from_when_it_comes(tmp_path: Path) -> None:
+    """A directory may be made after the follower has begun."""
+    follower = Follower(tmp_path / "later")
+    assert follower.texts() == []
+    (tmp_path / "later").mkdir()
+    write(tmp_path / "later" / "a.log", "one\n")
+    assert follower.texts() == ["one\n"]
+
+
+def test_hard_link_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """Two names of one inode do not hide each other."""
+    follower = Follower(tmp_path)
+    write(tmp_path / "a.log", "one\n")
+    os.link(tmp_path / "a.log", tmp_path / "b.log")
+    assert follower.texts() == ["one\n", "one\n"]
+    write(tmp_path / "a.log", "two\n")
+    assert follower.texts() == ["two\n", "two\n"]
+
+
+class FollowedDirectory(RuleBasedStateMachine):
+    """Files are appended to, rest, are rotated and truncated in any order; what is taken is what was written.
+
+    Each piece written has a number. A piece without a line end may be taken alone, or with what was added to it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.follower = Follower(self.folder)
+        self.taken: list[int] = []
+        self.number = 0
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "app.log"
+
+    @rule(pieces=st.integers(1, 4), ended=st.booleans())
+    def append(self, pieces: int, ended: bool) -> None:
+        for piece in range(pieces):
+            self.number += 1
+            write(self.log, f"piece {self.number};" + ("\n" if ended or piece < pieces - 1 else ""))
+
+    @precondition(lambda self: self.log.exists())
+    @rule()
+    def rotate_by_renaming(self) -> None:
+        for old in sorted(self.folder.glob("app.log.*"), key=lambda path: -int(path.suffix[1:])):
+            old.rename(self.folder / f"app.log.{int(old.suffix[1:]) + 1}")
+        self.log.rename(self.folder / "app.log.1")
+
+    @precondition(lambda self: self.log.exists() and self.everything_taken())
+    @rule()
+    def copytruncate(self) -> None:
+        os.truncate(self.log, 0)
+
+    @precondition(lambda self: self.everything_taken())
+    @rule()
+    def delete_the_oldest(self) -> None:
+        oldest = sorted(self.folder.glob("app.log.*"), key=lambda path: int(path.suffix[1:]))[-1:]
+        for path in oldest:
+            path.unlink()
+
+    @rule(
+        settle=st.sampled_from([0, _NEVER_SETTLED]),
+        max_bytes=st.sampled_from([1, 30, _ALL]),
+        partition_bytes=st.sampled_from([1, 7, 1000]),
+        restarted=st.booleans(),
+    )
+    def take(self, settle: float, max_bytes: int, partition_bytes: int, restarted: bool) -> None:
+        target = scan([str(self.folder)], [], self.follower.offset, settle=settle, now=_now())
+        reached = advance(self.follower.offset, target, max_bytes)
+        if restarted:  # planned, died, planned again from the checkpoint
+            ranges(self.follower.offset, reached)
+        for found in self.follower.move_to(reached):
+            self.taken += self.pieces_of(found, partition_bytes)
+
+    def pieces_of(self, found: Range, partition_bytes: int) -> list[int]:
+        """The pieces that the tasks read from a range, after all of its bytes were seen in their places."""
+        records = records_of(found, partition_bytes=partition_bytes)
+        assert "".join(line for _, line in records) == text_of(found).replace("\n", "")
+        assert [offset for offset, _ in records] == sorted({offset for offset, _ in records})
+        content = Path(found.file.path).read_bytes()
+        assert all(content[offset:].startswith(line.encode()) for offset, line in records)
+        return [int(number) for _, line in records for number in re.findall(r"piece (\d+);", line)]
+
+    def everything_taken(self) -> bool:
+        return sorted(self.taken) == list(range(1, self.number + 1))
+
+    @invariant()
+    def nothing_is_taken_twice_or_made_up(self) -> None:
+        assert len(set(self.taken)) == len(self.taken)
+        assert set(self.taken) <= set(range(1, self.number + 1))
+
+    @invariant()
+    def all_that_is_there_can_be_taken(self) -> None:
+        target = scan([str(self.folder)], [], self.follower.offset, settle=0, now=_now())
+        left = [self.pieces_of(found, 1000) for found in ranges(self.follower.offset, target)]
+        assert sorted(sum(left, self.taken)) == list(range(1, self.number + 1))
+
+
+FollowedDirectory.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+class TestFollowedDirectory(FollowedDirectory.TestCase):
+    """Every byte is taken exactly once, through appends, rests, rotations, truncations and restarts."""

@@ -1,0 +1,26 @@
+"""Clocks for tests that run in one thread."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+
+from producer.clock import Deadline
+from producer.testing import ManualClock
+
+
+class JumpingClock(ManualClock):
+    """A manual clock for a single thread: whoever waits finds that the time is over."""
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        """Move to the end of the wait; nobody else could notify."""
+        if timeout is None:
+            raise AssertionError("a wait without an end, and no other thread to end it")
+        self.advance(timeout)
+        return False
+
+    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+        """Move to the end of the wait; nobody else could put anything."""
+        if deadline.at is None:
+            raise AssertionError("a wait without an end, and no other thread to end it")
+        self.advance(deadline.at - self.monotonic())

@@ -1,0 +1,51 @@
+"""Pipelines and producers for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from producer.config import ProducerConfig
+from producer.interfaces import Clock, Sink
+from producer.pipeline.assembly import Pipeline
+from producer.pipeline.batch import ProducerBatch
+from producer.records import StreamKey
+from producer.testing import RecordingSink
+from producer.wire.log_group import LogEncoder
+from tests.support.clocks import JumpingClock
+
+KEY = StreamKey("project", "logstore", "topic", "source")
+
+
+def config(**options: Any) -> ProducerConfig:
+    """A configuration with a fixed source and two IO threads where nothing else is said."""
+    return ProducerConfig(**({"source": "here", "io_thread_count": 2, "drain_timeout_ms": 0} | options))
+
+
+def record(text: str = "x", logs: int = 1) -> bytes:
+    """The encoded bytes of ``logs`` equal logs."""
+    return b"".join(LogEncoder().encode({"m": text}, 1) for _ in range(logs))
+
+
+def threadless(sink: Sink | None = None, clock: Clock | None = None, **options: Any) -> Pipeline:
+    """A pipeline without threads, driven by :func:`settle` or stage by stage."""
+    return Pipeline(config(**options), sink or RecordingSink(), clock or JumpingClock(), "test", threadless=True)
+
+
+def step(pipeline: Pipeline) -> bool:
+    """Let each stage do one thing; whether any did."""
+    pipeline.mover.run_once()
+    busy = pipeline.io_pool.run_next()
+    for handler in pipeline.settlement.handlers:
+        busy |= handler.run_next()
+    return busy
+
+
+def settle(pipeline: Pipeline) -> None:
+    """Do all that can be done at this instant."""
+    while step(pipeline):
+        pass
+
+
+def held(pipeline: Pipeline, settled: list[ProducerBatch]) -> int:
+    """Bytes owed by every batch that is alive or waits for its callbacks."""
+    return sum(batch.held for batch in {*pipeline.accumulator.incomplete(), *settled})

@@ -1,0 +1,49 @@
+"""Sinks that block, or break, where a test wants them to."""
+
+from __future__ import annotations
+
+import threading
+
+from producer.errors import NetworkError
+from producer.interfaces import Delivery, Receipt
+from producer.testing import ScriptedSink
+from tests.support.waiting import PATIENCE
+
+
+class GatedSink(ScriptedSink):
+    """A scripted sink whose attempts wait at a gate.
+
+    :ivar entered: released once for each attempt that came to the gate.
+    :ivar gate: open it for all.
+    :ivar projects: whose attempts wait; None means all.
+    """
+
+    def __init__(self, *script: object, projects: set[str] | None = None) -> None:
+        super().__init__(script)  # type: ignore[arg-type]
+        self.entered = threading.Semaphore(0)
+        self.gate = threading.Event()
+        self.projects = projects
+
+    def write(self, delivery: Delivery) -> Receipt:
+        """Wait at the gate, then follow the script."""
+        if self.projects is None or delivery.key.project in self.projects:
+            self.entered.release()
+            assert self.gate.wait(PATIENCE), "nobody opened the gate"
+        return super().write(delivery)
+
+
+class DeadSink(ScriptedSink):
+    """A sink whose every attempt is a network error.
+
+    :ivar ambiguous: whether each may have been stored.
+    """
+
+    def __init__(self, *, ambiguous: bool = False) -> None:
+        super().__init__()
+        self.ambiguous = ambiguous
+
+    def write(self, delivery: Delivery) -> Receipt:
+        """Fail."""
+        with self._lock:
+            self.attempts.append(delivery)
+        raise NetworkError("RequestError", "no route to host", may_have_been_stored=self.ambiguous)

@@ -1,0 +1,55 @@
+"""Waiting for other threads, with a deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+#: Seconds after which a test that waits has failed.
+PATIENCE = 20.0
+
+
+def eventually(condition: Callable[[], object], what: str = "the condition") -> None:
+    """Return once ``condition()`` is true; fail after :data:`PATIENCE` seconds."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come true within {PATIENCE} s")
+        time.sleep(0.001)
+
+
+def passed(event: threading.Event, what: str = "the event") -> None:
+    """Return once ``event`` is set; fail after :data:`PATIENCE` seconds."""
+    assert event.wait(PATIENCE), f"{what} was not set within {PATIENCE} s"
+
+
+class Call:
+    """A call on a thread of its own, with its outcome."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.value = self._function()
+        except BaseException as error:  # noqa: BLE001  # told to whoever asks for the outcome
+            self.error = error
+
+    @property
+    def done(self) -> bool:
+        """Whether the call has ended."""
+        return not self.thread.is_alive()
+
+    def result(self) -> Any:
+        """Wait for the end of the call; its value, or its error."""
+        self.thread.join(PATIENCE)
+        assert self.done, "the call did not end"
+        if self.error is not None:
+            raise self.error
+        return self.value

@@ -1,0 +1,532 @@
+"""The requirements of a LogHub producer, 134 to 160, one test for each, in their corrected forms. The file is long
+since the list is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+
+import pytest
+
+from producer import (
+    CloseTimeoutError,
+    InvalidArgumentError,
+    LogSizeTooLargeError,
+    MaxBatchCountExceedError,
+    NetworkError,
+    Producer,
+    ProducerClosedError,
+    ProducerConfig,
+    RejectedError,
+    Result,
+    RetryPolicy,
+    SendTimeoutError,
+)
+from producer.errors import AttemptError
+from producer.pipeline.shutdown import Shutdown
+from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from tests.support.clocks import JumpingClock
+from tests.support.pipelines import KEY, config, record, settle, threadless
+from tests.support.sinks import DeadSink, GatedSink
+from tests.support.waiting import PATIENCE, Call, eventually, passed
+
+LOG = {"a": "b"}
+DOWN = NetworkError("RequestError", "refused")
+
+
+def test_134_all_public_methods_are_thread_safe() -> None:
+    """Sixteen threads call every public method at once; every accepted log arrives once, in its sender's order."""
+    sink = RecordingSink()
+    producer = Producer(sink=sink, config=config(linger_ms=100, io_thread_count=1, batch_count_threshold=50))
+    barrier = threading.Barrier(16)
+
+    def work(name: int) -> None:
+        barrier.wait()
+        stream = producer.stream("p", "l")
+        for i in range(50):
+            stream.send({"id": f"{name:02}-{i:03}-one"})
+            producer.send("p", "l", [{"id": f"{name:02}-{i:03}-two"}])
+            stream.send_many([{"id": f"{name:02}-{i:03}-two+"}])
+            producer.stats()
+            producer.remove_project_config("p")
+            if i % 25 == 0:
+                producer.flush(PATIENCE)
+
+    for call in [Call(lambda name=name: work(name)) for name in range(16)]:
+        call.result()
+    producer.close()
+    ids = [one[one.rindex(b"id\x12") + 4 :] for one in sink.records()]
+    assert len(ids) == len(set(ids)) == 16 * 150
+    for name in range(16):
+        own = [one for one in ids if one.startswith(b"%02d-" % name)]
+        assert own == sorted(own)
+
+
+def test_135_send_returns_at_once_and_data_is_sent_in_batches() -> None:
+    """With a server that hangs, 1000 sends return; they travel in one batch for each stream."""
+    sink = GatedSink()
+    producer = Producer(sink=sink, config=config())
+    began = time.monotonic()
+    futures = [producer.send("p", "l", LOG) for _ in range(1000)]
+    assert time.monotonic() - began < 2
+    assert not any(future.done() for future in futures)
+    sink.gate.set()
+    producer.close()
+    assert [len(sink.decode(delivery.payload)) for delivery in sink.deliveries] == [1000]
+
+
+def test_136_retriable_errors_are_retried_with_the_configured_number_and_backoff() -> None:
+    """By default 10 retries, waits growing from 100 ms to at most 50 s; other numbers where configured."""
+    for options, attempts in (({}, 11), ({"retries": 2}, 3), ({"retries": 0}, 1)):
+        clock, at = JumpingClock(), []
+        sink = ScriptedSink([lambda _delivery, at=at, clock=clock: at.append(clock.monotonic()) or DOWN] * 20)
+        pipeline = threadless(sink, clock, **options)
+        future = pipeline.accept(KEY, record(), 1, None)
+        pipeline.flush(None)
+        assert future.exception(0) is not None
+        assert len(at) == attempts
+        waits = [after - before for before, after in itertools.pairwise(at)]
+        for n, wait in enumerate(waits, start=1):
+            assert min(0.1 * 2 ** (n - 1), 25.0) * 0.999 <= wait <= min(0.1 * 2**n, 50.0) * 1.001
+
+
+def test_137_callback_and_future_report_the_outcome_and_every_attempt() -> None:
+    """Both carry success, request id, error code, message, time of each attempt; at most 11 by default, all counted."""
+    clock = JumpingClock()
+    refused = RejectedError("ParameterInvalid", "bad topic", http_status=400, request_id="R2")
+    for errors in ([DOWN, None], [DOWN, refused], [DOWN] * 40):
+        told: list[Result] = []
+        sink = ScriptedSink(errors)
+        pipeline = threadless(sink, clock, retries=30)
+        future = pipeline.accept(KEY, record(), 1, told.append)
+        began = clock.time()
+        pipeline.flush(None)
+        error = future.exception(0)
+        assert told == [future.result(0) if error is None else error.result]
+        assert told[0].attempt_count == len(sink.attempts)
+        assert len(told[0].attempts) == min(11, len(sink.attempts))
+        first, last = told[0].attempts[0], told[0].attempts[-1]
+        assert last.success == told[0].successful
+        assert last.timestamp_ms >= began * 1000 - 1
+        if len(sink.attempts) == 2:
+            assert (first.error_code, first.error_message) == ("RequestError", "refused")
+            expected = ("request-1", 200, "", "") if errors[1] is None else ("R2", 400, "ParameterInvalid", "bad topic")
+            assert (last.request_id, last.http_status, last.error_code, last.error_message) == expected
+
+
+def test_138_logs_of_a_stream_share_a_context_with_increasing_numbers() -> None:
+    """The pack id tag is the stream's context and a number that grows by batch; a retry keeps its number."""
+    sink = ScriptedSink([None, DOWN, None])
+    pipeline = threadless(sink, batch_count_threshold=1)
+    for _ in range(3):
+        pipeline.accept(KEY, record(), 1, None)
+        pipeline.flush(None)
+    contexts, numbers = zip(*[(d.pack_id or "").split("-") for d in sink.attempts], strict=True)
+    assert len(set(contexts)) == 1
+    assert numbers == ("0", "1", "1", "2")
+    for delivery in sink.deliveries:
+        assert b"__pack_id__" in delivery.payload.body
+        assert (delivery.pack_id or "").encode() in delivery.payload.body
+
+
+def test_139_when_close_returns_all_data_is_handled_and_everybody_told() -> None:
+    """After a graceful close every record has an outcome and its callback has run."""
+    sink, told = ScriptedSink([DOWN, None, RejectedError("C", "x")]), []
+    producer = Producer(sink=sink, config=config(batch_count_threshold=7))
+    futures = [producer.send("p", "l", LOG, topic=str(i % 5), callback=told.append) for i in range(500)]
+    producer.close()
+    assert len(told) == 500
+    assert all(future.done() for future in futures)
+
+
+def test_140_memory_is_bounded_and_io_threads_are_configurable() -> None:
+    """The defaults are 100 MiB and as many IO threads as CPUs; used memory never passes the bound."""
+    assert ProducerConfig().total_size_in_bytes == 104_857_600
+    assert ProducerConfig().io_thread_count == max(1, os.cpu_count() or 1)
+    pipeline = threadless(total_size_in_bytes=50_000, max_block_ms=0)
+
+    def fill() -> None:
+        for i in range(1000):
+            pipeline.accept(KEY._replace(topic=str(i % 9)), record("x" * 50), 1, None)
+            assert pipeline.budget.used <= 50_000
+
+    with pytest.raises(SendTimeoutError):
+        fill()
+    producer = Producer(sink=RecordingSink(), config=config(io_thread_count=5, name="five"))
+    producer.send("p", "l", LOG)
+    assert len([thread for thread in threading.enumerate() if thread.name.startswith("five-io-")]) == 5
+    producer.close()
+
+
+def test_141_without_space_send_blocks_until_freed_or_timed_out() -> None:
+    """Positive max_block_ms waits that long, zero fails at once, negative waits until a batch is handled."""
+    assert ProducerConfig().max_block_ms == 60_000
+    for max_block_ms in (0, 50):
+        pipeline = threadless(total_size_in_bytes=7000, max_block_ms=max_block_ms)
+        pipeline.accept(KEY, record("x" * 1500), 1, None)
+        with pytest.raises(SendTimeoutError) as caught:
+            pipeline.accept(KEY, record("x" * 1500), 1, None)
+        assert caught.value.waited == pytest.approx(max_block_ms / 1000)
+    sink = GatedSink()
+    producer = Producer(sink=sink, config=config(total_size_in_bytes=7000, max_block_ms=-1, linger_ms=100))
+    producer.send("p", "l", {"a": "x" * 1500})
+    blocked = Call(lambda: producer.send("p", "l", {"a": "x" * 1500}))
+    eventually(lambda: producer.stats().waiting_senders == 1)
+    assert not blocked.done
+    sink.gate.set()
+    assert blocked.result().result(PATIENCE).successful
+    producer.close()
+
+
+def test_142_a_batch_belongs_to_one_project_logstore_topic_source_and_shard_hash() -> None:
+    """A difference in one of the five makes another batch; equal ones share."""
+    sink = RecordingSink()
+    with Producer(sink=sink, config=config(linger_ms=10**6)) as producer:
+        for _ in range(2):
+            producer.send("p", "l", LOG)
+            producer.send("q", "l", LOG)
+            producer.send("p", "m", LOG)
+            producer.send("p", "l", LOG, topic="t")
+            producer.send("p", "l", LOG, source="s")
+            producer.send("p", "l", LOG, shard_hash="h")
+    assert len({delivery.key for delivery in sink.deliveries}) == len(sink.deliveries) == 6
+    assert {len(sink.decode(delivery.payload)) for delivery in sink.deliveries} == {2}
+
+
+def test_143_a_batch_without_room_is_sent_first_and_a_full_one_at_once() -> None:
+    """At 8 MiB and 40,960 logs a record without room opens a new batch; at a threshold a batch goes at once."""
+    assert (ProducerConfig().batch_size_threshold_in_bytes, ProducerConfig().batch_count_threshold) == (524_288, 4096)
+    pipeline = threadless(batch_size_threshold_in_bytes=8 * 2**20, batch_count_threshold=40_960)
+    pipeline.accept(KEY, b"a" * (5 * 2**20), 1, None)
+    pipeline.accept(KEY, b"a" * (5 * 2**20), 1, None)
+    assert pipeline.io_pool.queued == 1
+    pipeline.accept(KEY, b"a", 40_959, None)
+    assert pipeline.io_pool.queued == 2
+    pipeline.accept(KEY, b"a", 40_000, None)
+    assert pipeline.io_pool.queued == 2
+    pipeline.accept(KEY, b"a", 961, None)
+    assert pipeline.io_pool.queued == 3
+    defaults = threadless()
+    defaults.accept(KEY, b"a" * 524_288, 1, None)
+    for _ in range(4096):
+        defaults.accept(KEY, b"a", 1, None)
+    assert defaults.io_pool.queued == 2
+
+
+def test_144_the_io_queue_never_blocks_a_sender() -> None:
+    """With all IO threads stuck, hundreds of full batches queue; only memory stops a sender."""
+    sink = GatedSink()
+    producer = Producer(
+        sink=sink,
+        config=config(io_thread_count=1, batch_count_threshold=1, total_size_in_bytes=2_000_000, max_block_ms=0),
+    )
+
+    def fill() -> None:
+        while True:
+            producer.send("p", "l", LOG)
+
+    with pytest.raises(SendTimeoutError):
+        fill()
+    sent = producer.stats().accepted
+    assert sent > 300
+    assert producer.stats().batches["queued"] >= sent - 1
+    sink.gate.set()
+    producer.close()
+    assert producer.stats().delivered == sent
+
+
+def test_145_the_mover_submits_what_lingered_then_what_is_due() -> None:
+    """linger_ms is 2000 by default and 100 at least; the mover's wait is the time to the nearest expiry."""
+    assert ProducerConfig().linger_ms == 2000
+    clock = ManualClock()
+    sink = ScriptedSink([DOWN])
+    pipeline = threadless(sink, clock, base_retry_backoff_ms=1000, max_retry_backoff_ms=1000)
+    pipeline.accept(KEY, record(), 1, None)
+    clock.advance(2.0)
+    pipeline.mover.run_once()
+    pipeline.io_pool.run_next()
+    pipeline.accept(KEY._replace(topic="second"), record(), 1, None)
+    clock.advance(0.5)
+    assert pipeline.mover.run_once() == pytest.approx(1.5)
+    assert pipeline.io_pool.queued == 0
+    clock.advance(0.5)
+    assert pipeline.mover.run_once() == pytest.approx(1.0)
+    assert pipeline.io_pool.queued == 1
+    clock.advance(1.0)
+    pipeline.mover.run_once()
+    assert pipeline.io_pool.queued == 2
+
+
+def test_146_with_nothing_due_the_mover_sleeps_linger_ms_also_while_the_network_is_down() -> None:
+    """Idle, or with retries in the far future, a turn of the mover asks for linger_ms of sleep."""
+    for sink in (RecordingSink(), DeadSink()):
+        pipeline = threadless(sink, ManualClock(), base_retry_backoff_ms=50_000, linger_ms=700)
+        pipeline.accept(KEY, record(), 1, None)
+        pipeline.submit_open()
+        settle(pipeline)
+        assert [pipeline.mover.run_once() for _ in range(5)] == [0.7] * 5
+
+
+def test_147_failures_that_are_permanent_or_retried_enough_or_late_fail_and_nothing_retries_for_ever() -> None:
+    """Permanent: one attempt. Retries used up: failed, however many failures are not told yet. Queue closed: failed."""
+    pipeline = threadless(ScriptedSink([RejectedError("C", "x")]))
+    pipeline.accept(KEY, record(), 1, None)
+    pipeline.submit_open()
+    pipeline.io_pool.run_next()
+    assert pipeline.stats().failed == 1
+
+    clock, sink = JumpingClock(), DeadSink()
+    crowded = threadless(sink, clock, retries=2, batch_count_threshold=1)
+    for i in range(50):
+        crowded.accept(KEY._replace(topic=str(i)), record(), 1, None)
+    while crowded.accumulator.incomplete():  # no failure handler runs: its queue only grows
+        clock.advance(60.0)
+        crowded.mover.run_once()
+        crowded.io_pool.run_next()
+    assert len(sink.attempts) == 50 * 3
+    assert crowded.settlement.failure.pending == 50
+
+    closed = threadless(DeadSink())
+    closed.accept(KEY, record(), 1, None)
+    closed.retry_queue.close()
+    closed.submit_open()
+    closed.io_pool.run_next()
+    assert closed.stats().failed == 1
+
+
+def test_148_a_retry_waits_in_the_queue_and_never_in_the_io_thread() -> None:
+    """After a transient failure the batch is in the retry queue, not settled, and the IO thread does another batch."""
+    clock = ManualClock()
+    pipeline = threadless(ScriptedSink([DOWN]), clock, batch_count_threshold=1)
+    first = pipeline.accept(KEY, record(), 1, None)
+    second = pipeline.accept(KEY._replace(logstore="other"), record(), 1, None)
+    pipeline.io_pool.run_next()
+    assert (len(pipeline.retry_queue), clock.monotonic()) == (1, 0.0)
+    pipeline.io_pool.run_next()
+    assert (first.done(), second.done()) == (False, True)
+    assert not pipeline.io_pool.run_next()
+
+
+def test_149_the_retry_queue_gives_the_earliest_first_and_refuses_after_close() -> None:
+    """Retries come out in the order of their times; a batch that fails after close is failed, not queued."""
+    clock = ManualClock()
+    waits = iter([3.0, 1.0, 2.0])
+    sink = ScriptedSink([DOWN] * 3)
+    pipeline = threadless(
+        sink, clock, batch_count_threshold=1, retry_policy=RetryPolicy(wait=lambda _state: next(waits))
+    )
+    for topic in "abc":
+        pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
+    settle(pipeline)
+    clock.advance(5.0)
+    settle(pipeline)
+    assert [delivery.key.topic for delivery in sink.deliveries] == ["b", "c", "a"]
+    pipeline.retry_queue.close()
+    with pytest.raises(ProducerClosedError):
+        pipeline.retry_queue.put(object(), 0.0)  # type: ignore[arg-type]
+
+
+def test_150_slow_failure_callbacks_do_not_stop_successes() -> None:
+    """While the failure handler hangs in a callback, a hundred successes are told."""
+    sink, gate, hanging = ScriptedSink([RejectedError("C", "x")]), threading.Event(), threading.Event()
+    producer = Producer(sink=sink, config=config(batch_count_threshold=1))
+    producer.send("p", "l", LOG, callback=lambda _r: hanging.set() or passed(gate))
+    passed(hanging)
+    told: list[Result] = []
+    for _ in range(100):
+        producer.send("p", "l", LOG, callback=told.append)
+    eventually(lambda: len(told) == 100)
+    gate.set()
+    producer.close()
+
+
+def test_151_a_handler_returns_memory_sets_futures_and_survives_callbacks_that_raise() -> None:
+    """Future set, memory back, then the callback; one that raises keeps nobody else from his."""
+    pipeline = threadless()
+    seen: list[tuple[bool, int]] = []
+
+    def first(_result: Result) -> None:
+        seen.append((futures[0].done(), pipeline.budget.used))
+        raise RuntimeError("mine")
+
+    futures = [pipeline.accept(KEY, record(), 1, first)]
+    futures.append(pipeline.accept(KEY, record(), 1, lambda _r: seen.append((futures[1].done(), pipeline.budget.used))))
+    pipeline.submit_open()
+    settle(pipeline)
+    assert seen == [(True, 0), (True, 0)]
+
+
+def test_152_io_threads_never_run_callbacks() -> None:
+    """Callbacks and done-callbacks run on other threads than those that send."""
+    sending: set[str] = set()
+    telling: set[str] = set()
+    sink = ScriptedSink([lambda _delivery: sending.add(threading.current_thread().name)] * 100)  # type: ignore[func-returns-value]
+    with Producer(sink=sink, config=config(batch_count_threshold=1)) as producer:
+        for _ in range(50):
+            future = producer.send("p", "l", LOG, callback=lambda _r: telling.add(threading.current_thread().name))
+            future.add_done_callback(lambda _f: telling.add(threading.current_thread().name))
+    telling.discard(threading.main_thread().name)  # done-callbacks of futures that were already settled
+    assert sending
+    assert telling
+    assert not sending & telling
+
+
+def test_153_memory_is_a_semaphore_with_a_timed_acquire_and_the_map_is_concurrent() -> None:
+    """Twelve threads over ten streams with little memory: all is delivered, all memory returns, none was overdrawn."""
+    sink = RecordingSink()
+    producer = Producer(sink=sink, config=config(total_size_in_bytes=30_000, linger_ms=100, batch_count_threshold=5))
+    most: list[int] = []
+
+    def work() -> None:
+        for i in range(60):
+            producer.send("p", "l", {"x": "y" * 50}, topic=str(i % 10))
+            most.append(producer.stats().memory_used)
+
+    for call in [Call(work) for _ in range(12)]:
+        call.result()
+    producer.close()
+    assert len(sink.records()) == 720
+    assert max(most) <= 30_000
+    assert producer.stats().memory_used == 0
+
+
+def test_154_oversized_empty_and_too_many_are_refused_each_with_its_error() -> None:
+    """Larger than 8 MiB or than the memory, null or empty, more than 40,960 logs: three kinds of error, at send."""
+    with Producer(sink=RecordingSink(), config=config()) as producer:
+        with pytest.raises(LogSizeTooLargeError, match="the limit is 8388608"):
+            producer.send("p", "l", {"a": "x" * (8 * 2**20)})
+        for arguments in (
+            (None, "l", LOG),
+            ("", "l", LOG),
+            ("p", None, LOG),
+            ("p", "", LOG),
+            ("p", "l", None),
+            ("p", "l", []),
+        ):
+            with pytest.raises(InvalidArgumentError):
+                producer.send(*arguments)  # type: ignore[arg-type]
+        with pytest.raises(MaxBatchCountExceedError, match="40961"):
+            producer.send("p", "l", [LOG] * 40_961)
+        assert producer.stats().accepted == 0
+    small = Producer(sink=RecordingSink(), config=config(total_size_in_bytes=1000))
+    with pytest.raises(LogSizeTooLargeError, match=r"total_size_in_bytes: .* the limit is 1000 bytes"):
+        small.send("p", "l", LOG)
+    small.close()
+
+
+def test_155_close_ends_everything_within_its_timeout_or_raises_at_it() -> None:
+    """In time: threads ended, futures set, callbacks run. Not in time: it raises. Negative: refused."""
+    producer, told = Producer(sink=RecordingSink(), config=config(name="intime")), []
+    producer.send("p", "l", LOG, callback=told.append)
+    producer.close(PATIENCE)
+    assert len(told) == 1
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("intime-")]
+    sink = GatedSink()
+    late = Producer(sink=sink, config=config())
+    late.send("p", "l", LOG)
+    with pytest.raises(InvalidArgumentError, match="timeout"):
+        late.close(-1)
+    began = time.monotonic()
+    with pytest.raises(CloseTimeoutError):
+        late.close(0.05)
+    assert time.monotonic() - began < 5
+    sink.gate.set()
+
+
+def test_156_close_may_be_called_many_times_and_from_many_threads() -> None:
+    """A hundred closes from ten threads: all return, everything was delivered once."""
+    sink = RecordingSink()
+    producer = Producer(sink=sink, config=config())
+    for _ in range(100):
+        producer.send("p", "l", LOG)
+    for call in [Call(lambda: [producer.close() for _ in range(10)]) for _ in range(10)]:
+        call.result()
+    assert len(sink.records()) == 100
+
+
+@pytest.mark.parametrize("error", [None, RejectedError("C", "x")])
+def test_157_close_inside_a_callback_does_not_deadlock(
+    error: AttemptError | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The join of the own handler thread is left out, with a warning."""
+    closed = threading.Event()
+    producer = Producer(sink=ScriptedSink([error]), config=config(batch_count_threshold=1))
+    producer.send("p", "l", LOG, callback=lambda _r: producer.close() or closed.set())  # type: ignore[func-returns-value]
+    passed(closed)
+    assert "close was called on this very thread" in caplog.text
+
+
+def test_158_close_follows_the_data_and_gives_waiting_batches_a_last_attempt() -> None:
+    """Lingering batches go at once, waiting ones once more; what fails now goes straight to the failure handler."""
+    clock, told = JumpingClock(), []
+    sink = ScriptedSink([DOWN, DOWN, None])
+    pipeline = threadless(sink, clock, base_retry_backoff_ms=50_000, linger_ms=10**6)
+    pipeline.accept(KEY, record(), 1, told.append)
+    pipeline.submit_open()
+    settle(pipeline)
+    assert len(pipeline.retry_queue) == 1
+    pipeline.accept(KEY._replace(topic="open"), record(), 1, told.append)
+    Shutdown(pipeline).close(10.0)
+    assert clock.monotonic() == 0.0
+    assert sorted(result.successful for result in told) == [False, True]
+    assert len(sink.attempts) == 3
+    assert sink.closed
+    with pytest.raises(ProducerClosedError):
+        pipeline.accept(KEY, record(), 1, None)
+
+
+def test_159_no_loss_at_close() -> None:
+    """The number of callbacks is the number of sends, with a server that works, fails, or is down."""
+    for sink in (RecordingSink(), DeadSink(), ScriptedSink([RejectedError("C", "x"), None, DOWN] * 50)):
+        told: list[Result] = []
+        producer = Producer(sink=sink, config=config(batch_count_threshold=3))
+        for i in range(300):
+            producer.send("p", "l", LOG, topic=str(i % 7), callback=told.append)
+        producer.close()
+        assert len(told) == 300
+        assert sum(result.successful for result in told) == len(sink.records())
+
+
+def test_160_a_bad_project_cannot_stop_the_others() -> None:
+    """While all attempts of two dead projects hang, a third project's records are delivered, promptly."""
+    sink = GatedSink(projects={"dead-1", "dead-2"})
+    hang = [True]
+
+    def dead(project: str) -> bool:
+        return project.startswith("dead")
+
+    write = sink.write
+
+    def attempt(delivery: object) -> object:
+        if dead(delivery.key.project):  # type: ignore[attr-defined]
+            if not hang[0]:
+                raise DOWN
+            write(delivery)  # type: ignore[arg-type]
+            raise DOWN
+        return RecordingSink.write(sink, delivery)  # type: ignore[arg-type]
+
+    sink.write = attempt  # type: ignore[method-assign,assignment]
+    hang[0] = False
+    producer = Producer(
+        sink=sink,
+        config=config(io_thread_count=2, batch_count_threshold=1, base_retry_backoff_ms=1, max_retry_backoff_ms=1),
+    )
+    for project in ("dead-1", "dead-2"):
+        producer.send(project, "l", LOG)
+    pipeline = producer._pipeline
+    assert pipeline is not None
+    eventually(lambda: len(pipeline.io_pool._suspects) == 2)
+    hang[0] = True
+    for _ in range(20):
+        for project in ("dead-1", "dead-2"):
+            producer.send(project, "l", LOG)
+    futures = [producer.send("alive", "l", LOG) for _ in range(50)]
+    for future in futures:
+        assert future.result(PATIENCE).successful
+    hang[0] = False
+    sink.gate.set()
+    producer.close()
+    assert producer.stats().memory_used == 0

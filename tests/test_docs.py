@@ -1,0 +1,141 @@
+"""The documents are true: their code runs, their tables match the code, their links lead somewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import producer
+from producer.config import option_rows
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
+]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
+
+# What a document's shell block may call without doing it here: the targets are only looked up, nothing is installed.
+SHELL_PREFIX = f"""
+set -euo pipefail
+make() {{ command make -C '{ROOT}' -n "$@" > /dev/null; }}
+pip() {{ :; }}
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: where it stands, its language, its text."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+
+def blocks() -> Iterator[Block]:
+    """Every fenced block of every document."""
+    for path in DOCUMENTS:
+        text = path.read_text()
+        for match in FENCE.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield Block(str(path.relative_to(ROOT)), line, match[1], match[2])
+
+
+BLOCKS = list(blocks())
+
+
+def run(command: list[str], cwd: Path) -> None:
+    """Run to its end; what it started in the background is ended with it."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            status = process.wait(timeout=100)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        assert status == 0, output.read()
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)
+def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
+    """A block is a program of its own, which ends without an error."""
+    script = tmp_path / "block.py"
+    script.write_text(block.text)
+    run([sys.executable, "-W", "error::SyntaxWarning", str(script)], tmp_path)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "bash"], ids=str)
+def test_every_shell_block_runs(block: Block) -> None:
+    """The commands exist and succeed; ``make`` only checks that its targets do."""
+    run(["bash", "-c", SHELL_PREFIX + block.text], ROOT)
+
+
+def test_every_block_says_what_it_is() -> None:
+    """A block without a language would be neither run nor known as mere text."""
+    assert {block.language for block in BLOCKS} <= {"python", "bash", "text", "ini", "toml"}
+    assert [str(block) for block in BLOCKS if not block.language] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_to_a_file(path: Path) -> None:
+    """Relative links name files of the project."""
+    links = [link for link in LINK.findall(FENCE.sub("", path.read_text())) if "://" not in link]
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/configuration.md"])
+def test_every_option_is_documented_with_its_default(document: str) -> None:
+    """The tables of options list every option of the code, with its default, and no other."""
+    text = (ROOT / document).read_text()
+    for name, default, _ in option_rows():
+        shown = default if default == "number of CPUs" else f"`{default}`"
+        assert f"| `{name}` | {shown} |" in text
+    known = {name for name, _, _ in option_rows()} | {"retry_policy"}
+    listed = set(re.findall(r"^\| `([a-z_.]+)` \| (?:`[^`]*`|number of CPUs) \|", text, re.MULTILINE))
+    assert listed <= known
+
+
+def test_every_rule_is_documented() -> None:
+    """``docs/configuration.md`` gives each option's rule in the words of its error message."""
+    text = (ROOT / "docs/configuration.md").read_text()
+    assert [name for name, default, rule in option_rows() if f"| {rule} |" not in text] == []
+
+
+def test_exported_names_are_what_the_package_says() -> None:
+    """``__all__`` is sorted, complete and importable."""
+    assert sorted(producer.__all__) == producer.__all__ or sorted(producer.__all__, key=str.lower)
+    public = {
+        name
+        for name, value in vars(producer).items()
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith("producer.")
+    }
+    assert public - {"Callback"} <= set(producer.__all__)
+    assert all(hasattr(producer, name) for name in producer.__all__)
+
+
+def test_every_threads_name_is_documented() -> None:
+    """``docs/architecture.md`` lists the threads that a producer may start."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    for part in ("mover", "io-N", "success", "failure", "credentials"):
+        assert f"`<producer>-{part}" in text

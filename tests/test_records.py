@@ -1,0 +1,99 @@
+"""Records: how values become text, and times."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer import InvalidArgumentError, LogItem, StreamKey
+from producer.records import text_of, time_of
+
+
+@given(st.floats())
+def test_a_float_is_the_shortest_text_that_reads_back_equal(value: float) -> None:
+    """repr of the float, for infinities and NaN as well."""
+    text = text_of(value, "f")
+    assert isinstance(text, str)
+    assert float(text) == value or math.isnan(value)
+
+
+@given(st.integers(-(10**4000), 10**4000))
+def test_an_integer_is_its_decimal_digits(value: int) -> None:
+    """Any integer that Python writes out reads back."""
+    assert int(text_of(value, "i")) == value
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
+    )
+)
+def test_a_structure_is_compact_json_that_reads_back(value: Any) -> None:
+    """Lists and mappings are JSON without spaces, and without escapes for what is text."""
+    if not isinstance(value, list | dict):
+        return
+    text = text_of(value, "s")
+    assert isinstance(text, str)
+    assert json.loads(text) == value
+    assert text == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def test_values_inside_a_structure_follow_the_same_table() -> None:
+    """Decimal, datetime, UUID and bytes inside JSON are strings."""
+    value = {
+        "d": Decimal("0.10"),
+        "t": datetime(2026, 1, 2, tzinfo=UTC),
+        "u": UUID(int=0),
+        "b": b"\xff\x41",
+        "m": memoryview(b"x"),
+    }
+    assert json.loads(text_of(value, "v")) == {
+        "d": "0.10",
+        "t": "2026-01-02T00:00:00+00:00",
+        "u": str(UUID(int=0)),
+        "b": "\\xffA",
+        "m": "x",
+    }
+
+
+def test_bytes_are_sent_as_they_are() -> None:
+    """bytes, bytearray and memoryview keep every byte."""
+    for value in (b"\x00\xff", bytearray(b"\x00\xff"), memoryview(b"\x00\xff")):
+        assert text_of(value, "b") == b"\x00\xff"
+
+
+@pytest.mark.parametrize("value", [object(), {1}, Fraction(1, 2), 1j, lambda: None, type, range(3)])
+def test_other_types_are_refused_with_the_field_and_the_type(value: object) -> None:
+    """The error names the field, the type, and what would do."""
+    with pytest.raises(InvalidArgumentError, match=r"field 'x'.*make it text, bytes, a number"):
+        text_of(value, "x")
+
+
+def test_a_time_may_be_missing_seconds_or_an_aware_datetime() -> None:
+    """None is now; seconds and nanoseconds are kept; a datetime is split at the second, before 1970 refused."""
+    assert time_of(LogItem({}), 7) == (7, 0)
+    assert time_of(LogItem({}, 5, 6), 7) == (5, 6)
+    assert time_of(LogItem({}, datetime(1970, 1, 1, 0, 0, 1, 5, tzinfo=UTC)), 7) == (1, 5000)
+    assert time_of(LogItem({}, datetime(1970, 1, 1, tzinfo=UTC), 9), 7) == (0, 9)
+    with pytest.raises(InvalidArgumentError, match="got -1"):
+        time_of(LogItem({}, datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)), 7)
+
+
+def test_stream_keys_are_equal_by_value() -> None:
+    """Two keys with the same parts are the same stream."""
+    assert StreamKey("p", "l") == StreamKey("p", "l", "", "", None, ())
+    assert hash(StreamKey("p", "l")) == hash(StreamKey("p", "l"))
+
+
+def test_numbers_that_json_lacks_are_text_inside_structures() -> None:
+    """``nan`` and the infinities would make the text no JSON."""
+    assert text_of({"x": float("nan"), "y": [float("-inf"), 1.5]}, "f") == '{"x":"nan","y":["-inf",1.5]}'

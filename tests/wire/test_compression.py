@@ -1,0 +1,89 @@
+"""Compression: round trips, and bodies that would harm."""
+
+from __future__ import annotations
+
+import tracemalloc
+import zlib
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer import CompressionError
+from producer.wire.compression import COMPRESSIONS, compress, decompress
+
+REAL = ("lz4", "zstd", "deflate")
+
+
+@pytest.mark.parametrize("method", COMPRESSIONS)
+@given(data=st.one_of(st.binary(max_size=5000), st.just(b"abc" * 100_000)))
+def test_what_is_compressed_decompresses(method: str, data: bytes) -> None:
+    """Any bytes come back, by every method."""
+    assert decompress(compress(data, method), method, len(data)) == data
+
+
+@pytest.mark.parametrize("method", COMPRESSIONS)
+@pytest.mark.parametrize("declared", [0, 99, 101, 100_000])
+def test_another_size_than_declared_is_refused(method: str, declared: int) -> None:
+    """A body of 100 bytes that was declared as fewer or more is refused."""
+    with pytest.raises(CompressionError):
+        decompress(compress(b"x" * 100, method), method, declared)
+
+
+@pytest.mark.parametrize("method", ["zstd", "deflate"])
+def test_a_bomb_is_refused_before_it_takes_memory(method: str) -> None:
+    """A body that would grow to 256 MiB while 1000 bytes were declared costs less than 8 MiB."""
+    bomb = compress(bytes(256 * 2**20), method)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CompressionError):
+            decompress(bomb, method, 1000)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_lz4_bomb_is_refused() -> None:
+    """An lz4 block that would grow past the declared size is refused; the library never allocates more than that."""
+    with pytest.raises(CompressionError):
+        decompress(compress(bytes(64 * 2**20), "lz4"), "lz4", 1000)
+
+
+@pytest.mark.parametrize("method", REAL)
+@given(garbage=st.binary(min_size=1, max_size=200))
+def test_garbage_is_a_compression_error_and_nothing_else(method: str, garbage: bytes) -> None:
+    """Random bytes either are a body of the declared size, or raise CompressionError."""
+    try:
+        assert len(decompress(garbage, method, 50)) == 50
+    except CompressionError as error:
+        assert method in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("method", REAL)
+def test_a_truncated_body_is_refused(method: str) -> None:
+    """A body that ends too early is refused, wherever it ends."""
+    body = compress(bytes(range(256)) * 4, method)
+    for end in range(0, len(body), 7):
+        with pytest.raises(CompressionError):
+            decompress(body[:end], method, 1024)
+
+
+def test_zstd_frames_that_lie_about_their_size_or_follow_each_other_are_read_by_their_bytes() -> None:
+    """Two frames in a row are one body; what counts is what they hold, not what they say."""
+    two = zstandard.ZstdCompressor().compress(b"a" * 10) + zstandard.ZstdCompressor().compress(b"b" * 10)
+    assert decompress(two, "zstd", 20) == b"a" * 10 + b"b" * 10
+    with pytest.raises(CompressionError):
+        decompress(two, "zstd", 10)
+
+
+def test_deflate_is_the_zlib_format() -> None:
+    """A body is readable by zlib, header and checksum included."""
+    assert zlib.decompress(compress(b"hello", "deflate")) == b"hello"
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
+    """The error names the methods."""
+    for call in (lambda: compress(b"", "gzip"), lambda: decompress(b"", "gzip", 0)):
+        with pytest.raises(CompressionError, match=r"'gzip'.*lz4, zstd, deflate, none"):
+            call()

@@ -1,0 +1,343 @@
+"""The encoder, held to the official SDK's bytes, to the protobuf library, and to itself."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import json
+import random
+import threading
+import tracemalloc
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer import InvalidArgumentError, LogItem
+from producer.records import text_of
+from producer.wire import log_group as module
+from producer.wire.log_group import LogEncoder, encode_tail, read_varint, split_records, varint
+from tests.support.log_group_schema import LogGroup, contents_of
+
+VECTORS = json.loads((Path(__file__).parent / "vectors" / "loghub.json").read_text("utf-8"))
+GROUPS = [pytest.param(group, id=group["name"]) for group in VECTORS["log_groups"]]
+NOW = 1_700_000_000
+
+
+def _tags(group: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in group["tags"]]
+
+
+def _expected(group: dict[str, Any]) -> bytes:
+    return base64.b64decode(group["log_group_base64"])
+
+
+def _quick_and_general(log: dict[str, Any], now: int = NOW) -> tuple[bytes, bytes]:
+    """The bytes of the generated function (seen often enough), and those of the general way."""
+    encoder = LogEncoder()
+    for _ in range(9):
+        quick = encoder.encode(log, now)
+    general = LogEncoder()._encode_pairs(log.items(), b"\x08" + varint(now), b"")
+    return quick, general
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_each_log_group_of_the_official_sdk_is_encoded_byte_for_byte(group: dict[str, Any]) -> None:
+    """Each vector's LogGroup comes out byte for byte through items with times of their own."""
+    encoder = LogEncoder()
+    records = [
+        encoder.encode(LogItem([(k, v) for k, v in log["contents"]], log["time"], log["time_ns"]), NOW)
+        for log in group["logs"]
+    ]
+    body = b"".join(records) + encode_tail(group["topic"], group["source"], _tags(group))
+    assert body == _expected(group)
+    assert list(split_records(body)) == records
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_each_log_group_is_the_same_through_the_generated_function(group: dict[str, Any]) -> None:
+    """A vector's logs, sent as dicts often enough for a generated function, are the vector's bytes every time."""
+    encoder = LogEncoder()
+    expected = list(split_records(_expected(group)))
+    for log, record in zip(group["logs"], expected, strict=True):
+        contents = dict(log["contents"])
+        if len(contents) != len(log["contents"]) or log["time_ns"]:
+            continue  # what a dict cannot say; the items above say it
+        for _ in range(12):
+            assert encoder.encode(contents, log["time"]) == record
+
+
+def test_the_generated_function_is_really_used_for_a_shape_seen_often() -> None:
+    """A shape gets a function the eighth time that it is seen, and not before."""
+    encoder = LogEncoder()
+    for _ in range(7):
+        encoder.encode({"a": "1", "b": "2"}, NOW)
+    assert not encoder._shapes
+    encoder.encode({"a": "1", "b": "2"}, NOW)
+    assert list(encoder._shapes) == [("a", "b")]
+
+
+texts = st.one_of(st.text(), st.text(st.characters(max_codepoint=127)), st.sampled_from(["x" * n for n in (127, 128)]))
+scalars = st.one_of(
+    texts,
+    st.binary(),
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.decimals(),
+    st.datetimes(),
+    st.dates(),
+    st.times(),
+    st.uuids(),
+)
+nested = st.recursive(
+    st.one_of(texts, st.integers(), st.floats(allow_nan=False), st.booleans(), st.none(), st.uuids(), st.decimals()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=6,
+)
+values = st.one_of(texts, scalars, st.none(), nested.filter(lambda value: isinstance(value, dict | list)))
+
+
+@settings(max_examples=400)
+@given(st.dictionaries(texts, values, max_size=8), st.integers(0, 2**32 - 1))
+def test_any_log_decodes_to_what_was_sent_and_both_ways_agree(log: dict[str, Any], now: int) -> None:
+    """Any dict decodes, by the protobuf library, to its values as text; generated and general bytes are equal."""
+    quick, general = _quick_and_general(log, now)
+    assert quick == general
+    expected = []
+    for name, value in log.items():
+        if value is not None:
+            text = text_of(value, name)
+            expected.append((name.encode(), text if isinstance(text, bytes) else text.encode()))
+    group = LogGroup()
+    group.ParseFromString(quick)
+    assert contents_of(quick) == [expected]
+    assert group.Logs[0].Time == now
+    assert not group.Logs[0].HasField("Time_ns")
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(st.text(), st.text(max_size=300)), max_size=4),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 999_999_999),
+    st.tuples(st.text(), st.text()),
+    st.lists(st.tuples(st.text(), st.text()), max_size=3),
+)
+def test_items_and_tails_decode_to_what_was_given(
+    pairs: list[tuple[str, str]], seconds: int, nanos: int, topic_source: tuple[str, str], tags: list[tuple[str, str]]
+) -> None:
+    """An item's time, nanoseconds, repeated fields, and a tail's topic, source and tags all come back."""
+    topic, source = topic_source
+    body = LogEncoder().encode(LogItem(pairs, seconds, nanos), NOW) + encode_tail(topic, source, tags)
+    group = LogGroup()
+    group.ParseFromString(body)
+    assert (group.Logs[0].Time, group.Logs[0].Time_ns) == (seconds, nanos)
+    assert contents_of(body) == [[(name.encode(), value.encode()) for name, value in pairs]]
+    assert (group.Topic.decode(), group.Source.decode()) == (topic, source)
+    assert [(tag.Key.decode(), tag.Value.decode()) for tag in group.LogTags] == tags
+    assert list(split_records(body)) == [body[: len(body) - len(encode_tail(topic, source, tags))]]
+
+
+@given(st.integers(0, 2**64))
+def test_a_varint_reads_back(number: int) -> None:
+    """Reading a varint gives the number, and the position behind it."""
+    assert read_varint(b"\xff" + varint(number) + b"\x01", 1) == (number, 1 + len(varint(number)))
+
+
+class _Colour(enum.StrEnum):
+    RED = "red"
+
+
+class _OldColour(str, enum.Enum):  # noqa: UP042  # the older spelling, whose format() differs
+    RED = "red"
+
+
+class _Number(enum.IntEnum):
+    ONE = 1
+
+
+class _Loud(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "LOUD"
+
+    def __format__(self, spec: str) -> str:
+        return "LOUD"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (_Colour.RED, b"red"),
+        (_OldColour.RED, b"red"),
+        (_Number.ONE, b"1"),
+        (_Loud("quiet"), b"quiet"),
+        (True, b"true"),
+        (bytearray(b"\xff\x00"), b"\xff\x00"),
+        (memoryview(b"abc")[::2], b"ac"),
+        (Decimal("1.10"), b"1.10"),
+        (0.1, b"0.1"),
+        (datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC), b"2026-03-04T05:06:07+00:00"),
+        (date(2026, 3, 4), b"2026-03-04"),
+        (time(1, 2), b"01:02:00"),
+        (UUID(int=1), b"00000000-0000-0000-0000-000000000001"),
+        ({"a": [1, None, {"b": b"x"}, Decimal("1.0"), _Colour.RED]}, b'{"a":[1,null,{"b":"x"},"1.0","red"]}'),
+        (("é",), b'["\xc3\xa9"]'),
+    ],
+)
+def test_a_value_becomes_its_documented_text_by_both_ways(value: Any, text: bytes) -> None:
+    """Subclasses, enums and every documented type travel as their true characters, generated function or not."""
+    for record in _quick_and_general({"first": "x", "field": value}):
+        assert contents_of(record) == [[(b"first", b"x"), (b"field", text)]]
+
+
+def test_names_that_are_subclasses_of_text_are_their_true_characters() -> None:
+    """A name of a str subclass or enum is encoded as its characters."""
+    for record in _quick_and_general({_Loud("name"): "v", _OldColour.RED: "v"}):
+        assert contents_of(record) == [[(b"name", b"v"), (b"red", b"v")]]
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ({"a": "\ud800"}, "'a'.*not valid Unicode"),
+        ({"\ud800": "a"}, "not valid Unicode"),
+        ({"a": ["\ud800"]}, "'a'.*not valid Unicode"),
+        ({1: "a"}, "name must be text, got 1"),
+        ({None: "a"}, "name must be text, got None"),
+        ({b"a": "a"}, "name must be text"),
+        ({"a": object()}, "'a'.*builtins.object"),
+        ({"a": {1, 2}}, "'a'.*builtins.set"),
+        ({"a": [object()]}, "'a'.*cannot become JSON"),
+        ({"a": {(1, 2): 3}}, "'a'.*cannot become JSON"),
+        ({"a": 10**5000}, "'a'.*digits"),
+        ({"a": [10**5000]}, "'a'.*cannot become JSON"),
+        ("text", "must be a mapping or a LogItem, got str"),
+        (None, "got NoneType"),
+        (LogItem(5), "contents must be"),
+        (LogItem([("a", "b", "c")]), "contents must be"),
+        (LogItem({}, time=-1), "time: must be an integer from 0 to 4294967295, got -1"),
+        (LogItem({}, time=2**32), "got 4294967296"),
+        (LogItem({}, time=True), "got True"),
+        (LogItem({}, time=1.5), "got 1.5"),
+        (LogItem({}, time_ns=10**9), "time_ns: .*999999999, got 1000000000"),
+        (LogItem({}, time=datetime(2026, 1, 1)), "needs a time zone"),
+    ],
+)
+def test_what_cannot_be_a_log_is_refused_in_words(log: Any, words: str) -> None:
+    """A bad name, value, time or log is an InvalidArgumentError that says which and why, the ninth time as well."""
+    encoder = LogEncoder()
+    for _ in range(9):
+        with pytest.raises(InvalidArgumentError, match=words):
+            encoder.encode(log, NOW)
+
+
+def test_a_structure_that_contains_itself_is_refused() -> None:
+    """A circular list is an InvalidArgumentError, not a RecursionError."""
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(InvalidArgumentError, match="cannot become JSON"):
+        LogEncoder().encode({"a": loop}, NOW)
+
+
+def test_a_refused_log_leaves_the_generated_function_in_order() -> None:
+    """After a refused value the same shape goes on as before."""
+    encoder = LogEncoder()
+    good = [encoder.encode({"a": "b"}, NOW) for _ in range(10)]
+    with pytest.raises(InvalidArgumentError):
+        encoder.encode({"a": "\udfff"}, NOW)
+    assert encoder.encode({"a": "b"}, NOW) == good[0]
+    assert len(set(good)) == 1
+
+
+def test_an_aware_datetime_is_the_instant_in_any_zone() -> None:
+    """A time given as a datetime is its UTC second and its microseconds."""
+    moment = datetime(2026, 3, 4, 7, 6, 7, 123456, tzinfo=timezone(timedelta(hours=2)))
+    group = LogGroup()
+    group.ParseFromString(LogEncoder().encode(LogItem({"a": "b"}, moment), NOW))
+    assert (group.Logs[0].Time, group.Logs[0].Time_ns) == (int(moment.timestamp()), 123_456_000)
+
+
+def test_the_time_follows_the_clock() -> None:
+    """The kept Time field changes with the second, by both ways."""
+    encoder = LogEncoder()
+    for now in [5, 5, 6, 6, 300, 5, 2**32 - 1] * 4:
+        group = LogGroup()
+        group.ParseFromString(encoder.encode({"a": "b"}, now))
+        assert group.Logs[0].Time == now
+
+
+def test_a_hundred_thousand_shapes_names_and_lengths_leave_bounded_memory() -> None:
+    """Logs with names and lengths made up at random leave a few megabytes behind, however many they are."""
+    encoder = LogEncoder()
+    chance = random.Random(1)
+
+    def made_up(count: int) -> None:
+        for i in range(count):
+            encoder.encode({f"name-{chance.randrange(10**9)}": "v", "n": i}, NOW)
+        for shape in range(260):  # shapes that get functions, with values of ever new lengths
+            for _ in range(8 + count // 1000):
+                encoder.encode({f"s{shape}": "v" * chance.randrange(3000), "b": "w" * chance.randrange(3000)}, NOW)
+
+    tracemalloc.start()
+    try:
+        made_up(50_000)
+        half = tracemalloc.get_traced_memory()[0]
+        made_up(50_000)
+        whole = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(encoder._keys) <= module._MAX_KEYS_KEPT
+    assert len(encoder._shapes) <= module._MAX_SHAPES
+    assert len(encoder._seen) <= module._MAX_SHAPES_COUNTED
+    assert encoder._room.left >= 0
+    assert whole < 24 * 2**20
+    assert whole - half < 10 * 2**20
+
+
+def test_all_lengths_kept_stay_within_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the room for lengths is used up, nothing more is kept, and the bytes are still right."""
+    monkeypatch.setattr(module, "_MAX_LENGTHS_KEPT", 10)
+    encoder = LogEncoder()
+    for length in range(200):
+        log = {"a": "x" * length}
+        assert encoder.encode(log, NOW) == LogEncoder().encode(log, NOW)
+    assert encoder._room.left == 0
+
+
+def test_very_long_names_are_sent_but_not_kept() -> None:
+    """A name of more than 256 characters travels, and no table keeps it."""
+    encoder = LogEncoder()
+    name = "n" * 257
+    for _ in range(20):
+        assert contents_of(encoder.encode({name: "v"}, NOW)) == [[(name.encode(), b"v")]]
+    assert not encoder._keys
+    assert not encoder._shapes
+    assert not encoder._seen
+
+
+def test_threads_that_share_an_encoder_get_the_same_bytes() -> None:
+    """Eight threads that fill the tables of one encoder together all get what one alone gets."""
+    encoder, barrier = LogEncoder(), threading.Barrier(8)
+    logs = [{f"k{i % 20}": "v" * (i % 150), "other": str(i)} for i in range(400)]
+    expected = [LogEncoder().encode(log, NOW) for log in logs]
+    wrong: list[int] = []
+
+    def work() -> None:
+        barrier.wait()
+        for _ in range(3):
+            wrong.extend(i for i, log in enumerate(logs) if encoder.encode(log, NOW) != expected[i])
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

@@ -1,0 +1,45 @@
+"""The PutLogs request, and the adjustment of shard hashes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from producer import StreamKey
+from producer.wire.put_logs import adjust_shard_hash, put_logs_headers, put_logs_params, put_logs_path
+from tests.wire.test_log_group import VECTORS
+
+
+@pytest.mark.parametrize(
+    "vector", [pytest.param(v, id=f"{v['shard_hash']!r}-{v['buckets']}") for v in VECTORS["shard_hashes"]]
+)
+def test_each_shard_hash_is_adjusted_as_the_java_producer_does(vector: dict[str, Any]) -> None:
+    """Each vector's hash is rounded down to the vector's bucket."""
+    assert adjust_shard_hash(vector["shard_hash"], vector["buckets"]) == vector["adjusted"]
+
+
+def test_buckets_bound_the_number_of_hashes() -> None:
+    """A thousand hashes fall into at most as many values as there are buckets, and into all of few."""
+    for buckets in (1, 2, 4, 8, 512):
+        found = {adjust_shard_hash(f"host-{i}", buckets) for i in range(1000)}
+        assert len(found) <= buckets
+        assert buckets > 8 or len(found) == buckets
+
+
+def test_a_shard_hash_chooses_the_route_and_none_balances() -> None:
+    """With a hash the path ends in route and the key is a parameter; without one the path ends in lb."""
+    key = StreamKey("p", "my/store")
+    assert put_logs_path(key) == "/logstores/my%2Fstore/shards/lb"
+    assert put_logs_params(key, None) == {}
+    routed = key._replace(shard_hash="0" * 32)
+    assert put_logs_path(routed) == "/logstores/my%2Fstore/shards/route"
+    assert put_logs_params(routed, "clean") == {"key": "0" * 32, "processor": "clean"}
+
+
+def test_headers_name_the_compression_unless_there_is_none() -> None:
+    """The raw size is always told, the method of compression only where there is one."""
+    headers = put_logs_headers("h", 7, "lz4", "agent")
+    assert headers["x-log-bodyrawsize"] == "7"
+    assert headers["x-log-compresstype"] == "lz4"
+    assert "x-log-compresstype" not in put_logs_headers("h", 7, "none", "agent")

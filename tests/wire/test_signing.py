@@ -1,0 +1,68 @@
+"""Signatures, held to those of the official SDK."""
+
+from __future__ import annotations
+
+import base64
+import locale
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from producer.wire.signing import SigningKey, UnsignedRequest, http_date, sign_v1, sign_v4
+from tests.wire.test_log_group import VECTORS
+
+SIGNATURES = [
+    pytest.param(vector, id=f"{vector['version']}-{vector['method']}-{vector['path']}-{bool(vector['security_token'])}")
+    for vector in VECTORS["signatures"]
+]
+
+
+@pytest.mark.parametrize("vector", SIGNATURES)
+def test_each_signature_of_the_official_sdk_is_made_again(vector: dict[str, Any]) -> None:
+    """Each vector's request gets exactly the vector's headers, the signature among them."""
+    request = UnsignedRequest(
+        method=vector["method"],
+        path=vector["path"],
+        params=vector["params"],
+        headers=vector["headers_before"],
+        body=base64.b64decode(vector["body_base64"]),
+    )
+    key = SigningKey(
+        access_key_id=vector["access_key_id"],
+        access_key_secret=vector["access_key_secret"],
+        security_token=vector["security_token"],
+        region=vector["region"],
+    )
+    now = datetime.fromisoformat(vector["now_utc"])
+    sign = {"v1": sign_v1, "v4": sign_v4}[vector["version"]]
+    assert sign(request, key, now) == vector["headers_after"]
+    assert request.headers == vector["headers_before"]
+
+
+def test_version_4_without_a_region_is_refused_in_words() -> None:
+    """Version 4 needs a region, and says so."""
+    request = UnsignedRequest(method="GET", path="/", params={}, headers={})
+    with pytest.raises(ValueError, match="needs a region, such as"):
+        sign_v4(request, SigningKey(access_key_id="a", access_key_secret="b"), datetime.now(UTC))
+
+
+def test_the_date_is_english_whatever_the_locale() -> None:
+    """The Date header's names are English also when the process speaks another language."""
+    before = locale.setlocale(locale.LC_TIME)
+    try:
+        for name in ("de_DE.UTF-8", "zh_CN.UTF-8", "C"):
+            try:
+                locale.setlocale(locale.LC_TIME, name)
+            except locale.Error:
+                continue
+            assert http_date(datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)) == "Wed, 06 May 2026 07:08:09 GMT"
+    finally:
+        locale.setlocale(locale.LC_TIME, before)
+
+
+def test_a_signing_key_shows_no_secret() -> None:
+    """Neither the secret nor the token stands in the repr."""
+    key = SigningKey(access_key_id="id", access_key_secret="s3cret", security_token="t0ken")
+    assert "s3cret" not in repr(key)
+    assert "t0ken" not in repr(key)
