@@ -13,6 +13,16 @@
      ├── CloseTimeoutError             ``close`` did not finish in time: how many records were failed
      ├── ResultFailedError             what a future raises: carries the ``Result``
      ├── CompressionError              a body that does not compress or decompress
+     ├── ChannelError                  a channel could not do what was asked; its name, and what to do
+     │    ├── TransactionStateError    a transaction's methods called in the wrong order
+     │    ├── TransactionFullError     more puts or takes than ``transaction_capacity``
+     │    ├── ChannelFullError         no room within ``keep_alive``: size, capacity, what was asked
+     │    ├── ChannelClosedError       used after ``close``, or in a forked child
+     │    ├── ChannelLockedError       the directory belongs to somebody else: who
+     │    ├── ChannelFormatError       the directory or a file in it is of another kind, or of a newer version
+     │    ├── ChannelKeyError          an encryption key is missing or wrong: its id
+     │    └── ChannelIOError           the disk failed; what was asked did not happen
+     │         └── DiskFullError       too little free space for puts: how much is free, how much is wanted
      └── AttemptError                  one attempt to deliver a batch failed (seen in ``Attempt``, raised by sinks)
           ├── RetriableError           transient: retried with backoff
           │    ├── NetworkError        no usable answer came
@@ -190,6 +200,130 @@ class ResultFailedError(ProducerError):
 
 class CompressionError(ProducerError, ValueError):
     """A body that cannot be compressed or decompressed as asked."""
+
+
+class ChannelError(ProducerError):
+    """The base of what channels raise.
+
+    :ivar channel: the channel's name.
+    """
+
+    def __init__(self, channel: str, message: str) -> None:
+        super().__init__(channel, message)
+        self.channel, self.message = channel, message
+
+    def __str__(self) -> str:
+        return f"channel {self.channel}: {self.message}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[ProducerError], args: tuple[Any, ...], state: dict[str, Any]) -> ProducerError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class TransactionStateError(ChannelError, RuntimeError):
+    """A transaction's methods were called in the wrong order, such as ``put`` after ``commit``."""
+
+
+class TransactionFullError(ChannelError):
+    """One transaction holds no more puts, or takes, than ``transaction_capacity``.
+
+    :ivar capacity: that number.
+    """
+
+    def __init__(self, channel: str, what: str, capacity: int) -> None:
+        advice = "commit more often, or raise transaction_capacity"
+        super().__init__(channel, f"a transaction holds at most {capacity} {what} (transaction_capacity): {advice}")
+        self.capacity = capacity
+
+
+class ChannelFullError(ChannelError, TimeoutError):
+    """No room for a commit within ``keep_alive``; nothing was stored, and the transaction is still open.
+
+    :ivar size: events in the channel.
+    :ivar capacity: events that it holds.
+    :ivar used_bytes: bytes in the channel.
+    :ivar byte_capacity: bytes that it holds; None for no limit.
+    :ivar wanted: events that were asked for.
+    :ivar wanted_bytes: their bytes.
+    :ivar last_take_age: seconds since the last take that succeeded; None if there was none.
+    :ivar waited: seconds.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        *,
+        size: int,
+        capacity: int,
+        used_bytes: int,
+        byte_capacity: int | None,
+        wanted: int,
+        wanted_bytes: int,
+        last_take_age: float | None,
+        waited: float,
+    ) -> None:
+        age = (
+            "nobody has taken from it yet" if last_take_age is None else f"the last take was {last_take_age:.1f} s ago"
+        )
+        limit = "no limit" if byte_capacity is None else f"{byte_capacity} bytes"
+        message = (
+            f"no room within {waited:.3f} s (keep_alive) for {wanted} events of {wanted_bytes} bytes: it holds {size} "
+            f"of {capacity} events (capacity) and {used_bytes} bytes of {limit} (byte_capacity); {age}. "
+            "Take faster, or raise the capacity; commit again or roll back"
+        )
+        super().__init__(channel, message)
+        self.size, self.capacity, self.used_bytes, self.byte_capacity = size, capacity, used_bytes, byte_capacity
+        self.wanted, self.wanted_bytes = wanted, wanted_bytes
+        self.last_take_age, self.waited = last_take_age, waited
+
+
+class ChannelClosedError(ChannelError, RuntimeError):
+    """The channel was closed, or belongs to the parent of this process."""
+
+
+class ChannelLockedError(ChannelError):
+    """Another channel, in this process or another one, owns the directory."""
+
+
+class ChannelFormatError(ChannelError, ValueError):
+    """The directory, or a file in it, is not this package's, or was written by a newer version of it."""
+
+
+class ChannelKeyError(ChannelError):
+    """A key that encrypted segments need is missing or wrong.
+
+    :ivar key_id: its id; never the key.
+    """
+
+    def __init__(self, channel: str, key_id: str, message: str) -> None:
+        super().__init__(channel, message)
+        self.key_id = key_id
+
+
+class ChannelIOError(ChannelError, OSError):
+    """The disk failed; what was asked did not happen."""
+
+
+class DiskFullError(ChannelIOError):
+    """Too little free space for puts; takes, rollbacks and deletions go on.
+
+    :ivar free: bytes free on the disk.
+    :ivar wanted: bytes that must be free for the put.
+    """
+
+    def __init__(self, channel: str, free: int, wanted: int, directory: str) -> None:
+        message = (
+            f"the disk of {directory} has {free} bytes free, and a put wants {wanted} (its own bytes and "
+            "minimum_free_space): free some space, or let the channel drain"
+        )
+        super().__init__(channel, message)
+        self.free, self.wanted = free, wanted
 
 
 class AttemptError(ProducerError):

@@ -1,16 +1,31 @@
-"""The protocols by which the parts know each other: what a batch's destination and a credentials source must do."""
+"""The protocols by which the parts know each other: a batch's destination, a credentials source, a channel."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
 
 from .clock import Clock
 from .credentials import Credentials
 from .records import StreamKey
 
-__all__ = ["Clock", "CredentialsProvider", "Delivery", "Payload", "Receipt", "Sink"]
+__all__ = [
+    "Channel",
+    "ChannelStats",
+    "Clock",
+    "CredentialsProvider",
+    "Delivery",
+    "Event",
+    "FileStats",
+    "Payload",
+    "Receipt",
+    "Sink",
+    "Stored",
+    "Transaction",
+]
 
 
 @runtime_checkable
@@ -79,3 +94,205 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Release connections and threads; called once, after the last write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a channel carries.
+
+    :ivar headers: names to values; a value may be None.
+    :ivar body: the content; channels never look into it.
+    :ivar sequence: what the channel numbered it when its put was committed: unique, increasing. None before.
+    """
+
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    body: bytes = b""
+    sequence: int | None = field(default=None, compare=False)
+
+
+class Stored(enum.Enum):
+    """Where a committed put is when ``commit`` returns: what it survives."""
+
+    #: In the memory of the process: survives neither.
+    MEMORY = "memory"
+    #: Written, and in the page cache: survives the process, not the machine. ``Channel.sync`` waits for the disk.
+    CACHE = "cache"
+    #: On the disk: survives the machine.
+    DISK = "disk"
+
+
+class Transaction(Protocol):
+    """A unit of work on a channel; an object that may go from thread to thread, many open at once.
+
+    As a context manager it begins, commits when the block ends, rolls back when it raises, and closes.
+    """
+
+    @property
+    def last_sequence(self) -> int | None:
+        """The sequence number of the last put, once committed; None without puts."""
+
+    def begin(self) -> None:
+        """Go from NEW to OPEN."""
+
+    def put(self, event: Event) -> None:
+        """Add an event; nobody sees it before :meth:`commit`.
+
+        :raises TransactionFullError: more than ``transaction_capacity``.
+        """
+
+    def put_many(self, events: Iterable[Event]) -> None:
+        """As :meth:`put`, for many: all or none of them."""
+
+    def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
+        """Take up to ``count`` events from the head, in order; waits only for the first.
+
+        :param max_bytes: stop before the bodies together exceed this; one event is always taken.
+        :param timeout: seconds to wait for the first; None is the channel's ``keep_alive``.
+        :returns: the events; none if none came in time.
+        :raises TransactionFullError: more than ``transaction_capacity`` in all.
+        """
+
+    def acknowledge(self, events: Sequence[Event]) -> None:
+        """Commit the takes of these events now; the transaction stays open with the rest.
+
+        :raises ChannelError: an event was not taken in this transaction, or the disk failed.
+        """
+
+    def commit(self, timeout: float | None = None) -> Stored:
+        """Make all puts visible and all takes final; an exception leaves the transaction open.
+
+        :param timeout: seconds to wait for room; None is the channel's ``keep_alive``, ``math.inf`` for ever.
+        :raises ChannelFullError: no room in that time; may be tried again.
+        """
+
+    def rollback(self) -> None:
+        """Forget the puts; the takes go back to the head, in order."""
+
+    def close(self) -> None:
+        """End a transaction that is committed, rolled back, or was never begun."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Channel(Protocol):
+    """Where events wait, inside transactions, from those who put to those who take."""
+
+    @property
+    def name(self) -> str:
+        """For messages and statistics."""
+
+    @property
+    def synced_sequence(self) -> int:
+        """Events up to this sequence number are on the disk; -1 for none."""
+
+    def transaction(self) -> Transaction:
+        """A new transaction.
+
+        :raises ChannelClosedError: the channel is closed.
+        """
+
+    def sync(self, timeout: float | None = None) -> None:
+        """Wait until all that is committed is as safe as this channel can make it.
+
+        :param timeout: seconds; None is for ever.
+        """
+
+    def stats(self) -> ChannelStats:
+        """What the channel holds and has done."""
+
+    def close(self) -> None:
+        """Give up the channel; open transactions are rolled back. May be called again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStats:
+    """What a file channel adds to :class:`ChannelStats`. Counts are since it was opened.
+
+    :ivar segments: log files.
+    :ivar disk_bytes: their bytes.
+    :ivar free_bytes: free on the fullest of its disks.
+    :ivar unsynced_bytes: written, and not yet known to be on the disk.
+    :ivar syncs: calls that wait for the disk.
+    :ivar rolls: new segments begun.
+    :ivar checkpoints: written.
+    :ivar checkpoint_errors: that could not be written.
+    :ivar checkpoint_backup_errors: whose second copy could not be written.
+    :ivar checkpoint_fallbacks: copies found bad when the channel was opened.
+    :ivar recovered: events found when the channel was opened.
+    :ivar replayed: records read when the channel was opened.
+    :ivar torn_tails: ends of segments that a crash had left half written, cut and kept aside.
+    :ivar damaged_records: records that no longer check out.
+    :ivar lost_events: events that were in damaged records, as far as the sequence numbers tell.
+    :ivar quarantined: segments copied to ``quarantine/``.
+    :ivar poisoned: segments given up because a sync of them failed.
+    """
+
+    segments: int = 0
+    disk_bytes: int = 0
+    free_bytes: int = 0
+    unsynced_bytes: int = 0
+    syncs: int = 0
+    rolls: int = 0
+    checkpoints: int = 0
+    checkpoint_errors: int = 0
+    checkpoint_backup_errors: int = 0
+    checkpoint_fallbacks: int = 0
+    recovered: int = 0
+    replayed: int = 0
+    torn_tails: int = 0
+    damaged_records: int = 0
+    lost_events: int = 0
+    quarantined: int = 0
+    poisoned: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelStats:
+    """A channel at one moment; the names are those of Flume's ``ChannelCounter``.
+
+    :ivar name: the channel.
+    :ivar open: whether it can be used.
+    :ivar size: events stored and not taken.
+    :ivar taken: events taken in transactions that are still open.
+    :ivar capacity: events that it holds.
+    :ivar fill: ``(size + taken) / capacity``, 0 to 1.
+    :ivar bytes: bytes of the events stored or taken.
+    :ivar byte_capacity: bytes that it holds; None for no limit.
+    :ivar put_attempts: events given to ``put``.
+    :ivar put_successes: events whose put was committed.
+    :ivar take_attempts: events asked for: one for each call of ``take`` and for each further event that it returned.
+    :ivar take_successes: events whose take was committed.
+    :ivar put_errors: puts and their commits that failed for the channel's own reasons: no room, no disk.
+    :ivar take_errors: likewise for takes; an event that could not be read counts once.
+    :ivar put_rate: committed puts a second, over about the last minute.
+    :ivar take_rate: likewise takes.
+    :ivar oldest_event_age: seconds since the put of the event at the head; None if there is none.
+    :ivar last_take_age: seconds since the last committed take; None if there was none.
+    :ivar waiting: threads that wait for room.
+    :ivar file: more, for a file channel.
+    """
+
+    name: str
+    open: bool = True
+    size: int = 0
+    taken: int = 0
+    capacity: int = 0
+    fill: float = 0.0
+    bytes: int = 0
+    byte_capacity: int | None = None
+    put_attempts: int = 0
+    put_successes: int = 0
+    take_attempts: int = 0
+    take_successes: int = 0
+    put_errors: int = 0
+    take_errors: int = 0
+    put_rate: float = 0.0
+    take_rate: float = 0.0
+    oldest_event_age: float | None = None
+    last_take_age: float | None = None
+    waiting: int = 0
+    file: FileStats | None = None

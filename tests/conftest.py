@@ -1,6 +1,8 @@
-"""What all tests share: the profile of Hypothesis."""
+"""What all tests share: the profile of Hypothesis, and a Ctrl-C that works."""
 
 from __future__ import annotations
+
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -14,3 +16,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+# A shell's background job ignores SIGINT, and so would every program that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

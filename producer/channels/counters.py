@@ -1,0 +1,64 @@
+"""What a channel counts: Flume's counters, and rates over about the last minute."""
+
+from __future__ import annotations
+
+from ..clock import Clock
+
+#: The span of a rate, seconds.
+RATE_SPAN = 60.0
+
+
+class Rate:
+    """Events a second over the last one to two spans, or since the beginning where that is less."""
+
+    __slots__ = ("_before", "_clock", "_count", "_start", "_start_before")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._start = self._start_before = clock.monotonic()
+        self._count = self._before = 0
+
+    def add(self, amount: int) -> None:
+        """Count ``amount`` events now."""
+        self._turn(self._clock.monotonic())
+        self._count += amount
+
+    def _turn(self, now: float) -> None:
+        if now - self._start >= RATE_SPAN:
+            idle = now - self._start >= 2 * RATE_SPAN
+            self._before = 0 if idle else self._count
+            self._start_before = now - RATE_SPAN if idle else self._start
+            self._start, self._count = now, 0
+
+    def per_second(self) -> float:
+        """The rate at this moment."""
+        now = self._clock.monotonic()
+        self._turn(now)
+        span = now - self._start_before
+        return (self._before + self._count) / span if span > 0 else 0.0
+
+
+class ChannelCounters:
+    """The sums of one channel; guarded by the channel's lock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.put_attempts = self.put_successes = self.put_errors = 0
+        self.take_attempts = self.take_successes = self.take_errors = 0
+        self.put_rate, self.take_rate = Rate(clock), Rate(clock)
+        self._last_take: float | None = None
+
+    def committed(self, puts: int, takes: int) -> None:
+        """A commit of so many events succeeded."""
+        if puts:
+            self.put_successes += puts
+            self.put_rate.add(puts)
+        if takes:
+            self.take_successes += takes
+            self.take_rate.add(takes)
+            self._last_take = self._clock.monotonic()
+
+    @property
+    def last_take_age(self) -> float | None:
+        """Seconds since the last committed take; None if there was none."""
+        return None if self._last_take is None else self._clock.monotonic() - self._last_take

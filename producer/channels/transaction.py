@@ -1,0 +1,161 @@
+"""The life of a transaction, the same for every channel.
+
+::
+
+    NEW ──begin──► OPEN ──commit──► COMPLETED ──close──► CLOSED
+     │               └───rollback──►    │                  ▲
+     └──────────────────close──────────────────────────────┘
+
+A ``commit`` that raises leaves the transaction OPEN: it may be tried again, or rolled back. A ``rollback`` that raises
+has happened all the same. Any other order raises :class:`~producer.errors.TransactionStateError`.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from ..errors import InvalidArgumentError, TransactionStateError
+from ..interfaces import Event, Stored
+
+
+class TransactionState(enum.Enum):
+    """Where a transaction is."""
+
+    NEW = "new"
+    OPEN = "open"
+    COMPLETED = "completed"
+    CLOSED = "closed"
+
+
+#: From each state, where a transaction may go next.
+TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.NEW: frozenset({TransactionState.OPEN, TransactionState.CLOSED}),
+    TransactionState.OPEN: frozenset({TransactionState.COMPLETED}),
+    TransactionState.COMPLETED: frozenset({TransactionState.CLOSED}),
+    TransactionState.CLOSED: frozenset(),
+}
+
+
+class BaseTransaction(ABC):
+    """See the module; a channel supplies the ``_do`` methods, which are called in state OPEN only.
+
+    :param channel: the channel's name, for messages.
+    """
+
+    def __init__(self, channel: str) -> None:
+        self._channel_name = channel
+        self._state_lock = threading.Lock()  # guards state
+        self.state = TransactionState.NEW
+        self._last_sequence: int | None = None
+
+    @property
+    def last_sequence(self) -> int | None:
+        """See :class:`~producer.interfaces.Transaction`."""
+        return self._last_sequence
+
+    def begin(self) -> None:
+        """See :class:`~producer.interfaces.Transaction`.
+
+        :raises TransactionStateError: it was begun before.
+        """
+        self._move(TransactionState.OPEN, "begin")
+
+    def put(self, event: Event) -> None:
+        """See :class:`~producer.interfaces.Transaction`."""
+        self.put_many((event,))
+
+    def put_many(self, events: Iterable[Event]) -> None:
+        """See :class:`~producer.interfaces.Transaction`."""
+        self._must_be_open("put")
+        self._do_put(events if isinstance(events, list | tuple) else list(events))
+
+    def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
+        """See :class:`~producer.interfaces.Transaction`."""
+        self._must_be_open("take")
+        if count < 1:
+            raise InvalidArgumentError(f"take: count must be at least 1, got {count}")
+        return self._do_take(count, max_bytes, timeout)
+
+    def acknowledge(self, events: Sequence[Event]) -> None:
+        """See :class:`~producer.interfaces.Transaction`."""
+        self._must_be_open("acknowledge")
+        self._do_acknowledge(events)
+
+    def commit(self, timeout: float | None = None) -> Stored:
+        """See :class:`~producer.interfaces.Transaction`."""
+        self._must_be_open("commit")
+        stored = self._do_commit(timeout)
+        self._move(TransactionState.COMPLETED, "commit")
+        return stored
+
+    def rollback(self) -> None:
+        """See :class:`~producer.interfaces.Transaction`."""
+        self._must_be_open("rollback")
+        self._move(TransactionState.COMPLETED, "rollback")
+        self._do_rollback()
+
+    def close(self) -> None:
+        """See :class:`~producer.interfaces.Transaction`.
+
+        :raises TransactionStateError: it is open: commit or roll back first.
+        """
+        self._move(TransactionState.CLOSED, "close")
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self.state is TransactionState.OPEN and kind is None:
+                self.commit()
+        finally:
+            try:
+                if self.state is TransactionState.OPEN:
+                    self.rollback()
+            finally:
+                if self.state is TransactionState.COMPLETED:
+                    self.close()
+
+    def _must_be_open(self, call: str) -> None:
+        if self.state is not TransactionState.OPEN:
+            raise self._wrong_order(call)
+
+    def _move(self, to: TransactionState, call: str) -> None:
+        with self._state_lock:
+            if to not in TRANSITIONS[self.state]:
+                raise self._wrong_order(call)
+            self.state = to
+
+    def _wrong_order(self, call: str) -> TransactionStateError:
+        advice = {
+            TransactionState.NEW: "begin it first, or use it as a context manager",
+            TransactionState.OPEN: "commit or roll back first",
+            TransactionState.COMPLETED: "it was committed or rolled back: make a new one",
+            TransactionState.CLOSED: "make a new one",
+        }[self.state]
+        return TransactionStateError(
+            self._channel_name, f"{call}() on a transaction that is {self.state.value}: {advice}"
+        )
+
+    @abstractmethod
+    def _do_put(self, events: Sequence[Event]) -> None: ...
+
+    @abstractmethod
+    def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]: ...
+
+    @abstractmethod
+    def _do_acknowledge(self, events: Sequence[Event]) -> None: ...
+
+    @abstractmethod
+    def _do_commit(self, timeout: float | None) -> Stored: ...
+
+    @abstractmethod
+    def _do_rollback(self) -> None: ...
