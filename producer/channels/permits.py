@@ -18,7 +18,7 @@ class Waiter:
     :ivar granted: whether the room is his.
     """
 
-    __slots__ = ("granted", "size", "events", "wake")
+    __slots__ = ("events", "granted", "size", "wake")
 
     def __init__(self, events: int, size: int) -> None:
         self.events, self.size = events, size
