@@ -1,0 +1,80 @@
+"""The file channel: a write-ahead log of segments, a queue of pointers into it, and checkpoints of that queue.
+
+On disk
+=======
+
+::
+
+    DIRECTORY/
+      LOCK                  held by flock(2) as long as a channel is open; tells who holds it
+      checkpoint            the queue at some moment, and where in the log to go on from there
+      checkpoint.backup     the same once more
+      log-0000000007        segments; with ``data_directories`` these lie there, in turn
+      reserve               space that is given up when the disk is full, so that takes can still be written
+      quarantine/           copies of damaged segments, and the cut ends of torn ones
+
+All numbers are little-endian.
+
+**A segment** begins with a header, twice, at offsets 0 and 512 (two sectors, so that one torn or damaged sector leaves
+the other); records follow from offset 640. A header is 128 bytes::
+
+    8 magic b"LHSEGMNT" | 2 version (1) | 1 cipher (0 none, 1 AES-256-GCM) | 1 length of the key id | 8 segment number
+    8 first sequence number | 16 salt, random | 8 time of creation, float, seconds since the epoch
+    64 key id, UTF-8 | 8 zero | 4 CRC-32 of the 124 bytes before
+
+**A record** is a frame::
+
+    4 marker b"\\xa7LH\\x1e" | 4 CRC-32 | 4 length of the payload | 1 type | 3 zero | 4 records of the same transaction
+    that follow | 8 sequence number | 8 transaction id | payload
+
+The CRC covers everything after itself, and begins with the CRC of the segment's salt: bytes that were copied from
+elsewhere, an event that contains a piece of a log for instance, never pass for a record.
+
+====  ========  ==================================================================================================
+type  name      payload
+====  ========  ==================================================================================================
+1     Put       one event: 2 number of headers, for each 2 length of the name, 4 length of the value (all ones: the
+                value is None), name and value as UTF-8; then the body. The sequence number is the event's own.
+2     Take      the sequence numbers of the events taken, 8 bytes each
+3     Commit    4 number of records before it in this transaction, 8 the newest transaction that was known to be on
+                the disk, 8 time as a float
+4     Rollback  8 and 8: first and last sequence number that the transaction, named by its id, had used
+====  ========  ==================================================================================================
+
+Records that are not Puts carry the sequence number of the newest Put. In an encrypted segment the payload is
+12 bytes nonce, then the AES-GCM ciphertext with its tag; type, sequence number and transaction id are authenticated
+with it, and the key is derived from the named one and the segment's salt.
+
+A transaction's records are written in one piece when it commits: Puts and a Commit, or a Take and a Commit. What was
+put but not committed is never in the log. A Rollback is rare: it voids a transaction whose commit failed although its
+records may have reached the disk.
+
+*Example.* Two events ``a`` and ``b`` without headers are put in one transaction, then ``a`` is taken (``+n`` is the
+count of records that follow in the transaction)::
+
+    offset 640   Put    seq 1  tx 1  +2  00 00 61
+    offset 679   Put    seq 2  tx 1  +1  00 00 62
+    offset 718   Commit seq 2  tx 1  +0  2 records, on disk: tx 0, time
+    offset 774   Take   seq 2  tx 2  +1  01 00 00 00 00 00 00 00
+    offset 818   Commit seq 2  tx 2  +0  1 record, on disk: tx 1, time
+
+**Reading a log.** A record that does not check out is skipped to the next marker behind which one does, with a
+sequence number not below the last. The last segment's end is *torn* if a crash may have left it so: then a transaction
+without its last records is forgotten whole, as it was never acknowledged. That is told apart from damage by the
+Commits, which say what was on the disk before them, and by whole 512-byte sectors of zeros, which is what is left of
+those that were never written. What is damaged otherwise loses only the damaged records: a transaction whose Commit
+alone is unreadable counts as committed, since its records are only ever written in order to commit it.
+
+**A checkpoint** is written beside its place, synced, renamed, and the directory synced::
+
+    8 magic b"LHCHECKP" | 2 version (1) | 6 zero | 8 generation | 8 position: segment | 8 position: offset
+    8 next sequence number | 8 next transaction id | 8 number of segments | 8 number of events
+    for each segment: 8 number, 16 salt
+    for all events: 8 sequence number each; then 8 pointer each (segment << 32 | offset); then 4 length each; then
+    8 time of the put each
+    4 CRC-32 of everything before
+
+It holds every event before its position that nobody's committed transaction has taken. Opening loads it and reads the
+log from its position on; without one that is whole and fits the segments, the whole log is read. A segment is deleted
+when no event in it is left and both copies of a checkpoint with a later position are on the disk.
+"""
