@@ -50,11 +50,15 @@ class ChannelCounters:
 
     def committed(self, puts: int, takes: int) -> None:
         """A commit of so many events succeeded."""
+        self.put_successes += puts
+        self.take_successes += takes
+        self.rated(puts, takes)
+
+    def rated(self, puts: int, takes: int) -> None:
+        """As :meth:`committed`, for one who has counted the successes together with the change itself."""
         if puts:
-            self.put_successes += puts
             self.put_rate.add(puts)
         if takes:
-            self.take_successes += takes
             self.take_rate.add(takes)
             self._last_take = self._clock.monotonic()
 
