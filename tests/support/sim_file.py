@@ -1,0 +1,145 @@
+"""One file of the simulated disk: its bytes as they are seen, and as they would be found after the power failed.
+
+Bytes reach the disk in sectors. A sector that was written since the last sync may be found as it was then, or as any
+of the writes since left it; sectors go their ways independently. A sync that fails leaves its sectors *clean*: they
+are read as before, no later sync writes them, and they may or may not have reached the disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+#: Bytes that reach the disk together.
+SECTOR = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A sector's bytes after one write; fewer than a sector's at the end of the file."""
+
+    sector: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The file was cut to this size."""
+
+    size: int
+
+
+class SimFile:
+    """See the module.
+
+    :ivar content: what a reader sees.
+    :ivar durable: what the disk holds for certain.
+    """
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.durable = b""
+        self._unsynced: list[_Written | _Cut] = []
+        self._dirty: set[int] = set()
+
+    @classmethod
+    def on_disk(cls, content: bytes) -> SimFile:
+        """A file whose bytes are all on the disk."""
+        file = cls()
+        file.content += content
+        file.durable = content
+        return file
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether a power failure could change the file."""
+        return bool(self._unsynced)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Change bytes in place, or at the end."""
+        if not data:
+            return
+        self.content[offset : offset + len(data)] = data
+        for sector in range(offset // SECTOR, (offset + len(data) - 1) // SECTOR + 1):
+            self._touch(sector)
+
+    def truncate(self, size: int) -> None:
+        """Cut, or lengthen by zeros."""
+        if size > len(self.content):
+            self.write(len(self.content), bytes(size - len(self.content)))
+        elif size < len(self.content):
+            del self.content[size:]
+            self._unsynced.append(_Cut(size))
+            self._dirty = {sector for sector in self._dirty if sector * SECTOR < size}
+            if size % SECTOR:
+                self._touch(size // SECTOR)
+
+    def _touch(self, sector: int) -> None:
+        self._dirty.add(sector)
+        self._unsynced.append(_Written(sector, self._sector(sector)))
+
+    def _sector(self, sector: int) -> bytes:
+        return bytes(self.content[sector * SECTOR : (sector + 1) * SECTOR])
+
+    def sync(self) -> None:
+        """Everything that is dirty is on the disk now, and so is the size."""
+        disk = bytearray(self.durable)
+        for change in self._unsynced:
+            if isinstance(change, _Cut):
+                del disk[change.size :]
+        _resize(disk, len(self.content))
+        for sector in self._dirty:
+            disk[sector * SECTOR : (sector + 1) * SECTOR] = self._sector(sector)
+        self.durable = bytes(disk)
+        self._unsynced = [
+            change
+            for change in self._unsynced
+            if isinstance(change, _Written) and change.sector not in self._dirty and change.sector * SECTOR < len(disk)
+        ]
+        self._dirty.clear()
+
+    def fail_sync(self) -> None:
+        """The sectors count as clean, whether or not they reached the disk."""
+        self._dirty.clear()
+
+    def after_crash(self, random: Random, kept: float) -> bytes:
+        """One of the states in which the file may be found.
+
+        :param kept: the share of what is not synced that reached the disk.
+        """
+        disk = bytearray(self.durable)
+        found = self._choose(random, kept)
+        for position, change in enumerate(self._unsynced):
+            if isinstance(change, _Written):
+                if found[change.sector] == position:
+                    _put(disk, change)
+            elif random.random() < kept:
+                del disk[change.size :]
+        if len(disk) < len(self.content) and random.random() < kept / 4:
+            _resize(disk, len(self.content))  # some file systems save the size before the bytes
+        return bytes(disk)
+
+    def _choose(self, random: Random, kept: float) -> dict[int, int]:
+        """For each sector, which of its writes was the last that reached the disk; -1 for none."""
+        writes: dict[int, list[int]] = {}
+        for position, change in enumerate(self._unsynced):
+            if isinstance(change, _Written):
+                writes.setdefault(change.sector, []).append(position)
+        chosen = {}
+        for sector, positions in writes.items():
+            newest = positions[-1] if random.random() < 0.7 else random.choice(positions)
+            chosen[sector] = newest if random.random() < kept else -1
+        return chosen
+
+
+def _resize(disk: bytearray, size: int) -> None:
+    del disk[size:]
+    disk.extend(bytes(size - len(disk)))
+
+
+def _put(disk: bytearray, written: _Written) -> None:
+    start = written.sector * SECTOR
+    if len(disk) < start:
+        _resize(disk, start)
+    there = min(len(disk) - start, SECTOR)
+    disk[start : start + there] = written.data.ljust(there, b"\0")

@@ -1,0 +1,394 @@
+"""A simulated file system: a :class:`~producer.channels.file.disk.Disk` in memory that can lose its power.
+
+It keeps apart what a process sees, what was synced of each file's bytes, and what was synced of each directory's
+entries. :meth:`SimFS.crash` tells how the disk may be found after the power failed, :meth:`SimFS.kill` after only the
+process died. Both return a new disk, the next life of this one, which is then dead: whatever a forgotten thread still
+asks of it is refused and changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Self
+
+from tests.support.sim_file import SimFile
+from tests.support.sim_tree import SimDirectory, SimTree, error, parts
+
+#: Operations that only look: a disk that is about to die does not count them.
+LOOKS = frozenset({"open", "read", "size", "close", "names", "is_directory", "exists", "free", "load"})
+#: Operations that have no effect when the disk dies in them; the others have been carried out.
+SYNCS = frozenset({"sync", "sync_directory"})
+#: Operations that never fail, on a real disk either, as far as anybody is told.
+SAFE = frozenset({"close", "exists", "is_directory", "size"})
+#: What is free on a disk without a limit, bytes.
+PLENTY = 1 << 40
+#: Files are numbered over all disks, so that one of a former life is not known in the next.
+_NUMBERS = count(1000)
+
+
+@dataclass(slots=True)
+class Fault:
+    """What :meth:`SimFS.fail` ordered.
+
+    :ivar operation: the method that fails; ``"*"`` for all.
+    :ivar skip: how many calls still succeed.
+    :ivar left: how many then fail; None for all.
+    :ivar number: the number of the error; None for an append that is only short.
+    :ivar written: bytes that an append writes nevertheless.
+    :ivar met: how many calls have failed.
+    """
+
+    operation: str
+    skip: int
+    left: int | None
+    number: int | None
+    written: int = 0
+    met: int = 0
+
+    def strikes(self, operation: str) -> bool:
+        """Whether this call fails; counts it."""
+        if self.operation not in (operation, "*") or self.left == 0:
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        if self.left is not None:
+            self.left -= 1
+        self.met += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One entry of :attr:`SimFS.calls`.
+
+    :ivar operation: the method.
+    :ivar path: what it was called for; of an open file the path under which it was opened.
+    :ivar size: bytes to append, or the size to truncate to; 0 for the rest.
+    :ivar failed: whether it raised, or wrote less than it was given.
+    """
+
+    operation: str
+    path: str
+    size: int = 0
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class _Handle:
+    file: SimFile
+    path: str
+    locked: bool = False
+
+
+@dataclass(slots=True)
+class _Medium:
+    """What outlives a process; guarded by the lock of the disk that is alive."""
+
+    tree: SimTree = field(default_factory=SimTree)
+    capacity: int | None = None
+
+
+class SimFS:
+    """See the module; the methods without an explanation are those of ``Disk``.
+
+    :param capacity: bytes that all files together may have; None for no limit. May be changed at any time.
+    :ivar calls: every call, in order.
+    :ivar hook: called before each operation with its name and path, without the lock: it may wait, or raise.
+    """
+
+    def __init__(self, capacity: int | None = None) -> None:
+        self._lock = threading.Lock()  # guards everything below, and the medium; never held while the hook runs
+        self._medium = _Medium(capacity=capacity)
+        self._handles: dict[int, _Handle] = {}
+        self._faults: list[Fault] = []
+        self._operations_left: int | None = None
+        self._dead = False
+        self.calls: list[Call] = []
+        self.hook: Callable[[str, str], None] | None = None
+
+    # What tests do to it, and ask it.
+
+    @property
+    def capacity(self) -> int | None:
+        """Bytes that all files together may have; None for no limit."""
+        return self._medium.capacity
+
+    @capacity.setter
+    def capacity(self, value: int | None) -> None:
+        self._medium.capacity = value
+
+    @property
+    def used(self) -> int:
+        """Bytes of all files, those included that are open and have no name."""
+        with self._lock:
+            return self._used()
+
+    @property
+    def dead(self) -> bool:
+        """Whether the power is off, or the process gone."""
+        return self._dead
+
+    @property
+    def open_files(self) -> list[str]:
+        """The paths of what is open."""
+        with self._lock:
+            return sorted(handle.path for handle in self._handles.values())
+
+    def count(self, operation: str, part: str = "") -> int:
+        """How often an operation was called for a path that contains ``part``."""
+        with self._lock:
+            return sum(call.operation == operation and part in call.path for call in self.calls)
+
+    def content(self, path: str) -> bytes:
+        """A file's bytes, as a process sees them; counts as no call."""
+        with self._lock:
+            return bytes(self._medium.tree.file(path).content)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Make or replace a file, on the disk as well; counts as no call."""
+        with self._lock:
+            self._medium.tree.put(path, SimFile.on_disk(content))
+
+    def fail(
+        self,
+        operation: str,
+        nth: int = 1,
+        number: int | None = errno.EIO,
+        times: int | None = 1,
+        *,
+        written: int = 0,
+    ) -> Fault:
+        """Let the ``nth`` call of an operation from now on fail, and those after it.
+
+        A failed sync leaves the bytes clean: they are not on the disk, and no later sync puts them there. A failed
+        sync of a directory leaves its changes to the next.
+
+        :param operation: a method's name; ``"*"`` counts the calls of all.
+        :param number: of the ``OSError``; None for an append that writes ``written`` bytes and says so.
+        :param times: how many calls fail; None for all.
+        :param written: how many bytes an append writes before it fails.
+        """
+        fault = Fault(operation, nth - 1, times, number, written)
+        with self._lock:
+            self._faults.append(fault)
+        return fault
+
+    def heal(self) -> None:
+        """Forget all faults."""
+        with self._lock:
+            self._faults.clear()
+
+    def die_after(self, operations: int) -> None:
+        """Let the power fail in the middle of an operation, after so many others that do more than look."""
+        with self._lock:
+            self._operations_left = operations
+
+    def crash(self, seed: int) -> Self:
+        """The power fails. Of what was not synced any part may have reached the disk.
+
+        :param seed: decides which part; the same seed after the same history leaves the same disk.
+        """
+        random = Random(seed)
+        kept = random.choice((0.0, 0.3, 0.5, 0.7, 0.95, 1.0))
+        with self._lock:
+            self._dead = True
+            after = type(self)(self._medium.capacity)
+            after._medium.tree = self._medium.tree.after_crash(random, kept)
+            return after
+
+    def kill(self) -> Self:
+        """The process dies; the machine goes on, with all that was written."""
+        with self._lock:
+            self._dead = True
+            after = type(self)()
+            after._medium = self._medium
+            return after
+
+    # What a channel does to it.
+
+    def create(self, path: str) -> int:
+        with self._call("create", path):
+            file = SimFile()
+            self._medium.tree.make(path, file)
+            return self._open(file, path)
+
+    def open(self, path: str) -> int:
+        with self._call("open", path):
+            return self._open(self._medium.tree.file(path), path)
+
+    def append(self, file: int, data: bytes) -> int:
+        with self._call("append", self._path(file), len(data)) as fault:
+            handle = self._opened(file)
+            room = self._room(len(data), fault)
+            handle.file.write(len(handle.file.content), bytes(data[:room]))
+            if fault is not None and fault.number is not None:
+                raise error(fault.number, handle.path)
+            if data and not room and fault is None:
+                raise error(errno.ENOSPC, handle.path)
+            return room
+
+    def read(self, file: int, size: int, offset: int) -> bytes:
+        with self._call("read", self._path(file)):
+            return bytes(self._opened(file).file.content[offset : offset + size])
+
+    def size(self, file: int) -> int:
+        with self._call("size", self._path(file)):
+            return len(self._opened(file).file.content)
+
+    def truncate(self, file: int, size: int) -> None:
+        with self._call("truncate", self._path(file), size):
+            handle = self._opened(file)
+            self._must_fit(size - len(handle.file.content), handle.path)
+            handle.file.truncate(size)
+
+    def sync(self, file: int) -> None:
+        with self._call("sync", self._path(file)) as fault:
+            handle = self._opened(file)
+            if fault is not None:
+                handle.file.fail_sync()
+                raise error(fault.number or errno.EIO, handle.path)
+            handle.file.sync()
+
+    def close(self, file: int) -> None:
+        with self._call("close", self._path(file)):
+            self._opened(file)
+            del self._handles[file]
+
+    def sync_directory(self, path: str) -> None:
+        with self._call("sync_directory", path):
+            self._medium.tree.sync(path)
+
+    def rename(self, old: str, new: str) -> None:
+        with self._call("rename", old):
+            self._medium.tree.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        with self._call("unlink", path):
+            self._medium.tree.unlink(path)
+
+    def names(self, path: str) -> list[str]:
+        with self._call("names", path):
+            return sorted(self._medium.tree.directory(path).entries)
+
+    def make_directory(self, path: str) -> None:
+        names = parts(path)
+        for depth in range(1, len(names) + 1):
+            here = "/" + "/".join(names[:depth])
+            if not self.is_directory(here):
+                self._make_directory(here)
+                self.sync_directory(posixpath.dirname(here))
+
+    def _make_directory(self, path: str) -> None:
+        with self._call("make_directory", path):
+            self._medium.tree.make(path, SimDirectory())
+
+    def is_directory(self, path: str) -> bool:
+        with self._call("is_directory", path):
+            return isinstance(self._medium.tree.find(path), SimDirectory)
+
+    def exists(self, path: str) -> bool:
+        with self._call("exists", path):
+            return self._medium.tree.find(path) is not None
+
+    def free(self, path: str) -> int:
+        with self._call("free", path):
+            self._medium.tree.directory(path)
+            return PLENTY if self.capacity is None else max(0, self.capacity - self._used())
+
+    def allocate(self, file: int, size: int) -> None:
+        with self._call("allocate", self._path(file), size):
+            handle = self._opened(file)
+            if size > len(handle.file.content):
+                self._must_fit(size - len(handle.file.content), handle.path)
+                handle.file.truncate(size)
+
+    def lock(self, path: str) -> int:
+        with self._call("lock", path):
+            if self._medium.tree.find(path) is None:
+                self._medium.tree.make(path, SimFile())
+            file = self._medium.tree.file(path)
+            if any(handle.locked and handle.file is file for handle in self._handles.values()):
+                raise error(errno.EAGAIN, path)
+            return self._open(file, path, locked=True)
+
+    def rewrite(self, file: int, data: bytes) -> None:
+        with self._call("rewrite", self._path(file), len(data)):
+            handle = self._opened(file)
+            handle.file.truncate(0)
+            self._must_fit(len(data), handle.path)
+            handle.file.write(0, data)
+
+    def load(self, path: str, limit: int) -> bytes:
+        with self._call("load", path):
+            return bytes(self._medium.tree.file(path).content[:limit])
+
+    # The parts.
+
+    @contextmanager
+    def _call(self, name: str, path: str, size: int = 0) -> Iterator[Fault | None]:
+        """Log and perhaps spoil a call; gives the fault to those operations that have an effect even so."""
+        if self.hook is not None:
+            self.hook(name, path)
+        with self._lock:
+            failed = True
+            try:
+                dies = self._dies(name, path)
+                fault = self._fault(name, path)
+                yield fault
+                if dies:
+                    raise error(errno.EIO, path)
+                failed = fault is not None
+            finally:
+                self.calls.append(Call(name, path, size, failed))
+
+    def _dies(self, name: str, path: str) -> bool:
+        if self._dead:
+            raise error(errno.EIO, path)
+        if self._operations_left is None or name in LOOKS:
+            return False
+        self._operations_left -= 1
+        self._dead = self._operations_left < 0
+        if self._dead and name in SYNCS:
+            raise error(errno.EIO, path)
+        return self._dead
+
+    def _fault(self, name: str, path: str) -> Fault | None:
+        struck = [] if name in SAFE else [fault for fault in self._faults if fault.strikes(name)]
+        if struck and name not in ("append", "sync"):
+            raise error(struck[0].number or errno.EIO, path)
+        return struck[0] if struck else None
+
+    def _room(self, wanted: int, fault: Fault | None) -> int:
+        """How many bytes of an append are written."""
+        room = wanted if fault is None else min(wanted, fault.written)
+        return room if self.capacity is None else min(room, max(0, self.capacity - self._used()))
+
+    def _must_fit(self, more: int, path: str) -> None:
+        if self.capacity is not None and more > max(0, self.capacity - self._used()):
+            raise error(errno.ENOSPC, path)
+
+    def _used(self) -> int:
+        files = {*self._medium.tree.root.files(), *(handle.file for handle in self._handles.values())}
+        return sum(len(file.content) for file in files)
+
+    def _open(self, file: SimFile, path: str, *, locked: bool = False) -> int:
+        number = next(_NUMBERS)
+        self._handles[number] = _Handle(file, path, locked)
+        return number
+
+    def _opened(self, file: int) -> _Handle:
+        if file not in self._handles:
+            raise error(errno.EBADF, str(file))
+        return self._handles[file]
+
+    def _path(self, file: int) -> str:
+        handle = self._handles.get(file)
+        return str(file) if handle is None else handle.path

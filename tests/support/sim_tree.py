@@ -1,0 +1,165 @@
+"""The names of the simulated disk: directories, as a process sees them and as they are on the disk for certain."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from tests.support.sim_file import SimFile
+
+
+class SimDirectory:
+    """A directory.
+
+    :ivar entries: names to files and directories, as they are seen.
+    :ivar durable: those that are on the disk for certain.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[str, SimNode] = {}
+        self.durable: dict[str, SimNode] = {}
+
+    def files(self) -> Iterator[SimFile]:
+        """Every file in it and below."""
+        for node in self.entries.values():
+            if isinstance(node, SimFile):
+                yield node
+            else:
+                yield from node.files()
+
+    def after_crash(self, random: Random, kept: float) -> SimDirectory:
+        """What may be found of it; its changes have been applied already, or have not."""
+        after = SimDirectory()
+        for name, node in sorted(self.durable.items()):
+            found: SimNode
+            if isinstance(node, SimDirectory):
+                found = node.after_crash(random, kept)
+            else:
+                found = SimFile.on_disk(node.after_crash(random, kept))
+            after.entries[name] = after.durable[name] = found
+        return after
+
+
+SimNode = SimFile | SimDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A directory's entries were changed; each change reaches the disk, or does not, as a whole.
+
+    :ivar directory: whose entries.
+    :ivar name: the name that was given, or removed.
+    :ivar node: what has the name now; None if it was removed.
+    :ivar before: the name that the node had until then; None if it is new.
+    """
+
+    directory: SimDirectory
+    name: str
+    node: SimNode | None
+    before: str | None = None
+
+    def apply(self) -> None:
+        """Let the disk have it; a node whose old name is not on the disk cannot get a new one."""
+        durable = self.directory.durable
+        if self.node is None:
+            durable.pop(self.name, None)
+        elif self.before is None:
+            durable[self.name] = self.node
+        elif durable.get(self.before) is self.node:
+            del durable[self.before]
+            durable[self.name] = self.node
+
+
+class SimTree:
+    """All directories, and what was changed in them since they were synced; the disk's lock guards it."""
+
+    def __init__(self, root: SimDirectory | None = None) -> None:
+        self.root = root or SimDirectory()
+        self._unsynced: list[_Change] = []
+
+    def find(self, path: str) -> SimNode | None:
+        """What has this path, if anything."""
+        node: SimNode = self.root
+        for part in parts(path):
+            if not isinstance(node, SimDirectory) or part not in node.entries:
+                return None
+            node = node.entries[part]
+        return node
+
+    def directory(self, path: str) -> SimDirectory:
+        """The directory of this path."""
+        node = self.find(path)
+        if not isinstance(node, SimDirectory):
+            raise error(errno.ENOENT if node is None else errno.ENOTDIR, path)
+        return node
+
+    def file(self, path: str) -> SimFile:
+        """The file of this path."""
+        node = self.find(path)
+        if not isinstance(node, SimFile):
+            raise error(errno.ENOENT if node is None else errno.EISDIR, path)
+        return node
+
+    def make(self, path: str, node: SimNode) -> None:
+        """Give a path to something new."""
+        directory, name = self._place(path)
+        if name in directory.entries:
+            raise error(errno.EEXIST, path)
+        directory.entries[name] = node
+        self._unsynced.append(_Change(directory, name, node))
+
+    def put(self, path: str, file: SimFile) -> None:
+        """Give a path to a file, on the disk as well."""
+        directory, name = self._place(path)
+        directory.entries[name] = directory.durable[name] = file
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name in its directory."""
+        directory, name = self._place(old)
+        to, new_name = self._place(new)
+        if to is not directory:
+            raise NotImplementedError(f"a rename to another directory: {old} to {new}")
+        self.file(old)
+        node = directory.entries.pop(name)
+        directory.entries[new_name] = node
+        self._unsynced.append(_Change(directory, new_name, node, before=name))
+
+    def unlink(self, path: str) -> None:
+        """Take a file's name away."""
+        self.file(path)
+        directory, name = self._place(path)
+        del directory.entries[name]
+        self._unsynced.append(_Change(directory, name, None))
+
+    def sync(self, path: str) -> None:
+        """A directory's entries are on the disk now."""
+        directory = self.directory(path)
+        for change in self._unsynced:
+            if change.directory is directory:
+                change.apply()
+        self._unsynced = [change for change in self._unsynced if change.directory is not directory]
+
+    def after_crash(self, random: Random, kept: float) -> SimTree:
+        """What may be found; this tree is of no use afterwards."""
+        for change in self._unsynced:
+            if random.random() < kept:
+                change.apply()
+        return SimTree(self.root.after_crash(random, kept))
+
+    def _place(self, path: str) -> tuple[SimDirectory, str]:
+        names = parts(path)
+        return self.directory("/" + "/".join(names[:-1])), names[-1]
+
+
+def parts(path: str) -> list[str]:
+    """The names in a path."""
+    return [part for part in posixpath.normpath(path).split("/") if part not in ("", ".")]
+
+
+def error(number: int, path: str) -> OSError:
+    """The error that the system would raise."""
+    return OSError(number, os.strerror(number), path)

@@ -1,0 +1,506 @@
+"""The simulated file system does what the real one does, and loses what a real one may lose."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.channels.file.disk import Disk
+from tests.support.sim_file import SECTOR
+from tests.support.sim_fs import PLENTY, SimFS
+from tests.support.waiting import Call, eventually
+
+SEEDS = range(200)
+
+
+def disk_with(*files: str, root: str = "/d") -> SimFS:
+    """A disk with a directory and some files in it, all of it synced, each with its own name as content."""
+    disk = SimFS()
+    disk.make_directory(root)
+    for name in files:
+        disk.put(f"{root}/{name}", name.encode())
+    return disk
+
+
+def outcomes(build: Callable[[], SimFS], look: Callable[[SimFS], Any]) -> set[Any]:
+    """All that may be found after the power failed."""
+    return {look(build().crash(seed)) for seed in SEEDS}
+
+
+def written(*pieces: bytes) -> Callable[[], SimFS]:
+    """A disk with one file, whose name is on the disk and whose bytes are not."""
+
+    def build() -> SimFS:
+        disk = disk_with()
+        file = disk.create("/d/a")
+        disk.sync_directory("/d")
+        for piece in pieces:
+            disk.append(file, piece)
+        return disk
+
+    return build
+
+
+def test_it_has_the_methods_of_the_real_disk() -> None:
+    """Every method of Disk is there, with the same parameters."""
+    for name, method in inspect.getmembers(Disk, inspect.isfunction):
+        if not name.startswith("_"):
+            assert inspect.signature(method).parameters == inspect.signature(getattr(SimFS, name)).parameters, name
+
+
+def everything(disk: Any, root: str) -> list[object]:
+    """One of each operation, with what it returned or the number of its error."""
+    seen: list[object] = []
+
+    def note(function: Callable[..., object], *arguments: object) -> Any:
+        try:
+            value = function(*arguments)
+        except OSError as failure:
+            seen.append(failure.errno)
+            return None
+        seen.append(None if isinstance(value, int) and value > 2000 else value)
+        return value
+
+    place = f"{root}/deep/er"
+    note(disk.make_directory, place)
+    note(disk.make_directory, place)
+    note(disk.names, f"{root}/deep")
+    note(disk.is_directory, place)
+    note(disk.exists, f"{place}/a")
+    note(disk.names, f"{root}/nowhere")
+    note(disk.open, f"{place}/a")
+    note(disk.load, f"{place}/a", 10)
+    note(disk.unlink, f"{place}/a")
+    note(disk.rename, f"{place}/a", f"{place}/b")
+    note(disk.create, f"{root}/nowhere/a")
+    file = disk.create(f"{place}/a")
+    note(disk.create, f"{place}/a")
+    note(disk.append, file, b"one")
+    note(disk.append, file, b"-two" * 300)
+    note(disk.append, file, b"")
+    note(disk.read, file, 5, 1)
+    note(disk.read, file, 5000, 1200)
+    note(disk.read, file, 5, 5000)
+    note(disk.truncate, file, 1000)
+    note(disk.size, file)
+    note(disk.append, file, b"end")
+    note(disk.truncate, file, 1010)
+    note(disk.read, file, 50, 990)
+    note(disk.sync, file)
+    note(disk.close, file)
+    note(disk.close, file)
+    note(disk.read, file, 1, 1)
+    again = disk.open(f"{place}/a")
+    note(disk.size, again)
+    disk.close(again)
+    note(disk.sync_directory, place)
+    note(disk.sync_directory, f"{root}/nowhere")
+    new = disk.create(f"{place}/new")
+    note(disk.allocate, new, 700)
+    note(disk.allocate, new, 600)
+    note(disk.size, new)
+    disk.close(new)
+    note(disk.rename, f"{place}/new", f"{place}/a")
+    note(disk.names, place)
+    note(disk.load, f"{place}/a", 3)
+    lock = disk.lock(f"{place}/LOCK")
+    note(disk.lock, f"{place}/LOCK")
+    note(disk.rewrite, lock, b"a longer text")
+    note(disk.rewrite, lock, b"short")
+    note(disk.load, f"{place}/LOCK", 100)
+    disk.close(lock)
+    disk.close(disk.lock(f"{place}/LOCK"))
+    note(disk.unlink, f"{place}/LOCK")
+    note(disk.exists, f"{place}/LOCK")
+    note(disk.is_directory, f"{place}/a")
+    return seen
+
+
+def test_it_does_what_the_real_disk_does(tmp_path: Path) -> None:
+    """The same calls return the same and fail with the same errors on both."""
+    assert everything(SimFS(), "") == everything(Disk(), str(tmp_path))
+
+
+def test_what_was_written_is_seen_at_once() -> None:
+    """A process sees its own writes; after a kill the next process sees them too, and the dead one writes no more."""
+    disk = written(b"abc")()
+    file = disk.open("/d/a")
+    assert disk.content("/d/a") == b"abc"
+    after = disk.kill()
+    with pytest.raises(OSError, match="Input/output"):
+        disk.append(file, b"late")
+    assert after.content("/d/a") == b"abc"
+
+
+def test_synced_bytes_survive_a_crash() -> None:
+    """After a sync of the file no crash changes its bytes."""
+
+    def build() -> SimFS:
+        disk = written(b"abc" * 400)()
+        disk.sync(disk.open("/d/a"))
+        return disk
+
+    assert outcomes(build, lambda disk: disk.content("/d/a")) == {b"abc" * 400}
+
+
+def test_unsynced_sectors_are_kept_in_any_combination() -> None:
+    """Each sector reaches the disk or not; lost ones inside read as zeros, lost ones at the end are missing."""
+    a, b, c = (bytes([letter]) * SECTOR for letter in b"abc")
+    none = bytes(SECTOR)
+    found = outcomes(written(a + b + c), lambda disk: disk.content("/d/a"))
+    assert {b"", a, a + b, a + b + c, a + none + c, none + b, none + b + c, none + none + c} <= found
+
+
+def test_a_size_may_be_saved_before_the_bytes() -> None:
+    """A lost end may also read as zeros."""
+    found = outcomes(written(b"a" * SECTOR + b"b" * 10), lambda disk: disk.content("/d/a"))
+    assert b"a" * SECTOR + bytes(10) in found
+
+
+def test_a_sector_may_be_found_as_an_earlier_write_left_it() -> None:
+    """Two appends to one sector: none, the first, or both are found, never the second alone."""
+    found = outcomes(written(b"one", b"two"), lambda disk: disk.content("/d/a").rstrip(b"\0"))
+    assert found == {b"", b"one", b"onetwo"}
+
+
+def test_a_write_to_a_synced_sector_may_be_lost_alone() -> None:
+    """What was synced in a sector stays when a later write to the same sector is lost."""
+
+    def build() -> SimFS:
+        disk = written(b"safe")()
+        file = disk.open("/d/a")
+        disk.sync(file)
+        disk.append(file, b"-risk")
+        return disk
+
+    found = outcomes(build, lambda disk: disk.content("/d/a").rstrip(b"\0"))
+    assert found == {b"safe", b"safe-risk"}
+
+
+def test_an_unsynced_truncation_may_be_lost() -> None:
+    """The cut bytes may come back; after a sync they cannot."""
+
+    def build() -> SimFS:
+        disk = disk_with()
+        disk.put("/d/a", b"x" * 2000)
+        disk.truncate(disk.open("/d/a"), 5)
+        return disk
+
+    def synced() -> SimFS:
+        disk = build()
+        disk.sync(disk.open("/d/a"))
+        return disk
+
+    assert {b"x" * 5, b"x" * 2000} <= outcomes(build, lambda disk: disk.content("/d/a"))
+    assert outcomes(synced, lambda disk: disk.content("/d/a")) == {b"x" * 5}
+
+
+def test_each_of_several_truncations_may_be_lost() -> None:
+    """Of two cuts none, one or both reach the disk."""
+
+    def build() -> SimFS:
+        disk = disk_with()
+        disk.put("/d/a", b"x" * 3 * SECTOR)
+        file = disk.open("/d/a")
+        disk.truncate(file, 2 * SECTOR)
+        disk.truncate(file, SECTOR)
+        return disk
+
+    assert outcomes(build, lambda disk: len(disk.content("/d/a"))) == {SECTOR, 2 * SECTOR, 3 * SECTOR}
+
+
+def test_a_file_whose_name_was_not_synced_may_be_gone() -> None:
+    """Synced bytes do not save a file whose creation is lost; a sync of the directory does."""
+
+    def build() -> SimFS:
+        disk = disk_with()
+        file = disk.create("/d/a")
+        disk.append(file, b"abc")
+        disk.sync(file)
+        return disk
+
+    def synced() -> SimFS:
+        disk = build()
+        disk.sync_directory("/d")
+        return disk
+
+    assert outcomes(build, lambda disk: tuple(disk.names("/d"))) == {(), ("a",)}
+    assert outcomes(synced, lambda disk: disk.content("/d/a")) == {b"abc"}
+
+
+def test_a_rename_is_atomic() -> None:
+    """After a crash the new name has the old file or the new one, never neither, and no file has two names."""
+
+    def build() -> SimFS:
+        disk = disk_with("file", "file.new")
+        disk.rename("/d/file.new", "/d/file")
+        return disk
+
+    found = outcomes(build, lambda disk: (*disk.names("/d"), disk.content("/d/file")))
+    assert found == {("file", "file.new", b"file"), ("file", b"file.new")}
+
+
+def test_a_rename_of_a_file_whose_creation_was_lost_is_lost() -> None:
+    """A new file under a temporary name, renamed, and no sync of the directory: the old file, or the whole rename."""
+
+    def build() -> SimFS:
+        disk = disk_with("file")
+        file = disk.create("/d/tmp")
+        disk.append(file, b"new")
+        disk.sync(file)
+        disk.rename("/d/tmp", "/d/file")
+        return disk
+
+    found = outcomes(build, lambda disk: (*disk.names("/d"), disk.content("/d/file")))
+    assert found == {("file", b"file"), ("file", "tmp", b"file"), ("file", b"new")}
+
+
+def test_a_removal_that_was_not_synced_may_be_undone() -> None:
+    """A removed file may be back; each change of a directory has its own fate."""
+
+    def build() -> SimFS:
+        disk = disk_with("a", "b")
+        disk.unlink("/d/a")
+        disk.unlink("/d/b")
+        return disk
+
+    def synced() -> SimFS:
+        disk = build()
+        disk.sync_directory("/d")
+        return disk
+
+    assert outcomes(build, lambda disk: tuple(disk.names("/d"))) == {(), ("a",), ("b",), ("a", "b")}
+    assert outcomes(synced, lambda disk: tuple(disk.names("/d"))) == {()}
+
+
+def test_the_sync_of_a_directory_saves_that_directory_alone() -> None:
+    """Another directory's entries are still at risk."""
+
+    def build() -> SimFS:
+        disk = disk_with()
+        disk.make_directory("/e")
+        disk.create("/d/a")
+        disk.create("/e/a")
+        disk.sync_directory("/d")
+        return disk
+
+    assert outcomes(build, lambda disk: (*disk.names("/d"), *disk.names("/e"))) == {("a",), ("a", "a")}
+
+
+def test_make_directory_syncs_the_parents() -> None:
+    """A directory that was made is there after any crash."""
+    found = outcomes(lambda: disk_with(root="/x/y/z"), lambda disk: disk.is_directory("/x/y/z"))
+    assert found == {True}
+
+
+def test_a_crash_is_repeatable() -> None:
+    """The same seed leaves the same disk; the fates differ between seeds."""
+    disks = [written(b"a" * 5000, b"b" * 300)().crash(7).content("/d/a") for _ in range(3)]
+    assert len(set(disks)) == 1
+    assert len(outcomes(written(b"a" * 5000), lambda disk: disk.content("/d/a"))) > 10
+
+
+def test_a_crash_closes_files_and_opens_locks() -> None:
+    """In the next life nothing is open and nothing is locked; the former life's owner gets nowhere any more."""
+    disk = disk_with("a")
+    file, _lock = disk.open("/d/a"), disk.lock("/d/LOCK")
+    for after in (disk.kill(), disk.crash(1)):
+        assert after.open_files == []
+        assert after.lock("/d/LOCK")
+        with pytest.raises(OSError, match="descriptor"):
+            after.append(file, b"late")
+    for late in (lambda: disk.append(file, b"late"), lambda: disk.create("/d/late"), lambda: disk.unlink("/d/a")):
+        with pytest.raises(OSError, match="Input/output"):
+            late()
+    assert disk.dead
+
+
+def test_the_same_owner_cannot_lock_twice() -> None:
+    """A second lock is refused until the first is closed."""
+    disk = disk_with()
+    first = disk.lock("/d/LOCK")
+    with pytest.raises(BlockingIOError):
+        disk.lock("/d/LOCK")
+    disk.close(first)
+    disk.lock("/d/LOCK")
+
+
+@pytest.mark.parametrize("operation", ["create", "append", "rename", "unlink", "truncate", "names", "read", "load"])
+def test_the_nth_call_fails(operation: str) -> None:
+    """The nth call of the operation fails once, with the error and without an effect; those around it do not."""
+    disk = disk_with(*"abcdefgh")
+    file = disk.open("/d/a")
+    calls: dict[str, Callable[[str], object]] = {
+        "create": lambda name: disk.create(f"/d/new-{name}"),
+        "append": lambda name: disk.append(file, name.encode()),
+        "rename": lambda name: disk.rename(f"/d/{name}", f"/d/{name}2"),
+        "unlink": lambda name: disk.unlink(f"/d/{name}"),
+        "truncate": lambda name: disk.truncate(file, ord(name)),
+        "names": lambda _name: disk.names("/d"),
+        "read": lambda _name: disk.read(file, 1, 0),
+        "load": lambda name: disk.load(f"/d/{name}", 1),
+    }
+    fault = disk.fail(operation, 2, errno.ENOSPC)
+    calls[operation]("b")
+    before = (disk._medium.tree.root.entries["d"].entries.copy(), disk.content("/d/a"))  # type: ignore[union-attr]
+    with pytest.raises(OSError, match="No space"):
+        calls[operation]("c")
+    assert before == (disk._medium.tree.root.entries["d"].entries, disk.content("/d/a"))  # type: ignore[union-attr]
+    calls[operation]("d")
+    assert fault.met == 1
+
+
+def test_a_fault_may_last() -> None:
+    """A fault without an end strikes until the disk is healed; one on every operation strikes any of them."""
+    disk = disk_with("a")
+    fault = disk.fail("*", 2, times=None)
+    disk.names("/d")
+    for _ in range(3):
+        with pytest.raises(OSError, match="Input/output"):
+            disk.names("/d")
+    with pytest.raises(OSError, match="Input/output"):
+        disk.open("/d/a")
+    disk.heal()
+    disk.open("/d/a")
+    assert fault.met == 4
+
+
+def test_a_write_may_be_short() -> None:
+    """A short append writes some bytes and says how many; one that fails may have written some too."""
+    disk = disk_with("a")
+    file = disk.open("/d/a")
+    disk.fail("append", number=None, written=3)
+    assert disk.append(file, b"bcdef") == 3
+    disk.fail("append", written=1)
+    with pytest.raises(OSError, match="Input/output"):
+        disk.append(file, b"XYZ")
+    assert disk.content("/d/a") == b"abcdX"
+
+
+def test_a_failed_sync_is_never_made_good() -> None:
+    """After a sync failed, the next one succeeds and saves nothing of what the first should have saved."""
+
+    def build() -> SimFS:
+        disk = written(b"a" * SECTOR)()
+        file = disk.open("/d/a")
+        disk.fail("sync")
+        with pytest.raises(OSError, match="Input/output"):
+            disk.sync(file)
+        disk.append(file, b"b" * SECTOR)
+        disk.sync(file)
+        assert disk.read(file, 2 * SECTOR, 0) == b"a" * SECTOR + b"b" * SECTOR
+        return disk
+
+    found = outcomes(build, lambda disk: disk.content("/d/a"))
+    assert found == {bytes(SECTOR) + b"b" * SECTOR, b"a" * SECTOR + b"b" * SECTOR}
+
+
+def test_a_failed_sync_of_a_directory_leaves_it_to_the_next() -> None:
+    """Entries whose sync failed are still at risk, and saved by a sync that succeeds."""
+
+    def build(*, again: bool) -> SimFS:
+        disk = disk_with()
+        disk.create("/d/a")
+        disk.fail("sync_directory")
+        with pytest.raises(OSError, match="Input/output"):
+            disk.sync_directory("/d")
+        if again:
+            disk.sync_directory("/d")
+        return disk
+
+    assert outcomes(lambda: build(again=False), lambda disk: tuple(disk.names("/d"))) == {(), ("a",)}
+    assert outcomes(lambda: build(again=True), lambda disk: tuple(disk.names("/d"))) == {("a",)}
+
+
+def test_a_full_disk_refuses() -> None:
+    """What fits is written, then ENOSPC; removing a file that nobody has open gives its room back."""
+    disk = disk_with("a")
+    file, other = disk.open("/d/a"), disk.create("/d/b")
+    disk.capacity = 10
+    assert disk.free("/d") == 9
+    assert disk.append(other, b"x" * 6) == 6
+    assert disk.append(file, b"y" * 6) == 3
+    for refused in (
+        lambda: disk.append(file, b"z"),
+        lambda: disk.allocate(other, 7),
+        lambda: disk.rewrite(file, b"12345"),
+    ):
+        with pytest.raises(OSError, match="No space"):
+            refused()
+    assert disk.free("/d") == 4  # the file that was to be rewritten had been cut
+    disk.unlink("/d/b")
+    assert disk.free("/d") == 4
+    disk.close(other)
+    assert disk.free("/d") == disk.capacity == 10
+    disk.capacity = None
+    assert disk.free("/d") == PLENTY
+
+
+def test_it_dies_in_the_middle_of_an_operation() -> None:
+    """The operation in which the power fails raises, may have happened, and is the last one."""
+
+    def build() -> SimFS:
+        disk = disk_with()
+        disk.die_after(2)
+        file = disk.create("/d/a")
+        disk.sync_directory("/d")
+        with pytest.raises(OSError, match="Input/output"):
+            disk.append(file, b"abc")
+        with pytest.raises(OSError, match="Input/output"):
+            disk.size(file)
+        return disk
+
+    assert outcomes(build, lambda disk: disk.content("/d/a").rstrip(b"\0")) == {b"", b"abc"}
+
+
+def test_a_sync_in_which_it_dies_saves_nothing_for_certain() -> None:
+    """A sync that did not return has promised nothing."""
+
+    def build() -> SimFS:
+        disk = written(b"abc")()
+        disk.die_after(0)
+        with pytest.raises(OSError, match="Input/output"):
+            disk.sync(disk.open("/d/a"))
+        return disk
+
+    assert outcomes(build, lambda disk: disk.content("/d/a").rstrip(b"\0")) == {b"", b"abc"}
+
+
+def test_it_logs_calls_and_counts_syncs() -> None:
+    """Every call is in the log with its path and outcome."""
+    disk = disk_with("a")
+    file = disk.open("/d/a")
+    disk.append(file, b"xyz")
+    disk.sync(file)
+    disk.fail("sync")
+    with pytest.raises(OSError, match="Input/output"):
+        disk.sync(file)
+    assert [(call.operation, call.path, call.size, call.failed) for call in disk.calls[-3:]] == [
+        ("append", "/d/a", 3, False),
+        ("sync", "/d/a", 0, False),
+        ("sync", "/d/a", 0, True),
+    ]
+    assert (disk.count("sync"), disk.count("sync", "b"), disk.count("sync_directory")) == (2, 0, 1)
+
+
+def test_a_hook_may_hold_a_call_back() -> None:
+    """A hook that waits holds its own call only; others go on meanwhile."""
+    disk = disk_with("a")
+    entered: list[str] = []
+    file = disk.open("/d/a")
+
+    def hook(operation: str, _path: str) -> None:
+        if operation == "sync":
+            entered.append(operation)
+            eventually(lambda: disk.content("/d/a") == b"ab", "the append")
+
+    disk.hook = hook
+    held = Call(lambda: disk.sync(file))
+    eventually(lambda: entered, "the sync")
+    disk.append(file, b"b")
+    held.result()
