@@ -222,6 +222,8 @@ class ProducerConfig(_Options):
     :ivar log_format: of request bodies; json is larger and slower.
     :ivar compression: of request bodies.
     :ivar sign_version: signature version; v4 needs ``region``.
+    :ivar delivery_timeout_ms: how long after its first attempt a batch is tried again, milliseconds; 0 is no limit.
+        With a channel nothing else ends the retries; without one it may end them before ``retries`` does.
     :ivar region: such as ``cn-hangzhou``; for sign_version v4.
     :ivar source: the LogGroup's source where ``send`` gives none; None is this host's address.
     :ivar log_tags: tags added to every LogGroup.
@@ -249,6 +251,7 @@ class ProducerConfig(_Options):
     log_format: str = _option("protobuf", _choice("protobuf", "json"))
     compression: str = _option("lz4", _choice("lz4", "zstd", "deflate", "none"))
     sign_version: str = _option("v1", _choice("v1", "v4"))
+    delivery_timeout_ms: int = _option(0, _integer(0))
     region: str | None = _option(None, _OPTIONAL_TEXT)
     source: str | None = _option(None, _Rule("None or text", lambda value: value is None or isinstance(value, str)))
     log_tags: Mapping[str, str] = _option(None, _TEXT_MAPPING, factory=dict)

@@ -1,11 +1,14 @@
 """What happens after a failed attempt: retry and when, split, or fail.
 
-The class of the error decides whether another attempt makes sense, ``retries`` how many, and exponential backoff
-when. A :class:`~producer.config.RetryPolicy` replaces any of the three by a strategy of tenacity.
+The class of the error decides whether another attempt makes sense, ``retries`` how many, ``delivery_timeout_ms`` for
+how long, and exponential backoff when. With a channel the number has no say: what can still be delivered is tried until
+it is, or until the time is over. A :class:`~producer.config.RetryPolicy` replaces any of the rules by a strategy of
+tenacity; one that says when to stop replaces the number and the time.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ import tenacity
 
 from ..clock import Clock
 from ..config import ProducerConfig
-from ..errors import AttemptError
+from ..errors import AttemptError, ProjectNotConfiguredError
 from .batch import ProducerBatch
 
 
@@ -60,9 +63,15 @@ def _all_backoffs(base: float, longest: float, retries: int) -> float:
 
 
 class RetryRules:
-    """See the module. Its methods are pure but for the clock and the user's strategies."""
+    """See the module. Its methods are pure but for the clock and the user's strategies.
 
-    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+    :param endless: no number of attempts is enough.
+    :param await_projects: a record whose project has no configuration waits for one.
+    """
+
+    def __init__(
+        self, config: ProducerConfig, clock: Clock, *, endless: bool = False, await_projects: bool = False
+    ) -> None:
         policy = config.retry_policy
         self._clock = clock
         self._retries = config.retries
@@ -71,8 +80,12 @@ class RetryRules:
         )
         self._stop = policy.stop
         base, longest = config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
+        self._endless, self.await_projects = endless, await_projects
+        self._delivery_timeout = math.inf
+        if config.delivery_timeout_ms and policy.stop is None:
+            self._delivery_timeout = config.delivery_timeout_ms / 1000
         self._patience: float | None = None
-        if policy.wait is None and policy.stop is None:
+        if policy.wait is None and policy.stop is None and not endless:
             self._patience = _all_backoffs(base, longest, self._retries)
         self._retry = policy.retry
         # RetryCallState wants one; no call is ever made through it.
@@ -82,25 +95,44 @@ class RetryRules:
         """Whether ``batch`` is so old that all its backoffs would be over: it is attempted now, for the last time.
 
         A logstore may refuse for ever, and what waits for it without attempts spends no retries. A user's own
-        strategies know no such bound.
+        strategies know no such bound, nor does a channel; there only ``delivery_timeout_ms`` counts.
         """
+        if self._clock.monotonic() >= self.latest(batch):
+            return True
         if self._patience is None or self._clock.monotonic() - batch.created_at < self._patience:
             return False
         batch.retry_count = max(batch.retry_count, self._retries)
         return True
 
+    def latest(self, batch: ProducerBatch) -> float:
+        """When ``batch`` is to have its last attempt (monotonic seconds): never later, rather a little sooner."""
+        return batch.first_attempt_at + self._delivery_timeout if batch.attempt_count else math.inf
+
     def decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         """The decision for ``batch``, whose last attempt failed with ``error``."""
         state = self._state(batch, error)
-        retriable = error.retriable if self._retry is None else bool(self._retry(state))
-        if not retriable:
+        repeated = error.max_consecutive is not None and batch.same_error_count > error.max_consecutive
+        if not self._worth_it(state, error, repeated=repeated):
             return GIVE_UP
-        if self._retry is None and error.max_consecutive is not None and batch.same_error_count > error.max_consecutive:
-            return GIVE_UP
-        delay = 0.0 if error.immediate else max(0.0, float(self._wait(state)))
+        # What did not help at once, again and again, would be tried without a pause for ever.
+        at_once = error.immediate and not (repeated and self._endless)
+        delay = 0.0 if at_once else max(0.0, float(self._wait(state)))
         state.upcoming_sleep = delay
-        stopped = batch.retry_count >= self._retries if self._stop is None else bool(self._stop(state))
-        return GIVE_UP if stopped else Decision(retry=True, delay=delay)
+        return GIVE_UP if self._enough(batch, state) else Decision(retry=True, delay=delay)
+
+    def _worth_it(self, state: tenacity.RetryCallState, error: AttemptError, *, repeated: bool) -> bool:
+        if self._retry is not None:
+            return bool(self._retry(state))
+        if self.await_projects and isinstance(error, ProjectNotConfiguredError):
+            return True
+        return error.retriable and (self._endless or not repeated)
+
+    def _enough(self, batch: ProducerBatch, state: tenacity.RetryCallState) -> bool:
+        if self._stop is not None:
+            return bool(self._stop(state))
+        if self._clock.monotonic() >= self.latest(batch):
+            return True
+        return not self._endless and batch.retry_count >= self._retries
 
     def _state(self, batch: ProducerBatch, error: AttemptError) -> tenacity.RetryCallState:
         state = tenacity.RetryCallState(self._retrying, None, (), {})

@@ -13,6 +13,7 @@ from ..errors import (
     InternalError,
     NetworkError,
     ProducerClosedError,
+    ProjectNotConfiguredError,
     QuotaExceededError,
     UnreachableError,
 )
@@ -90,7 +91,7 @@ class SendTask:
 
     def _wait_until(self, batch: ProducerBatch, due: float) -> bool:
         try:
-            self._retry_queue.put(batch, due)
+            self._retry_queue.put(batch, min(due, self._rules.latest(batch)))
         except ProducerClosedError:
             return False
         return True
@@ -160,11 +161,7 @@ class SendTask:
             self._fail(batch, error)
             return
         now = self._clock.monotonic()
-        due = now + decision.delay
-        if isinstance(error, QuotaExceededError):
-            due = max(due, self._over_quota.refused(batch.key[:2], now))
-        elif isinstance(error, UnreachableError):
-            due = max(due, self._unreachable.refused(batch.key.project, now))
+        due = self._due(batch, error, now, decision.delay)
         batch.retry_count += 1
         if not batch.move(BatchState.WAITING):
             return
@@ -173,6 +170,16 @@ class SendTask:
             return
         self._counters.add("retried", batch.log_count)
         _log.debug("%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
+
+    def _due(self, batch: ProducerBatch, error: AttemptError, now: float, delay: float) -> float:
+        if isinstance(error, QuotaExceededError):
+            return max(now + delay, self._over_quota.refused(batch.key[:2], now))
+        if isinstance(error, UnreachableError):
+            return max(now + delay, self._unreachable.refused(batch.key.project, now))
+        if isinstance(error, ProjectNotConfiguredError) and self._rules.await_projects:
+            # An attempt costs nothing, and it may be given any moment.
+            return self._unreachable.refused(batch.key.project, now)
+        return now + delay
 
     def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         try:

@@ -16,6 +16,7 @@ from producer import (
     ClockSkewError,
     InternalError,
     NetworkError,
+    ProjectNotConfiguredError,
     QuotaExceededError,
     RejectedError,
     RetryPolicy,
@@ -171,6 +172,65 @@ def test_rules_count_the_same_error_in_a_row_only() -> None:
     assert rules.decide(one, skew).retry
     one.note_attempt(Attempt(success=False), skew)
     assert rules.decide(one, skew) == GIVE_UP
+
+
+@pytest.mark.parametrize("limit", [1, 450, 5000])
+def test_delivery_timeout_ends_the_retries_at_its_time(limit: int) -> None:
+    """The last attempt is made when delivery_timeout_ms has passed since the first, not before, and not later."""
+    sink, at = _attempts([NetworkError("R", "x")] * 99, delivery_timeout_ms=limit, retries=99)
+    assert at[-1] - at[0] == pytest.approx(limit / 1000)
+    assert len(sink.attempts) < 30
+    assert not sink.deliveries
+
+
+def test_delivery_timeout_also_ends_the_wait_for_a_logstore_that_is_held_back() -> None:
+    """A batch that waits because of other batches' quota errors has its last attempt in time."""
+    sink, at = _attempts(
+        [QuotaExceededError("WriteQuotaExceed", "x")] * 99,
+        delivery_timeout_ms=1000,
+        base_retry_backoff_ms=30_000,
+        retries=99,
+    )
+    assert len(sink.attempts) == 2
+    assert at[-1] - at[0] == pytest.approx(1.0)
+
+
+def test_a_stop_strategy_of_the_user_wins_over_delivery_timeout() -> None:
+    """RetryPolicy(stop=...) alone says when it is enough."""
+    policy = RetryPolicy(stop=tenacity.stop_after_attempt(9), wait=tenacity.wait_fixed(10))
+    sink, _ = _attempts([NetworkError("R", "x")] * 99, retry_policy=policy, delivery_timeout_ms=1)
+    assert len(sink.attempts) == 9
+
+
+@pytest.mark.parametrize("kind", [NetworkError, ServerError, UnauthorizedError, ClockSkewError, QuotaExceededError])
+def test_endless_rules_never_give_up_what_may_still_be_delivered(kind: type[AttemptError]) -> None:
+    """Of no transient failure a thousand in a row are too many, and after the first two each has a backoff."""
+    rules, one = RetryRules(config(retries=0), ManualClock(), endless=True), batch()
+    error = kind("Code", "x")
+    for attempt in range(1000):
+        one.note_attempt(Attempt(success=False), error)
+        decision = rules.decide(one, error)
+        assert decision.retry
+        assert decision.delay > 0 or (attempt < 1 and error.immediate)
+        one.retry_count += 1
+    assert not rules.waited_enough(one)
+
+
+def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
+    """A permanent failure is one at once; a strategy of the user still says what may be retried, and when to stop."""
+    for error in (RejectedError("C", "x"), InternalError("C", "x"), ProjectNotConfiguredError("C", "x")):
+        one = batch()
+        one.note_attempt(Attempt(success=False), error)
+        assert RetryRules(config(), ManualClock(), endless=True).decide(one, error) == GIVE_UP
+    policy = RetryPolicy(stop=tenacity.stop_after_attempt(1))
+    rules = RetryRules(config(retry_policy=policy), ManualClock(), endless=True)
+    assert rules.decide(batch(), NetworkError("R", "x")) == GIVE_UP
+
+
+def test_a_missing_project_is_waited_for_where_the_rules_say_so() -> None:
+    """With await_projects a record without a ProjectConfig is retried."""
+    error = ProjectNotConfiguredError("ProjectConfigNotExist", "x")
+    assert RetryRules(config(), ManualClock(), endless=True, await_projects=True).decide(batch(), error).retry
 
 
 def test_a_quota_error_holds_back_its_logstore_and_no_other() -> None:
