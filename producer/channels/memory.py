@@ -6,19 +6,10 @@ order.
 
 **Room** is taken at commit, for what the transaction adds in the balance: puts less takes, in events and in bytes. The
 events in use are those queued and those taken, so that this number cannot drift; the bytes change in the same breath.
+What an event counts for is said in :mod:`.limits`; it gives back what it counted for at its put.
 
-**Turns.** Who has to wait, for room or for events, stands in line. Whoever changes the channel serves the lines, and
-does for those in front what they wait for: a waiting commit is completed, and a waiting take is given its events, by
-another thread. So nobody who comes later can be faster, and no wakeup can be lost: between two calls, nobody waits for
-something that is there.
-
-**Interrupts.** A signal handler may raise on the main thread, but CPython runs it only after a call, where a function
-begins, and at a jump backwards. The statements that change the channel stand together without any of these, under a
-comment "At once"; everything that they need is computed before. What is interrupted has happened wholly or not at all.
-
-**Bytes.** An event counts for its headers and its body, in UTF-8 and without Python's overhead, and for no less than
-its body and the share of ``byte_capacity_buffer_percentage`` that is set aside for headers: with 20 %, bodies alone
-fill at most 80 % of ``byte_capacity``. What it counted for at its put is what it gives back.
+**Waiting** is described in :mod:`.turns`, and so is why an interrupt leaves the channel whole: all that a change needs
+is computed first, and then it happens "At once".
 
 **Fork.** In a child the channel is empty and works; the parent's events, and its transactions, stay the parent's.
 
@@ -29,75 +20,52 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
-import os
 import threading
-import weakref
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
-from queue import SimpleQueue
 from typing import Any
 
-from ..clock import Clock, Deadline, SystemClock
+from ..clock import Clock, SystemClock
 from ..errors import (
     ChannelClosedError,
     ChannelError,
     ChannelFullError,
-    ConfigError,
-    InvalidArgumentError,
     TransactionFullError,
     TransactionStateError,
 )
 from ..interfaces import ChannelStats, Event, Stored
 from .counters import ChannelCounters
+from .forks import watch_fork
+from .limits import Limits, check_integer, event_sizes, total_within
 from .transaction import BaseTransaction
+from .turns import Turn, Turns
 
 _log = logging.getLogger("producer.channels.memory")
 
-#: Events; Flume's 100 is known to be too small for any load.
+#: Events. Flume's 100 is known to be too small: a few batches that are late, and commits fail.
 CAPACITY = 100_000
 #: Puts, and takes, of one transaction; as of Flume's file channel.
 TRANSACTION_CAPACITY = 10_000
-#: Bytes, as ``total_size_in_bytes`` of a producer; Flume takes 80 % of the Java heap, but Python's memory has no bound.
+#: Bytes, as ``total_size_in_bytes`` of a producer. Flume takes 80 % of the Java heap, but Python's heap has no bound.
 BYTE_CAPACITY = 100 * 1024 * 1024
-#: Taken places at the head of the queue are removed when they are this many, and half of it.
-_COMPACT = 1024
+#: The empty places before the head are removed when they are at least so many, and half of all.
+_EMPTY_PLACES = 1024
 
 #: Sequence number, bytes that it counts for, the event as it was put, and the monotonic time of its commit.
 _Entry = tuple[int, int, Event, float]
 
 _numbers = itertools.count(1)
-_channels: weakref.WeakSet[MemoryChannel] = weakref.WeakSet()
-
-
-class _Turn:
-    """What somebody wants, now or as soon as it is possible.
-
-    :ivar attempt: does it if it is possible; called with the channel's lock held.
-    :ivar over: nothing is left to wait for: it was done, or never can be.
-    :ivar done: it was done.
-    :ivar entries: what was taken.
-    :ivar garbage: what is given up; it outlives the lock, for its destruction may run anybody's code.
-    """
-
-    __slots__ = ("attempt", "done", "entries", "garbage", "over", "wake")
-
-    def __init__(self, attempt: Callable[[_Turn], None]) -> None:
-        self.attempt = attempt
-        self.over = self.done = False
-        self.entries: list[_Entry] = []
-        self.garbage: object = None
-        self.wake: SimpleQueue[None] = SimpleQueue()
 
 
 class MemoryTransaction(BaseTransaction):
-    """See :class:`~producer.interfaces.Transaction`; several threads may use it at once.
+    """See :class:`~producer.interfaces.Transaction`; several threads may use one at once.
 
     One that is dropped while it is open is rolled back at the next use of its channel.
 
-    :ivar ended: it was committed or rolled back; guarded, as all below, by the channel's lock.
+    :ivar epoch: how many forks the channel had seen at its beginning.
+    :ivar ended: it was committed or rolled back; guarded, like what follows, by the channel's lock.
     """
 
     def __init__(self, channel: MemoryChannel, epoch: int) -> None:
@@ -105,17 +73,15 @@ class MemoryTransaction(BaseTransaction):
         self._channel = channel
         self.epoch = epoch
         self.ended = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Hold nothing."""
         self.puts: list[Event] = []
         self.put_sizes: list[int] = []
         self.put_bytes = 0
         self.taken: dict[int, _Entry] = {}
         self.taken_bytes = 0
-        self.last: int | None = None
-
-    @property
-    def last_sequence(self) -> int | None:
-        """See :class:`~producer.interfaces.Transaction`."""
-        return self.last
 
     def wrong_order(self, call: str) -> TransactionStateError:
         """The error of a call that came after the end."""
@@ -147,12 +113,13 @@ class MemoryChannel:
     Pickling carries the configuration; the copy is empty.
 
     :param capacity: events, queued and taken ones together.
-    :param transaction_capacity: puts, and takes, that one transaction holds; at most ``capacity``.
-    :param byte_capacity: bytes, counted as the module says; None or 0 for no limit.
-    :param byte_capacity_buffer_percentage: the share of them set aside for headers, 0 to 99.
-    :param keep_alive: seconds that a commit waits for room, a take for events and a resize for less of them, unless
-        the call says otherwise.
-    :param name: for messages and statistics; ``memory-N`` by default.
+    :param transaction_capacity: puts, and takes, that one transaction holds; at most ``capacity``. A ``take`` of more
+        returns as many as the transaction can hold.
+    :param byte_capacity: bytes, counted as :mod:`.limits` says; None or 0 for no limit.
+    :param byte_capacity_buffer_percentage: the share of them that is set aside for headers, 0 to 99.
+    :param keep_alive: seconds that a commit waits for room, a take for events and a resize for takes, unless the call
+        says otherwise.
+    :param name: for messages and statistics; by default ``memory-`` and a number.
     :param clock: the time; the system's by default.
     :raises ConfigError: a value out of range.
     """
@@ -168,38 +135,38 @@ class MemoryChannel:
         name: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        _check_limits(capacity, transaction_capacity, byte_capacity, keep_alive)
-        if not _is_integer(byte_capacity_buffer_percentage, 0, 99):
-            rule = "an integer from 0 to 99"
-            raise ConfigError("byte_capacity_buffer_percentage", rule, byte_capacity_buffer_percentage)
+        self._limits = Limits(capacity, transaction_capacity, byte_capacity or None, keep_alive)
+        check_integer("byte_capacity_buffer_percentage", byte_capacity_buffer_percentage, 0, 99, "per cent")
+        self._buffer_percentage = byte_capacity_buffer_percentage
         self._name = name or f"memory-{next(_numbers)}"
         self._clock = clock or SystemClock()
-        self._buffer_percentage = byte_capacity_buffer_percentage
-        self._capacity, self._transaction_capacity = capacity, transaction_capacity
-        self._byte_capacity = byte_capacity or None
-        self._keep_alive = keep_alive
+        self._first = 0
         self._closed = False
         self._epoch = 0
-        self._empty()
-        _channels.add(self)
+        self._start_empty()
+        watch_fork(self)
 
-    def _empty(self) -> None:
-        # Guards all that changes, here and in the transactions; never held while anybody waits.
+    def _start_empty(self) -> None:
+        # Guards all that changes, here and in the transactions; not held while anybody waits.
         self._lock = threading.Lock()
-        self._queue: list[_Entry | Any] = []  # places before _head are empty
+        self._queue: list[Any] = []  # of _Entry; the places before _head are empty
         self._head = 0
         self._taken = 0
         self._bytes = 0
-        self._next = 0  # the next sequence number
-        self._rooms: deque[_Turn] = deque()  # who waits for room
-        self._takers: deque[_Turn] = deque()  # who waits for events; empty unless the queue is
-        self._orphans: deque[MemoryTransaction] = deque()  # dropped while open; appended to without the lock
+        self._next = self._first
         self._counters = ChannelCounters(self._clock)
+        self._turns = Turns(self._clock, self._lock, self._roll_back_orphans)
+        self._orphans: deque[MemoryTransaction] = deque()  # appended to without the lock
 
     @property
     def name(self) -> str:
         """For messages and statistics."""
         return self._name
+
+    @property
+    def transaction_capacity(self) -> int:
+        """Puts, and takes, that one transaction holds."""
+        return self._limits.transaction_capacity
 
     @property
     def synced_sequence(self) -> int:
@@ -215,11 +182,17 @@ class MemoryChannel:
         return MemoryTransaction(self, self._epoch)
 
     def sync(self, timeout: float | None = None) -> None:  # noqa: ARG002  # the protocol's
-        """Return at once: memory is as safe as it can be made.
+        """Return at once: memory cannot be made any safer.
 
         :raises ChannelClosedError: the channel is closed.
         """
         self._must_be_open()
+
+    def number_from(self, first: int) -> None:
+        """Give the next put the sequence number ``first``, or the one that it would have had if that is higher."""
+        with self._lock:
+            self._first = first
+            self._next = max(self._next, first)
 
     def resize(
         self,
@@ -229,54 +202,45 @@ class MemoryChannel:
         transaction_capacity: int | None = None,
         keep_alive: float | None = None,
     ) -> bool:
-        """Change limits while the channel is in use; all or none of them. What is stored is never lost.
+        """Change limits while the channel is in use: all that are given, or none. Nothing that is stored is lost.
 
-        If more is stored than the new limits allow, it waits for takes, up to ``keep_alive``; commits that come
-        meanwhile wait behind it.
+        If more is stored than the new limits allow, it waits for takes, up to ``keep_alive`` (the new one); commits
+        that come meanwhile and add events wait behind it.
 
-        :param capacity: as in the constructor, as are the others; None leaves a limit as it is.
+        :param capacity: as in the constructor, and so are the others; None leaves a limit as it is.
         :param byte_capacity: 0 for no limit.
-        :returns: False if there was too much in the channel for all that time; nothing was changed.
+        :returns: False if too much was stored for all that time: nothing was changed, and the log says why.
         :raises ConfigError: a value out of range.
         :raises ChannelClosedError: the channel is closed.
         """
-        events = self._capacity if capacity is None else capacity
-        size = self._byte_capacity if byte_capacity is None else byte_capacity
-        each = self._transaction_capacity if transaction_capacity is None else transaction_capacity
-        wait = self._keep_alive if keep_alive is None else keep_alive
-        _check_limits(events, each, size, wait)
-
-        def attempt(turn: _Turn) -> None:
-            if self._used <= events and (not size or self._bytes <= size):
-                # At once.
-                self._capacity, self._byte_capacity = events, size or None
-                self._transaction_capacity, self._keep_alive = each, wait
-                turn.over = turn.done = True
-
-        turn = _Turn(attempt)
-        self._perform(turn, self._rooms, wait, self._must_be_open)
+        old = self._limits
+        limits = Limits(
+            old.capacity if capacity is None else capacity,
+            old.transaction_capacity if transaction_capacity is None else transaction_capacity,
+            old.byte_capacity if byte_capacity is None else byte_capacity or None,
+            old.keep_alive if keep_alive is None else keep_alive,
+        )
+        turn = Turn(lambda turn: self._attempt_resize(turn, limits))
+        self._turns.perform(turn, self._turns.rooms, limits.keep_alive, self._must_be_open)
         if not turn.done:
-            _log.warning(
-                "channel %s: not resized to capacity %d, byte_capacity %s: after %.3f s (keep_alive) it still holds %d "
-                "events of %d bytes. Take them, and resize again",
-                *(self._name, events, size or "without limit", wait, self._used, self._bytes),
-            )
+            self._must_be_open()
+            self._say_not_resized(limits)
         return turn.done
 
     def stats(self) -> ChannelStats:
-        """What the channel holds and has done; since the fork, in a child."""
+        """What the channel holds and has done; in a child, since the fork."""
         with self._lock:
-            self._serve()
-            counters, size = self._counters, self._size
+            self._turns.serve()
+            counters, size, limits = self._counters, self._size, self._limits
             return ChannelStats(
                 name=self._name,
                 open=not self._closed,
                 size=size,
                 taken=self._taken,
-                capacity=self._capacity,
-                fill=self._used / self._capacity,
+                capacity=limits.capacity,
+                fill=self._used / limits.capacity,
                 bytes=self._bytes,
-                byte_capacity=self._byte_capacity,
+                byte_capacity=limits.byte_capacity,
                 put_attempts=counters.put_attempts,
                 put_successes=counters.put_successes,
                 take_attempts=counters.take_attempts,
@@ -287,44 +251,49 @@ class MemoryChannel:
                 take_rate=counters.take_rate.per_second(),
                 oldest_event_age=self._clock.monotonic() - self._queue[self._head][3] if size else None,
                 last_take_age=counters.last_take_age,
-                waiting=len(self._rooms),
+                waiting=len(self._turns.rooms),
             )
 
     def close(self) -> None:
         """Give up the channel and what it holds; who waits gets ChannelClosedError. May be called again.
 
-        How many committed events are lost with it is logged, once.
+        Of transactions still open only ``rollback`` and ``close`` can be called. How many committed events are lost is
+        logged, once.
         """
         with self._lock:
+            self._turns.serve()
             lost, garbage = self._used, self._queue
             # At once.
             self._closed = True
             self._queue, self._head, self._taken, self._bytes = [], 0, 0, 0
-            for line in (self._rooms, self._takers):
-                while line:
-                    line[0].wake.put(None)
-                    del line[0]
+            self._turns.dismiss()
         del garbage
         if lost:
             _log.warning("channel %s: closed with %d events that nobody had taken: they are lost", self._name, lost)
 
+    def renew_in_child(self) -> None:
+        """See :class:`~producer.channels.forks.Forkable`."""
+        self._epoch += 1
+        self._start_empty()
+
     def __reduce__(self) -> tuple[Any, ...]:
-        limits = self._capacity, self._transaction_capacity, self._byte_capacity
-        return _restore, (*limits, self._buffer_percentage, self._keep_alive, self._name)
+        limits = self._limits
+        sizes = limits.capacity, limits.transaction_capacity, limits.byte_capacity
+        return _restore, (*sizes, self._buffer_percentage, limits.keep_alive, self._name)
 
     def __repr__(self) -> str:
-        return f"<MemoryChannel {self._name}: {self._used} of {self._capacity} events>"
+        return f"<MemoryChannel {self._name}: {self._used} of {self._limits.capacity} events>"
 
     # What transactions ask for.
 
     def _put(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
-        sizes = _sizes(events, self._buffer_percentage)
+        sizes = event_sizes(events, self._buffer_percentage)
         count, total = len(sizes), sum(sizes)
         with self._lock:
             self._must_be_usable(transaction, "put")
             self._counters.put_attempts += count
-            if len(transaction.puts) + count > self._transaction_capacity:
-                raise TransactionFullError(self._name, "puts", self._transaction_capacity)
+            if len(transaction.puts) + count > self._limits.transaction_capacity:
+                raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
             # At once.
             transaction.puts += events
             transaction.put_sizes += sizes
@@ -333,146 +302,112 @@ class MemoryChannel:
     def _take(
         self, transaction: MemoryTransaction, count: int, max_bytes: int | None, timeout: float | None
     ) -> list[Event]:
-        def check() -> None:
-            self._must_be_usable(transaction, "take")
-            self._counters.take_attempts += 1
-            if len(transaction.taken) >= self._transaction_capacity:
-                raise TransactionFullError(self._name, "takes", self._transaction_capacity)
+        entries: list[_Entry] = []
+        turn = Turn(lambda turn: self._attempt_take(turn, transaction, count, max_bytes, entries))
+        wait = self._limits.keep_alive if timeout is None else timeout
+        self._turns.perform(turn, self._turns.takers, wait, lambda: self._must_hold_another(transaction))
+        if turn.over and not turn.done:  # closed, or ended or filled by another thread
+            with self._lock:
+                self._must_hold_another(transaction)
+        return [Event(event.headers, event.body, sequence) for sequence, _, event, _ in entries]
 
-        turn = _Turn(lambda turn: self._attempt_take(turn, transaction, count, max_bytes))
-        self._perform(turn, self._takers, self._keep_alive if timeout is None else timeout, check)
-        if turn.over and not turn.done:
-            raise transaction.wrong_order("take")
-        return [Event(event.headers, event.body, sequence) for sequence, _, event, _ in turn.entries]
+    def _must_hold_another(self, transaction: MemoryTransaction) -> None:
+        self._must_be_usable(transaction, "take")
+        self._counters.take_attempts += 1
+        if len(transaction.taken) >= self._limits.transaction_capacity:
+            raise TransactionFullError(self._name, "takes", self._limits.transaction_capacity)
 
     def _acknowledge(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
         with self._lock:
             self._must_be_usable(transaction, "acknowledge")
             taken, counters = transaction.taken, self._counters
-            entries = {event.sequence: taken.get(event.sequence) for event in events}  # type: ignore[arg-type]
-            if len(entries) != len(events) or None in entries.values():
-                raise ChannelError(self._name, _NOT_TAKEN)
+            entries = self._find(taken, events)
             try:
-                for sequence, entry in entries.items():
-                    # At once; an interrupt between two of them leaves the rest taken.
-                    del taken[sequence]  # type: ignore[arg-type]
-                    transaction.taken_bytes -= entry[1]  # type: ignore[index]
+                for sequence, size, _, _ in entries:
+                    # At once; after an interrupt between two of them the rest is still taken.
+                    del taken[sequence]
+                    transaction.taken_bytes -= size
                     self._taken -= 1
-                    self._bytes -= entry[1]  # type: ignore[index]
+                    self._bytes -= size
                     counters.take_successes += 1
-            finally:
                 counters.rated(0, len(entries))
-                self._serve()
+            finally:
+                self._turns.serve()
+
+    def _find(self, taken: dict[int, _Entry], events: Sequence[Event]) -> list[_Entry]:
+        """What was taken for ``events``; each must be there, and be named once."""
+        entries = [taken.get(event.sequence, _NOTHING) for event in events if event.sequence is not None]
+        if len({entry[0] for entry in entries}) < len(events) or _NOTHING in entries:
+            message = (
+                f"acknowledge: of {len(events)} events, some were not taken in this transaction, were acknowledged "
+                "before, or are in the list twice; none of them was acknowledged now"
+            )
+            raise ChannelError(self._name, message)
+        return entries
 
     def _commit(self, transaction: MemoryTransaction, timeout: float | None) -> Stored:
-        if transaction.ended:  # an interrupted commit that had happened
+        if transaction.ended:  # a commit that had happened when an interrupt ended the call
             return Stored.MEMORY
-        turn = _Turn(lambda turn: self._attempt_commit(turn, transaction))
+        garbage: list[object] = []
+        turn = Turn(lambda turn: self._attempt_commit(turn, transaction, garbage))
+        wait = self._limits.keep_alive if timeout is None else timeout
         started = self._clock.monotonic()
-        wait = self._keep_alive if timeout is None else timeout
-        self._perform(turn, self._rooms, wait, lambda: self._must_be_of_now(transaction))
-        if turn.done:
-            return Stored.MEMORY
-        if transaction.ended:  # by another thread, while this one waited
-            raise transaction.wrong_order("commit")
-        raise self._full(transaction, self._clock.monotonic() - started)
+        self._turns.perform(turn, self._turns.rooms, wait, lambda: self._must_be_of_now(transaction))
+        if not turn.done:
+            self._must_be_open()
+            raise self._why_not(transaction, self._clock.monotonic() - started)
+        return Stored.MEMORY
+
+    def _why_not(self, transaction: MemoryTransaction, waited: float) -> ChannelError:
+        with self._lock:
+            if transaction.ended:  # by another thread, while this one waited
+                return transaction.wrong_order("commit")
+            self._counters.put_errors += 1
+            return ChannelFullError(
+                self._name,
+                size=self._used,
+                capacity=self._limits.capacity,
+                used_bytes=self._bytes,
+                byte_capacity=self._limits.byte_capacity,
+                wanted=max(0, len(transaction.puts) - len(transaction.taken)),
+                wanted_bytes=max(0, transaction.put_bytes - transaction.taken_bytes),
+                last_take_age=self._counters.last_take_age,
+                waited=waited,
+            )
 
     def _rollback(self, transaction: MemoryTransaction) -> None:
+        garbage = transaction.puts
         with self._lock:
-            garbage = transaction.puts
-            self._roll_back(transaction)
-            self._serve()
+            try:
+                self._roll_back(transaction)
+            finally:
+                self._turns.serve()
         del garbage
 
     def _orphan(self, transaction: MemoryTransaction) -> None:
-        """Have it rolled back soon: this runs wherever garbage is collected, where the lock may be held."""
+        """Have it rolled back soon. Garbage is collected anywhere, also where this thread holds the lock."""
         self._orphans.append(transaction)
-        try:
-            self._takers[0].wake.put(None)
-        except IndexError:
-            return
+        self._turns.look_again()
 
-    # Turns.
+    # What changes the channel; all with the lock.
 
-    def _perform(self, turn: _Turn, line: deque[_Turn], timeout: float, check: Callable[[], None]) -> None:
-        """Have ``turn`` done now, or in its turn within ``timeout`` seconds; what it says then is final."""
-        deadline = Deadline.after(self._clock, None if timeout == math.inf else timeout)
-        try:
-            with self._lock:
-                check()
-                self._try_or_line_up(turn, line)
-            while not (turn.over or self._closed or deadline.expired(self._clock)):
-                self._clock.wait_for(turn.wake, deadline)
-                self._look_again(turn)
-        finally:
-            if not turn.over:
-                self._leave(turn, line)
-        if self._closed and not turn.over:
-            self._must_be_open()
-
-    def _try_or_line_up(self, turn: _Turn, line: deque[_Turn]) -> None:
-        try:
-            if not line:
-                turn.attempt(turn)
-            if not turn.over:
-                line.append(turn)
-        finally:
-            self._serve()
-
-    def _look_again(self, turn: _Turn) -> None:
-        """After a wakeup that need not have been for ``turn``."""
-        if not turn.over:
-            with self._lock:
-                self._serve()
-
-    def _leave(self, turn: _Turn, line: deque[_Turn]) -> None:
-        """Give up the place in the line; those behind may fit."""
-        with self._lock:
-            if turn in line:
-                line.remove(turn)
-            self._serve()
-
-    def _serve(self) -> None:
-        """Do whatever is possible for those who wait; to be called after every change."""
-        if self._orphans or self._rooms or self._takers:
-            try:
-                self._serve_all()
-            except BaseException:  # an interrupt shall cost nobody his turn
-                self._serve_all()
-                raise
-
-    def _serve_all(self) -> None:
-        while self._orphans:
-            self._roll_back(self._orphans[0])
-            del self._orphans[0]
-        while self._serve_line(self._rooms) or self._serve_line(self._takers):
-            pass
-
-    @staticmethod
-    def _serve_line(line: deque[_Turn]) -> bool:
-        served = False
-        while line:
-            turn = line[0]
-            if not turn.over:
-                turn.attempt(turn)
-            if not turn.over:
-                break
-            # At once.
-            del line[0]
-            turn.wake.put(None)
-            served = True
-        return served
-
-    def _attempt_take(self, turn: _Turn, transaction: MemoryTransaction, count: int, max_bytes: int | None) -> None:
-        if transaction.ended:
+    def _attempt_take(
+        self,
+        turn: Turn,
+        transaction: MemoryTransaction,
+        count: int,
+        max_bytes: int | None,
+        result: list[_Entry],
+    ) -> None:
+        head, room = self._head, self._limits.transaction_capacity - len(transaction.taken)
+        if transaction.ended or room <= 0:
             turn.over = True
             return
-        head, room = self._head, self._transaction_capacity - len(transaction.taken)
         entries = self._queue[head : head + min(count, room)]
         if not entries:
             return
         if max_bytes is not None:
-            entries = _within(entries, max_bytes)
+            del entries[total_within((entry[2].body for entry in entries), max_bytes) :]
         number, size = len(entries), sum([entry[1] for entry in entries])
         taken, blanks = {entry[0]: entry for entry in entries}, [None] * len(entries)
         # At once.
@@ -482,67 +417,78 @@ class MemoryChannel:
         self._counters.take_attempts += number - 1
         transaction.taken |= taken
         transaction.taken_bytes += size
-        turn.entries = entries
+        result += entries
         turn.over = turn.done = True
-        self._compact()
+        self._remove_empty_places()
 
-    def _compact(self) -> None:
-        if self._head >= _COMPACT and 2 * self._head >= len(self._queue):
+    def _remove_empty_places(self) -> None:
+        if self._head >= _EMPTY_PLACES and 2 * self._head >= len(self._queue):
             # At once.
             del self._queue[: self._head]
             self._head = 0
 
-    def _attempt_commit(self, turn: _Turn, transaction: MemoryTransaction) -> None:
+    def _attempt_commit(self, turn: Turn, transaction: MemoryTransaction, garbage: list[object]) -> None:
         puts, takes = len(transaction.puts), len(transaction.taken)
         size = transaction.put_bytes - transaction.taken_bytes
-        if transaction.ended or self._never_fits(puts - takes, size):
+        if transaction.ended or not self._limits.hold(puts - takes, size):
             turn.over = True
             return
-        if not self._fits(puts - takes, size):
+        if not self._limits.allow(self._used, puts - takes, self._bytes, size):
             return
-        after, counters = self._next + puts, self._counters
-        entries = list(
-            zip(
-                range(self._next, after),
-                transaction.put_sizes,
-                transaction.puts,
-                repeat(self._clock.monotonic(), puts),
-                strict=True,
-            )
-        )
-        # At once.
+        first, after, now = self._next, self._next + puts, self._clock.monotonic()
+        entries = list(zip(range(first, after), transaction.put_sizes, transaction.puts, repeat(now), strict=False))
+        counters = self._counters
+        # At once. What goes is kept in the garbage until the lock is free: to destroy it may run anybody's code.
         self._queue += entries
         self._next = after
         self._taken -= takes
         self._bytes += size
         counters.put_successes += puts
         counters.take_successes += takes
-        turn.garbage = transaction.taken
+        garbage += (transaction.puts, transaction.taken)
         transaction.puts, transaction.put_sizes, transaction.taken = [], [], {}
         transaction.put_bytes = transaction.taken_bytes = 0
-        transaction.last = after - 1 if puts else None
+        transaction._last_sequence = after - 1 if puts else None
         transaction.ended = turn.over = turn.done = True
         counters.rated(puts, takes)
 
     def _roll_back(self, transaction: MemoryTransaction) -> None:
-        """Put the takes back, once; those of before a close or a fork are gone."""
-        back = sorted(transaction.taken.values()) if self._is_of_now(transaction) else []
-        if transaction.ended or not back:
-            transaction.ended = True
-            return
-        number = len(back)
-        end = bisect_left(self._queue, back[-1], self._head)
-        back = sorted(back + self._queue[self._head : end])
-        start = max(0, self._head - number)
+        """Put its takes back, once. Those of before a close or a fork are gone."""
+        of_now = transaction.epoch == self._epoch and not self._closed
+        back = sorted(transaction.taken.values()) if of_now and not transaction.ended else []
+        number, head = len(back), self._head
+        end = bisect_left(self._queue, back[-1], head) if back else head
+        start, merged = max(0, head - number), sorted(back + self._queue[head:end])
         # At once.
-        self._queue[start:end] = back
+        self._queue[start:end] = merged
         self._head = start
         self._taken -= number
         transaction.puts, transaction.put_sizes, transaction.taken = [], [], {}
         transaction.put_bytes = transaction.taken_bytes = 0
         transaction.ended = True
 
-    # Room.
+    def _roll_back_orphans(self) -> None:
+        while self._orphans:
+            self._roll_back(self._orphans[0])
+            del self._orphans[0]
+
+    def _attempt_resize(self, turn: Turn, limits: Limits) -> None:
+        if limits.hold(self._used, self._bytes):
+            # At once.
+            self._limits = limits
+            turn.over = turn.done = True
+
+    def _say_not_resized(self, limits: Limits) -> None:
+        _log.warning(
+            "channel %s: not resized to capacity %d and byte_capacity %s: after %.3f s (keep_alive) it still held %d "
+            "events of %d bytes. Take them, and resize again",
+            self._name,
+            limits.capacity,
+            limits.byte_capacity or "without limit",
+            limits.keep_alive,
+            self._used,
+            self._bytes,
+        )
 
     @property
     def _size(self) -> int:
@@ -552,42 +498,16 @@ class MemoryChannel:
     def _used(self) -> int:
         return self._size + self._taken
 
-    def _fits(self, events: int, size: int) -> bool:
-        if events > 0 and self._used + events > self._capacity:
-            return False
-        return size <= 0 or self._byte_capacity is None or self._bytes + size <= self._byte_capacity
-
-    def _never_fits(self, events: int, size: int) -> bool:
-        return events > self._capacity or (self._byte_capacity is not None and size > self._byte_capacity)
-
-    def _full(self, transaction: MemoryTransaction, waited: float) -> ChannelFullError:
-        with self._lock:
-            self._counters.put_errors += len(transaction.puts)
-            return ChannelFullError(
-                self._name,
-                size=self._used,
-                capacity=self._capacity,
-                used_bytes=self._bytes,
-                byte_capacity=self._byte_capacity,
-                wanted=max(0, len(transaction.puts) - len(transaction.taken)),
-                wanted_bytes=max(0, transaction.put_bytes - transaction.taken_bytes),
-                last_take_age=self._counters.last_take_age,
-                waited=waited,
-            )
-
     # Who may.
 
     def _must_be_open(self) -> None:
         if self._closed:
             raise ChannelClosedError(self._name, "it is closed")
 
-    def _is_of_now(self, transaction: MemoryTransaction) -> bool:
-        return not self._closed and transaction.epoch == self._epoch
-
     def _must_be_of_now(self, transaction: MemoryTransaction) -> None:
         self._must_be_open()
         if transaction.epoch != self._epoch:
-            message = "the transaction was begun before this process was forked, and is the parent's: make a new one"
+            message = "the transaction was begun before this process was forked and is the parent's: make a new one"
             raise ChannelClosedError(self._name, message)
 
     def _must_be_usable(self, transaction: MemoryTransaction, call: str) -> None:
@@ -595,80 +515,11 @@ class MemoryChannel:
         if transaction.ended:
             raise transaction.wrong_order(call)
 
-    def _renew_in_child(self) -> None:
-        """Start empty; called in the child, in its only thread. Takes no lock that existed before."""
-        self._epoch += 1
-        self._empty()
 
-
-_NOT_TAKEN = (
-    "acknowledge: an event was not taken in this transaction, was acknowledged before, or is in the list twice; "
-    "none of them was acknowledged"
-)
+#: Stands for what was not found.
+_NOTHING: _Entry = (-1, 0, Event(), 0.0)
 
 
 def _restore(*arguments: Any) -> MemoryChannel:
     *limits, name = arguments
     return MemoryChannel(*limits, name=name)
-
-
-def _sizes(events: Iterable[Event], buffer_percentage: int) -> list[int]:
-    """What each counts for, bytes. Headers that several share are measured once.
-
-    :raises InvalidArgumentError: not an event, or not of text and bytes.
-    """
-    sizes, known, bodies = [], {0: 0}, 100 - buffer_percentage
-    try:
-        for event in events:
-            headers, body = event.headers, event.body
-            if type(body) is not bytes:
-                raise InvalidArgumentError(f"put: an event's body must be bytes, got {type(body).__name__}")
-            size, key = len(body), id(headers) if headers else 0
-            if key not in known:
-                known[key] = _headers_size(event)
-            sizes.append(max(size + known[key], -(-100 * size // bodies)))
-    except AttributeError as error:
-        raise InvalidArgumentError(f"put: takes Events of headers and a body, got {error.obj!r:.200}") from error
-    return sizes
-
-
-def _headers_size(event: Event) -> int:
-    return sum([len(name.encode()) + len((value or "").encode()) for name, value in event.headers.items()])
-
-
-def _within(entries: list[_Entry], max_bytes: int) -> list[_Entry]:
-    """As many as have bodies of at most ``max_bytes`` together, and at least one."""
-    total = 0
-    for number, entry in enumerate(entries):
-        total += len(entry[2].body)
-        if total > max_bytes and number:
-            return entries[:number]
-    return entries
-
-
-def _is_integer(value: object, low: int, high: float = math.inf) -> bool:
-    return type(value) is int and low <= value <= high
-
-
-def _check_limits(capacity: int, transaction_capacity: int, byte_capacity: int | None, keep_alive: float) -> None:
-    if not _is_integer(capacity, 1):
-        raise ConfigError("capacity", "an integer, at least 1 (events)", capacity)
-    if not _is_integer(transaction_capacity, 1, capacity):
-        rule = f"an integer from 1 to capacity, which is {capacity} (events)"
-        raise ConfigError("transaction_capacity", rule, transaction_capacity)
-    if byte_capacity is not None and not _is_integer(byte_capacity, 0):
-        raise ConfigError(
-            "byte_capacity", "an integer, at least 0 (bytes), or None; 0 and None are no limit", byte_capacity
-        )
-    if type(keep_alive) not in (int, float) or not keep_alive >= 0:
-        raise ConfigError("keep_alive", "a number, at least 0 (seconds)", keep_alive)
-
-
-def _after_fork_in_child() -> None:
-    for channel in list(_channels):
-        channel._renew_in_child()
-
-
-# The package imports the channels first, so that they are empty by the time that a producer's hook uses them.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,98 @@
+"""The limits of a memory channel, and what an event counts for.
+
+An event counts for its headers and its body, in UTF-8 and without Python's overhead, and for no less than its body and
+the share that ``byte_capacity_buffer_percentage`` sets aside for headers: with 20 %, bodies alone fill at most 80 % of
+``byte_capacity``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..errors import ConfigError, InvalidArgumentError
+from ..interfaces import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Checked at construction.
+
+    :ivar capacity: events.
+    :ivar transaction_capacity: puts, and takes, of one transaction.
+    :ivar byte_capacity: bytes; None or 0 for no limit.
+    :ivar keep_alive: seconds.
+    """
+
+    capacity: int
+    transaction_capacity: int
+    byte_capacity: int | None
+    keep_alive: float
+
+    def __post_init__(self) -> None:
+        check_integer("capacity", self.capacity, 1, what="events")
+        check_integer(
+            "transaction_capacity", self.transaction_capacity, 1, self.capacity, "events; capacity is the most"
+        )
+        if self.byte_capacity is not None:
+            check_integer("byte_capacity", self.byte_capacity, 0, what="bytes; 0 or None for no limit")
+        if type(self.keep_alive) not in (int, float) or not self.keep_alive >= 0:
+            raise ConfigError("keep_alive", "a number, at least 0 (seconds)", self.keep_alive)
+
+    def hold(self, events: int, size: int) -> bool:
+        """Whether so many events, of so many bytes, are within the limits."""
+        return events <= self.capacity and (not self.byte_capacity or size <= self.byte_capacity)
+
+    def allow(self, used: int, events: int, used_bytes: int, size: int) -> bool:
+        """Whether so much may be added to what is in use; what does not grow is not asked about."""
+        if events > 0 and used + events > self.capacity:
+            return False
+        return size <= 0 or not self.byte_capacity or used_bytes + size <= self.byte_capacity
+
+
+def check_integer(name: str, value: object, low: int, high: float = math.inf, what: str = "") -> None:
+    """Complain about an option that is no integer from ``low`` to ``high``.
+
+    :raises ConfigError: it is not.
+    """
+    if type(value) is not int or not low <= value <= high:
+        span = f"at least {low}" if high == math.inf else f"from {low} to {high}"
+        raise ConfigError(name, f"an integer, {span} ({what})", value)
+
+
+def event_sizes(events: Iterable[Event], buffer_percentage: int) -> list[int]:
+    """What each event counts for, bytes. Headers that several of them share are measured once.
+
+    :raises InvalidArgumentError: not an event, or not made of text and bytes.
+    """
+    sizes, known, share = [], {0: 0}, 100 - buffer_percentage
+    try:
+        for event in events:
+            headers, size = event.headers, len(event.body)
+            if type(event.body) is not bytes:
+                raise InvalidArgumentError(f"put: the body of an event must be bytes, got {type(event.body).__name__}")
+            key = id(headers) if headers else 0
+            if key not in known:
+                known[key] = _headers_size(headers)
+            real, least = size + known[key], -(-100 * size // share)
+            sizes.append(real if real > least else least)
+    except (AttributeError, TypeError) as error:
+        raise InvalidArgumentError(f"put: takes Events, of text as headers and bytes as body: {error}") from error
+    return sizes
+
+
+def _headers_size(headers: Mapping[str, str | None]) -> int:
+    text = "".join([*headers, *[value for value in headers.values() if value is not None]])
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
+def total_within(bodies: Iterable[bytes], max_bytes: int) -> int:
+    """How many of them are at most ``max_bytes`` together: the first is always one."""
+    total = number = 0
+    for body in bodies:
+        total += len(body)
+        if number and total > max_bytes:
+            break
+        number += 1
+    return number
