@@ -3,7 +3,7 @@
 It keeps apart what a process sees, what was synced of each file's bytes, and what was synced of each directory's
 entries. :meth:`SimFS.crash` tells how the disk may be found after the power failed, :meth:`SimFS.kill` after only the
 process died. Both return a new disk, the next life of this one, which is then dead: whatever a forgotten thread still
-asks of it is refused and changes nothing.
+asks of it is refused and changes nothing; only files may be closed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from itertools import count
 from random import Random
 from typing import Self
 
+from tests.support.sim_fault import Fault
 from tests.support.sim_file import SimFile
 from tests.support.sim_tree import SimDirectory, SimTree, error, parts
 
@@ -31,38 +32,6 @@ SAFE = frozenset({"close", "exists", "is_directory", "size"})
 PLENTY = 1 << 40
 #: Files are numbered over all disks, so that one of a former life is not known in the next.
 _NUMBERS = count(1000)
-
-
-@dataclass(slots=True)
-class Fault:
-    """What :meth:`SimFS.fail` ordered.
-
-    :ivar operation: the method that fails; ``"*"`` for all.
-    :ivar skip: how many calls still succeed.
-    :ivar left: how many then fail; None for all.
-    :ivar number: the number of the error; None for an append that is only short.
-    :ivar written: bytes that an append writes nevertheless.
-    :ivar met: how many calls have failed.
-    """
-
-    operation: str
-    skip: int
-    left: int | None
-    number: int | None
-    written: int = 0
-    met: int = 0
-
-    def strikes(self, operation: str) -> bool:
-        """Whether this call fails; counts it."""
-        if self.operation not in (operation, "*") or self.left == 0:
-            return False
-        if self.skip:
-            self.skip -= 1
-            return False
-        if self.left is not None:
-            self.left -= 1
-        self.met += 1
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +143,7 @@ class SimFS:
         :param operation: a method's name; ``"*"`` counts the calls of all.
         :param number: of the ``OSError``; None for an append that writes ``written`` bytes and says so.
         :param times: how many calls fail; None for all.
-        :param written: how many bytes an append writes before it fails.
+        :param written: how many bytes an append writes before it fails; never all of them.
         """
         fault = Fault(operation, nth - 1, times, number, written)
         with self._lock:
@@ -211,6 +180,13 @@ class SimFS:
             after = type(self)()
             after._medium = self._medium
             return after
+
+    def copy(self) -> Self:
+        """Another disk with what a process sees of this one, all of it synced; this one goes on."""
+        with self._lock:
+            other = type(self)(self._medium.capacity)
+            other._medium.tree = self._medium.tree.copy()
+            return other
 
     # What a channel does to it.
 
@@ -258,6 +234,8 @@ class SimFS:
             handle.file.sync()
 
     def close(self, file: int) -> None:
+        if self._dead:
+            return
         with self._call("close", self._path(file)):
             self._opened(file)
             del self._handles[file]
@@ -368,7 +346,7 @@ class SimFS:
 
     def _room(self, wanted: int, fault: Fault | None) -> int:
         """How many bytes of an append are written."""
-        room = wanted if fault is None else min(wanted, fault.written)
+        room = wanted if fault is None else min(max(0, wanted - 1), fault.written)
         return room if self.capacity is None else min(room, max(0, self.capacity - self._used()))
 
     def _must_fit(self, more: int, path: str) -> None:

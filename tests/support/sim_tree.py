@@ -43,6 +43,14 @@ class SimDirectory:
             after.entries[name] = after.durable[name] = found
         return after
 
+    def copy(self) -> SimDirectory:
+        """The same as it is seen, and all of it on the disk."""
+        other = SimDirectory()
+        for name, node in self.entries.items():
+            copied = node.copy() if isinstance(node, SimDirectory) else SimFile.on_disk(bytes(node.content))
+            other.entries[name] = other.durable[name] = copied
+        return other
+
 
 SimNode = SimFile | SimDirectory
 
@@ -149,6 +157,10 @@ class SimTree:
             if random.random() < kept:
                 change.apply()
         return SimTree(self.root.after_crash(random, kept))
+
+    def copy(self) -> SimTree:
+        """See :meth:`SimDirectory.copy`."""
+        return SimTree(self.root.copy())
 
     def _place(self, path: str) -> tuple[SimDirectory, str]:
         names = parts(path)

@@ -453,6 +453,7 @@ def test_it_dies_in_the_middle_of_an_operation() -> None:
             disk.append(file, b"abc")
         with pytest.raises(OSError, match="Input/output"):
             disk.size(file)
+        disk.close(file)
         return disk
 
     assert outcomes(build, lambda disk: disk.content("/d/a").rstrip(b"\0")) == {b"", b"abc"}
@@ -469,6 +470,15 @@ def test_a_sync_in_which_it_dies_saves_nothing_for_certain() -> None:
         return disk
 
     assert outcomes(build, lambda disk: disk.content("/d/a").rstrip(b"\0")) == {b"", b"abc"}
+
+
+def test_a_copy_has_what_is_seen() -> None:
+    """A copy has the bytes and names as a process sees them, and whatever happens to one does not touch the other."""
+    disk = written(b"abc")()
+    copy = disk.copy()
+    copy.append(copy.open("/d/a"), b"d")
+    disk.create("/d/b")
+    assert (disk.content("/d/a"), copy.content("/d/a"), copy.names("/d")) == (b"abc", b"abcd", ["a"])
 
 
 def test_it_logs_calls_and_counts_syncs() -> None:
