@@ -20,7 +20,7 @@ the other); records follow from offset 640. A header is 128 bytes::
 
     8 magic b"LHSEGMNT" | 2 version (1) | 1 cipher (0 none, 1 AES-256-GCM) | 1 length of the key id | 8 segment number
     8 first sequence number | 16 salt, random | 8 time of creation, float, seconds since the epoch
-    64 key id, UTF-8 | 8 zero | 4 CRC-32 of the 124 bytes before
+    8 the transaction that its writer had gone on past | 64 key id, UTF-8 | 4 CRC-32 of the 124 bytes before
 
 **A record** is a frame::
 
@@ -33,8 +33,9 @@ elsewhere, an event that contains a piece of a log for instance, never pass for 
 ====  ========  ==================================================================================================
 type  name      payload
 ====  ========  ==================================================================================================
-1     Put       one event: 2 number of headers, for each 2 length of the name, 4 length of the value (all ones: the
-                value is None), name and value as UTF-8; then the body. The sequence number is the event's own.
+1     Put       one event: 4 length of the headers, the headers, the body. A header is 2 length of the name, 4 length
+                of the value (all ones: the value is None), name and value as UTF-8. The sequence number is the
+                event's own.
 2     Take      the sequence numbers of the events taken, 8 bytes each
 3     Commit    4 number of records before it in this transaction, 8 the newest transaction that was known to be on
                 the disk, 8 time as a float
@@ -52,18 +53,20 @@ records may have reached the disk.
 *Example.* Two events ``a`` and ``b`` without headers are put in one transaction, then ``a`` is taken (``+n`` is the
 count of records that follow in the transaction)::
 
-    offset 640   Put    seq 1  tx 1  +2  00 00 61
-    offset 679   Put    seq 2  tx 1  +1  00 00 62
-    offset 718   Commit seq 2  tx 1  +0  2 records, on disk: tx 0, time
-    offset 774   Take   seq 2  tx 2  +1  01 00 00 00 00 00 00 00
-    offset 818   Commit seq 2  tx 2  +0  1 record, on disk: tx 1, time
+    offset 640   Put    seq 1  tx 1  +2  00 00 00 00 61
+    offset 681   Put    seq 2  tx 1  +1  00 00 00 00 62
+    offset 722   Commit seq 2  tx 1  +0  2 records, on disk: tx 0, time
+    offset 778   Take   seq 2  tx 2  +1  01 00 00 00 00 00 00 00
+    offset 822   Commit seq 2  tx 2  +0  1 record, on disk: tx 1, time
 
 **Reading a log.** A record that does not check out is skipped to the next marker behind which one does, with a
 sequence number not below the last. The last segment's end is *torn* if a crash may have left it so: then a transaction
-without its last records is forgotten whole, as it was never acknowledged. That is told apart from damage by the
-Commits, which say what was on the disk before them, and by whole 512-byte sectors of zeros, which is what is left of
-those that were never written. What is damaged otherwise loses only the damaged records: a transaction whose Commit
-alone is unreadable counts as committed, since its records are only ever written in order to commit it.
+some of its records, and all that comes after it, are forgotten: they were never acknowledged. That is told apart from
+damage by the Commits, which say what was on the disk before them, by the headers of later segments, whose writers had
+gone on past it, and by 512-byte sectors of zeros, which is what is left of those that were never written. What is
+damaged otherwise loses only the damaged records: a transaction whose Commit alone is unreadable counts as committed,
+since its records are only ever written in order to commit it. The same event may stand in two segments, if a sync of
+the first one failed: the later one counts.
 
 **A checkpoint** is written beside its place, synced, renamed, and the directory synced::
 

@@ -46,6 +46,10 @@ class Disk:
         """Bytes in the file."""
         return os.fstat(file).st_size
 
+    def size_of(self, path: str) -> int:
+        """Bytes in a file that is not open."""
+        return Path(path).stat().st_size
+
     def truncate(self, file: int, size: int) -> None:
         """Cut the file to ``size`` bytes."""
         os.ftruncate(file, size)

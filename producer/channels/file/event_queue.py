@@ -1,0 +1,225 @@
+"""EventQueue: which events are in the channel, in order, as pointers into the log; their bodies stay on the disk.
+
+Columns of numbers, 28 bytes an event. It has no lock of its own: the channel guards it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+#: Bits of a pointer that hold the offset within the segment.
+OFFSET_BITS = 32
+_OFFSET_MASK = (1 << OFFSET_BITS) - 1
+#: Taken events are cut off the columns when they are this many, and the greater part.
+_CUT = 4096
+
+
+class Entry(NamedTuple):
+    """One event: its sequence number, where it stands, the bytes of its record's payload, when it was put."""
+
+    sequence: int
+    pointer: int
+    length: int
+    time: float
+
+    @property
+    def segment(self) -> int:
+        """The segment's number."""
+        return self.pointer >> OFFSET_BITS
+
+    @property
+    def offset(self) -> int:
+        """Where the record begins in the segment."""
+        return self.pointer & _OFFSET_MASK
+
+
+def pointer_to(segment: int, offset: int) -> int:
+    """Segment and offset in one number."""
+    return segment << OFFSET_BITS | offset
+
+
+class Columns:
+    """Entries, by column; ``array`` keeps each number in 8 or 4 bytes."""
+
+    __slots__ = ("lengths", "pointers", "sequences", "times")
+
+    def __init__(self) -> None:
+        self.sequences = array("Q")
+        self.pointers = array("Q")
+        self.lengths = array("I")
+        self.times = array("d")
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def append(self, entry: Entry) -> None:
+        """Add one."""
+        self.sequences.append(entry.sequence)
+        self.pointers.append(entry.pointer)
+        self.lengths.append(entry.length)
+        self.times.append(entry.time)
+
+    def extend(
+        self, sequences: Iterable[int], pointers: Iterable[int], lengths: Iterable[int], times: Iterable[float]
+    ) -> None:
+        """Add many."""
+        self.sequences.extend(sequences)
+        self.pointers.extend(pointers)
+        self.lengths.extend(lengths)
+        self.times.extend(times)
+
+    def entries(self, start: int, stop: int) -> list[Entry]:
+        """Those at positions ``start`` to ``stop``."""
+        columns = (self.sequences, self.pointers, self.lengths, self.times)
+        return list(map(Entry._make, zip(*(column[start:stop] for column in columns), strict=True)))
+
+    def cut(self, count: int) -> None:
+        """Remove the first ``count``."""
+        for column in (self.sequences, self.pointers, self.lengths, self.times):
+            del column[:count]
+
+    def keep(self, count: int) -> None:
+        """Remove all but the first ``count``."""
+        for column in (self.sequences, self.pointers, self.lengths, self.times):
+            del column[count:]
+
+    def after(self, start: int) -> Columns:
+        """A copy of those from ``start`` on."""
+        copy = Columns()
+        copy.sequences, copy.pointers = self.sequences[start:], self.pointers[start:]
+        copy.lengths, copy.times = self.lengths[start:], self.times[start:]
+        return copy
+
+
+class EventQueue:
+    """See the module.
+
+    :ivar taken: events in open transactions, by sequence number.
+    :ivar references: for each segment with events in the queue, or taken, how many they are.
+    """
+
+    def __init__(self) -> None:
+        self._columns = Columns()
+        self._head = 0
+        self._returned: list[Entry] = []  # a heap: what was taken and given back
+        self.taken: dict[int, Entry] = {}
+        self.references: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._columns) - self._head + len(self._returned)
+
+    def restore(self, columns: Columns) -> int:
+        """Begin with these; returns the sum of their lengths."""
+        self._columns = columns
+        for pointer in columns.pointers:
+            segment = pointer >> OFFSET_BITS
+            self.references[segment] = self.references.get(segment, 0) + 1
+        return sum(columns.lengths)
+
+    def append(self, first: int, segment: int, offsets: Sequence[int], lengths: Sequence[int], time: float) -> None:
+        """Add one transaction's events at the tail, with consecutive sequence numbers from ``first`` on."""
+        count, base = len(offsets), segment << OFFSET_BITS
+        pointers = [base | offset for offset in offsets]
+        self._columns.extend(range(first, first + count), pointers, lengths, [time] * count)
+        self.references[segment] = self.references.get(segment, 0) + count
+
+    def take(self, count: int, max_bytes: int | None) -> list[Entry]:
+        """Up to ``count`` events from the head, at least one if there are any; they are taken from now on."""
+        entries: list[Entry] = []
+        while self._returned and len(entries) < count:
+            entries.append(heapq.heappop(self._returned))
+        more = self._columns.entries(self._head, self._head + count - len(entries))
+        entries += more
+        if max_bytes is not None:
+            kept = _within(entries, max_bytes)
+            for entry in entries[kept : len(entries) - len(more)]:
+                heapq.heappush(self._returned, entry)
+            more = more[: max(0, kept - (len(entries) - len(more)))]
+            del entries[kept:]
+        self._head += len(more)
+        if self._head >= _CUT and self._head * 2 >= len(self._columns):
+            self._columns.cut(self._head)
+            self._head = 0
+        self.taken.update((entry.sequence, entry) for entry in entries)
+        return entries
+
+    def put_back(self, entries: Iterable[Entry]) -> None:
+        """Taken events return to where they were: before all that has a greater sequence number."""
+        for entry in entries:
+            # Another segment may hold it by now, if a sync failed meanwhile.
+            heapq.heappush(self._returned, self.taken.pop(entry.sequence))
+
+    def remove(self, sequences: Iterable[int]) -> int:
+        """Taken events are gone for good; returns the sum of their lengths."""
+        size = 0
+        for sequence in sequences:
+            entry = self.taken.pop(sequence)
+            size += entry.length
+            segment = entry.pointer >> OFFSET_BITS
+            left = self.references[segment] - 1
+            if left:
+                self.references[segment] = left
+            else:
+                del self.references[segment]
+        return size
+
+    def repoint(self, pointers: Mapping[int, int]) -> None:
+        """These sequence numbers stand somewhere else now."""
+        columns = self._columns
+        for position in range(self._head, len(columns)):
+            pointer = pointers.get(columns.sequences[position])
+            if pointer is not None:
+                self._move(columns.pointers[position], pointer)
+                columns.pointers[position] = pointer
+        for sequence in self.taken.keys() & pointers.keys():
+            self.taken[sequence] = self._moved(self.taken[sequence], pointers)
+        self._returned = [self._moved(entry, pointers) for entry in self._returned]  # the order stays: still a heap
+
+    def _moved(self, entry: Entry, pointers: Mapping[int, int]) -> Entry:
+        pointer = pointers.get(entry.sequence)
+        if pointer is None:
+            return entry
+        self._move(entry.pointer, pointer)
+        return entry._replace(pointer=pointer)
+
+    def _move(self, old: int, new: int) -> None:
+        before, after = old >> OFFSET_BITS, new >> OFFSET_BITS
+        self.references[after] = self.references.get(after, 0) + 1
+        self.references[before] -= 1
+        if not self.references[before]:
+            del self.references[before]
+
+    def snapshot(self, before: int) -> Columns:
+        """Every event, taken ones included, whose pointer is below ``before``, by sequence number."""
+        columns = Columns()
+        # What was taken was ahead of all that was not, also where it was given back since.
+        for entry in sorted([*self.taken.values(), *self._returned]):
+            columns.append(entry)
+        rest = self._columns.after(self._head)
+        columns.extend(rest.sequences, rest.pointers, rest.lengths, rest.times)
+        late = len(columns)
+        while late and columns.pointers[late - 1] >= before:
+            late -= 1
+        columns.keep(late)
+        return columns
+
+    @property
+    def oldest(self) -> float | None:
+        """When the first event in the queue was put; None if it is empty."""
+        times = [self._returned[0].time] if self._returned else []
+        if self._head < len(self._columns):
+            times.append(self._columns.times[self._head])
+        return min(times, default=None)
+
+
+def _within(entries: Sequence[Entry], max_bytes: int) -> int:
+    """How many of the first entries stay within ``max_bytes``; at least one."""
+    size = 0
+    for position, entry in enumerate(entries):
+        size += entry.length
+        if size > max_bytes and position:
+            return position
+    return len(entries)

@@ -1,0 +1,253 @@
+"""Bytes of the log: headers of segments, records, events. The format itself is told in the package's docstring.
+
+Pure functions: no files, no clock, no locks.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from zlib import crc32
+
+from ...errors import InvalidArgumentError
+from ...interfaces import Event
+
+MAGIC = b"LHSEGMNT"
+VERSION = 1
+MARKER = b"\xa7LH\x1e"
+
+#: Where the second copy of a segment's header begins, and where its records do.
+SECOND_HEADER = 512
+FIRST_RECORD = 640
+HEADER_SIZE = 128
+SECTOR = 512
+
+_HEADER = struct.Struct("<8sHBBQQ16sdQ64s")
+_FRAME = struct.Struct("<4sIIB3xIQQ")
+#: What the CRC covers of a frame's head.
+_COVERED = struct.Struct("<IB3xIQQ")
+_CRC = struct.Struct("<4sI")
+FRAME_SIZE = _FRAME.size
+CRC_FROM = 8
+_COMMIT = struct.Struct("<IQd")
+_ROLLBACK = struct.Struct("<QQ")
+COMMIT_SIZE = _COMMIT.size
+ROLLBACK_SIZE = _ROLLBACK.size
+_HEADER_LENGTHS = struct.Struct("<HI")
+_LENGTH = struct.Struct("<I")
+_NO_VALUE = 0xFFFFFFFF
+_MAX_NAME = 0xFFFF
+
+#: The most that one record may hold, bytes.
+MAX_PAYLOAD = 1 << 30
+
+#: Headers repeat: those of the last streams are kept as bytes, and as mappings.
+_CACHED = 1024
+_CACHEABLE = 4096
+
+
+class Kind(enum.IntEnum):
+    """What a record says."""
+
+    PUT = 1
+    TAKE = 2
+    COMMIT = 3
+    ROLLBACK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """What a segment says of itself.
+
+    :ivar number: its number, increasing.
+    :ivar first_sequence: the sequence number that its first Put has, or would have.
+    :ivar salt: 16 random bytes, mixed into every CRC and every key of the segment.
+    :ivar created: seconds since the epoch.
+    :ivar went_past: the transaction up to which what stands in earlier segments is not torn, or does not matter.
+    :ivar key_id: names the key of an encrypted segment; None if it is not.
+    """
+
+    number: int
+    first_sequence: int
+    salt: bytes
+    created: float
+    went_past: int = 0
+    key_id: str | None = None
+
+    @property
+    def seed(self) -> int:
+        """Where every CRC of the segment begins."""
+        return crc32(self.salt)
+
+
+class UnknownVersionError(Exception):
+    """A segment of a version that this code does not know; ``args[0]`` is the version."""
+
+
+def encode_segment_header(header: SegmentHeader) -> bytes:
+    """The bytes before the first record: both copies."""
+    key_id = (header.key_id or "").encode()
+    body = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        0 if header.key_id is None else 1,
+        len(key_id),
+        header.number,
+        header.first_sequence,
+        header.salt,
+        header.created,
+        header.went_past,
+        key_id,
+    )
+    copy = body + _LENGTH.pack(crc32(body))
+    return copy.ljust(SECOND_HEADER, b"\0") + copy
+
+
+def decode_segment_header(data: bytes) -> SegmentHeader | None:
+    """The header at the beginning of ``data``, from whichever copy is whole; None if neither is.
+
+    :raises UnknownVersionError: a whole copy says that it is of another version.
+    """
+    for offset in (0, SECOND_HEADER):
+        body = data[offset : offset + _HEADER.size]
+        crc = data[offset + _HEADER.size : offset + HEADER_SIZE]
+        if len(crc) < _LENGTH.size or not body.startswith(MAGIC) or _LENGTH.unpack(crc)[0] != crc32(body):
+            continue
+        _, version, cipher, length, number, first, salt, created, past, key_id = _HEADER.unpack(body)
+        if version != VERSION or cipher > 1:
+            raise UnknownVersionError(version)
+        return SegmentHeader(number, first, salt, created, past, key_id[:length].decode() if cipher else None)
+    return None
+
+
+def encode_record(seed: int, kind: int, remaining: int, sequence: int, transaction: int, payload: bytes) -> bytes:
+    """One frame.
+
+    :param seed: the segment's.
+    :param remaining: records of the same transaction that follow.
+    """
+    covered = _COVERED.pack(len(payload), kind, remaining, sequence, transaction)
+    return _CRC.pack(MARKER, crc32(payload, crc32(covered, seed))) + covered + payload
+
+
+def decode_frame(data: bytes | memoryview, offset: int) -> tuple[bytes, int, int, int, int, int, int]:
+    """Marker, CRC, length, kind, remaining, sequence and transaction of the frame at ``offset``; nothing is checked."""
+    return _FRAME.unpack_from(data, offset)
+
+
+def encode_commit(records: int, synced: int, time: float) -> bytes:
+    """The payload of a Commit: records before it, the newest transaction known to be on the disk, seconds."""
+    return _COMMIT.pack(records, synced, time)
+
+
+def decode_commit(payload: bytes) -> tuple[int, int, float]:
+    """See :func:`encode_commit`."""
+    return _COMMIT.unpack(payload)
+
+
+def encode_rollback(first: int, last: int) -> bytes:
+    """The payload of a Rollback: the sequence numbers that the voided transaction had used; none if last < first."""
+    return _ROLLBACK.pack(first, last)
+
+
+def decode_rollback(payload: bytes) -> tuple[int, int]:
+    """See :func:`encode_rollback`."""
+    return _ROLLBACK.unpack(payload)
+
+
+_blocks: dict[tuple[tuple[str, str | None], ...], bytes] = {}
+_mappings: dict[bytes, Mapping[str, str | None]] = {}
+
+
+def encode_event(event: Event) -> bytes:
+    """The payload of a Put.
+
+    :raises InvalidArgumentError: not an event, or one that cannot be stored.
+    """
+    try:
+        headers, body = event.headers, event.body
+    except AttributeError:
+        raise InvalidArgumentError(f"put: an Event is needed, got {type(event).__qualname__}") from None
+    block = _encode_headers(headers) if headers else b""
+    if body.__class__ is not bytes:
+        body = _as_bytes(body)
+    if len(block) + len(body) > MAX_PAYLOAD - 64:
+        raise InvalidArgumentError(f"put: an event of {len(block) + len(body)} bytes; at most {MAX_PAYLOAD - 64} fit")
+    return b"%b%b%b" % (_LENGTH.pack(len(block)), block, body)
+
+
+def _as_bytes(body: object) -> bytes:
+    if body is None:
+        return b""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise InvalidArgumentError(f"put: the body must be bytes, got {type(body).__qualname__}")
+
+
+def _encode_headers(headers: Mapping[str, str | None]) -> bytes:
+    key = tuple(headers.items())
+    try:
+        block = _blocks.get(key)
+    except TypeError:  # an unhashable value, which cannot be a header
+        block = None
+    if block is None:
+        block = b"".join([_encode_header(name, value) for name, value in key])
+        if len(block) <= _CACHEABLE:
+            if len(_blocks) >= _CACHED:
+                _blocks.clear()
+            _blocks[key] = block
+    return block
+
+
+def _encode_header(name: object, value: object) -> bytes:
+    if not isinstance(name, str) or not (value is None or isinstance(value, str)):
+        wrong = type(value if isinstance(name, str) else name).__qualname__
+        raise InvalidArgumentError(f"put: headers map text to text or None, got {wrong} in {name!r}")
+    encoded = name.encode("utf-8", "surrogatepass")
+    if len(encoded) > _MAX_NAME:
+        raise InvalidArgumentError(f"put: the name of a header has {len(encoded)} bytes; at most {_MAX_NAME} fit")
+    if value is None:
+        return _HEADER_LENGTHS.pack(len(encoded), _NO_VALUE) + encoded
+    text = value.encode("utf-8", "surrogatepass")
+    return _HEADER_LENGTHS.pack(len(encoded), len(text)) + encoded + text
+
+
+def decode_event(payload: bytes, sequence: int) -> Event:
+    """See :func:`encode_event`.
+
+    :raises ValueError: not the payload of a Put.
+    """
+    try:
+        end = 4 + _LENGTH.unpack_from(payload)[0]
+        if end > len(payload):
+            raise ValueError("the headers reach beyond the event")
+        return Event(_decode_headers(payload[4:end]), payload[end:], sequence)
+    except struct.error as error:
+        raise ValueError(str(error)) from error
+
+
+def _decode_headers(block: bytes) -> Mapping[str, str | None]:
+    mapping = _mappings.get(block)
+    if mapping is None:
+        headers: dict[str, str | None] = {}
+        offset = 0
+        while offset < len(block):
+            name_length, length = _HEADER_LENGTHS.unpack_from(block, offset)
+            offset += _HEADER_LENGTHS.size
+            name = block[offset : offset + name_length].decode("utf-8", "surrogatepass")
+            offset += name_length
+            size = 0 if length == _NO_VALUE else length
+            value = block[offset : offset + size]
+            if len(value) < size:
+                raise ValueError("a header reaches beyond the others")
+            headers[name] = None if length == _NO_VALUE else value.decode("utf-8", "surrogatepass")
+            offset += size
+        mapping = MappingProxyType(headers)
+        if len(block) <= _CACHEABLE:
+            if len(_mappings) >= _CACHED:
+                _mappings.clear()
+            _mappings[block] = mapping
+    return mapping

@@ -1,0 +1,76 @@
+"""Keeper: the thread of a file channel, which writes checkpoints, and syncs where that is due at intervals."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from ...clock import Clock, Deadline
+from ...errors import ChannelError
+
+if TYPE_CHECKING:
+    from .channel import FileChannel
+
+_log = logging.getLogger("producer.channel")
+
+
+class Keeper:
+    """See the module. It holds the channel weakly: one that is dropped without ``close`` ends its thread.
+
+    :param channel: whose options say what is due when; without any interval no thread is started.
+    """
+
+    def __init__(self, channel: FileChannel, clock: Clock) -> None:
+        self._channel = weakref.ref(channel, self._dropped)
+        self._clock = clock
+        self._checkpoints, self._syncs = channel.options.checkpoint_interval, channel.options.interval
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{channel.name}-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin, if anything is ever due."""
+        if self._checkpoints is not None or self._syncs is not None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more, and wait for what was begun."""
+        self._stop.set()
+        self._wake.put(None)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _dropped(self, _: object) -> None:
+        self._stop.set()
+        self._wake.put(None)
+
+    def _run(self) -> None:
+        due = {self._checkpoint: self._checkpoints, self._sync: self._syncs}
+        periods = {work: period for work, period in due.items() if period is not None}
+        now = self._clock.monotonic()
+        times = {work: now + period for work, period in periods.items()}
+        while not self._stop.is_set():
+            self._clock.wait_for(self._wake, Deadline(min(times.values())))
+            channel = self._channel()
+            if self._stop.is_set() or channel is None:
+                return
+            for work, period in periods.items():
+                if self._clock.monotonic() >= times[work]:
+                    work(channel)
+                    times[work] = self._clock.monotonic() + period
+            del channel
+
+    def _sync(self, channel: FileChannel) -> None:
+        try:
+            channel.sync()
+        except ChannelError as error:
+            _log.error("channel %s: %s", channel.name, error)
+
+    def _checkpoint(self, channel: FileChannel) -> None:
+        try:
+            channel.checkpoint()
+        except Exception:  # noqa: BLE001  # the next one is due all the same
+            _log.exception("channel %s: a bug: the checkpoint failed; the next one may not", channel.name)

@@ -1,0 +1,447 @@
+"""Replay: what a channel holds, read from its checkpoint and the log behind it.
+
+One pass over the log; takes are remembered in a set and subtracted at the end, so that the time is linear in the log.
+What is torn and what is damaged is told apart as the package's docstring says.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import unpack
+
+from ...clock import Clock
+from ...errors import ChannelFormatError
+from . import checkpoint as checkpoints
+from .disk import Disk
+from .encryption import OVERHEAD
+from .event_queue import OFFSET_BITS, Columns, pointer_to
+from .format import (
+    COMMIT_SIZE,
+    FIRST_RECORD,
+    FRAME_SIZE,
+    ROLLBACK_SIZE,
+    VERSION,
+    Kind,
+    SegmentHeader,
+    UnknownVersionError,
+    decode_commit,
+    decode_rollback,
+    decode_segment_header,
+)
+from .segment import Damage, Record, Segment, has_lost_sector, scan
+
+_log = logging.getLogger("producer.channel")
+
+SEGMENT_NAME = re.compile(r"log-(\d{10,})")
+#: A line of progress after so many seconds.
+PROGRESS_SECONDS = 5.0
+#: The clock is looked at after so many records.
+_LOOK = 50_000
+#: A damaged stretch is not believed to have cost more events than this.
+_MOST_LOST = 10**7
+
+
+@dataclass(slots=True, kw_only=True)
+class Findings:
+    """What was found besides events."""
+
+    replayed: int = 0
+    torn_tails: int = 0
+    damaged_records: int = 0
+    lost_events: int = 0
+    checkpoint_fallbacks: int = 0
+    from_checkpoint: bool = False
+
+
+@dataclass(slots=True)
+class Found:
+    """A file that is a segment.
+
+    :ivar size: its bytes.
+    """
+
+    path: str
+    header: SegmentHeader
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where the log ends, as what follows is torn.
+
+    :ivar segment: its number; all later segments are empty of records.
+    :ivar offset: where its last whole run ends.
+    """
+
+    segment: int
+    offset: int
+
+
+@dataclass(slots=True)
+class _Run:
+    """What was seen of one transaction's records."""
+
+    transaction: int
+    start: int
+    puts: list[Record] = field(default_factory=list)
+    takes: list[int] = field(default_factory=list)
+    has_take: bool = False
+    expected: int | None = None
+    time: float = 0.0
+    remaining: int = 0
+    damages: list[Damage] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        return self.expected == len(self.puts) + self.has_take
+
+
+@dataclass(frozen=True, slots=True)
+class _Flaw:
+    """A damaged stretch: what it may have cost, and whether a crash may have left it so."""
+
+    segment: int
+    transaction: int
+    first_lost: int
+    last_lost: int
+    torn: bool
+
+
+class _SegmentPass:
+    """Puts the records of one segment together to transactions.
+
+    :param following: the sequence number with which the next segment begins; 0 if it is not known.
+    """
+
+    def __init__(self, replay: Replay, segment: Segment, data: bytes, following: int) -> None:
+        self._replay, self._segment, self._data, self._following = replay, segment, data, following
+        self._run: _Run | None = None
+        self._loose: Damage | None = None
+        self._last_sequence = segment.header.first_sequence - 1
+        self._last_transaction = 0
+
+    def feed(self, item: Record | Damage) -> None:
+        """The next record, or damaged stretch, of the segment."""
+        if isinstance(item, Damage):
+            self._loose = item
+            if self._run is not None:
+                self._run.damages.append(item)
+            return
+        if self._run is not None and self._run.transaction != item.transaction:
+            self._finish()
+        damage, self._loose = self._loose, None
+        if damage is not None:
+            self._note(damage, item.sequence - (item.kind == Kind.PUT), item.transaction)
+        if item.kind == Kind.ROLLBACK:
+            self._replay.void(item.transaction, _payload(self._segment, self._data, item))
+        else:
+            self._add(item, damage)
+        self._last_sequence, self._last_transaction = item.sequence, item.transaction
+
+    def _add(self, record: Record, damage: Damage | None) -> None:
+        run = self._run
+        if run is None:
+            run = self._run = _Run(record.transaction, record.offset if damage is None else damage.start)
+            run.damages = [] if damage is None else [damage]
+        run.remaining = record.remaining
+        if record.kind == Kind.PUT:
+            run.puts.append(record)
+            return
+        payload = _payload(self._segment, self._data, record)
+        if payload is None:
+            run.damages.append(Damage(record.offset, record.offset + FRAME_SIZE + record.length, final=False))
+        elif record.kind == Kind.TAKE:
+            run.has_take = True
+            run.takes += unpack(f"<{len(payload) // 8}Q", payload[: len(payload) // 8 * 8])
+        elif len(payload) == COMMIT_SIZE:
+            run.expected, synced, run.time = decode_commit(payload)
+            self._replay.synced(synced)
+        if record.kind == Kind.COMMIT:
+            self._finish()
+
+    def _finish(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            torn = not run.complete and self._looks_torn(run)
+            self._replay.finished(run, self._segment, torn=torn)
+
+    def _looks_torn(self, run: _Run) -> bool:
+        if any(has_lost_sector(self._data, damage.start, damage.end) for damage in run.damages):
+            return True
+        if run.expected is not None:
+            return False
+        last = run.damages[-1] if run.damages else None
+        if last is None:
+            return True  # others should have followed: the file ends behind a whole record
+        commit = FRAME_SIZE + COMMIT_SIZE + (OVERHEAD if self._segment.cipher is not None else 0)
+        return last.final and (run.remaining != 1 or last.end - last.start < commit)
+
+    def _note(self, damage: Damage, last_lost: int, next_transaction: int) -> None:
+        """A damaged stretch between two records: it may hold the end of one transaction and others, whole."""
+        torn = has_lost_sector(self._data, damage.start, damage.end)
+        missing = next_transaction - 1
+        if torn and missing > self._last_transaction > 0 and missing > self._replay.known_synced:
+            self._replay.missing(missing, damage.start, self._segment)
+        flaw = _Flaw(self._segment.number, missing, self._last_sequence + 1, last_lost, torn)
+        self._replay.flaws.append(flaw)
+
+    def end(self) -> None:
+        """The segment is at its end."""
+        run, damage = self._run, self._loose
+        self._finish()
+        if damage is None:
+            return
+        torn = damage.end - damage.start < FRAME_SIZE + COMMIT_SIZE or has_lost_sector(
+            self._data, damage.start, damage.end
+        )
+        if run is not None:
+            transaction, torn = run.transaction, torn or self._looks_torn(run)
+        else:
+            transaction = self._replay.next_transaction
+            if torn:
+                self._replay.missing(transaction, damage.start, self._segment)
+        flaw = _Flaw(self._segment.number, transaction, self._last_sequence + 1, self._following - 1, torn)
+        self._replay.flaws.append(flaw)
+
+
+class Replay:
+    """Reads segments one after the other; afterwards it tells what the channel holds.
+
+    :param segments: all that exist, by number.
+    :param start: the checkpoint to go on from; None reads all.
+    :ivar events: what the channel holds.
+    :ivar damaged: numbers of the segments with damaged records.
+    :ivar cut: where the log is to be cut, as what follows is torn; None if it is not.
+    :ivar rerun: whether something behind the cut was counted: cut, and replay once more.
+    """
+
+    def __init__(
+        self, disk: Disk, name: str, segments: Sequence[Segment], start: checkpoints.Checkpoint | None, clock: Clock
+    ) -> None:
+        self._disk, self._name, self._segments, self._start, self._clock = disk, name, segments, start, clock
+        self.findings = Findings(from_checkpoint=start is not None)
+        self.events = Columns() if start is None else start.events
+        self.next_sequence = 1 if start is None else start.next_sequence
+        self.next_transaction = 1 if start is None else start.next_transaction
+        self.known_synced = 0
+        self.flaws: list[_Flaw] = []
+        self.damaged: list[int] = []
+        self.cut: Cut | None = None
+        self.rerun = False
+        self._taken_by: list[tuple[int, list[int]]] = []
+        self._voided: dict[int, tuple[int, int]] = {}
+        self._torn: list[tuple[_Run, Segment, int]] = []
+        self._gone: set[int] = set()
+        self._applied = 0
+        self._ordered = True
+        self._last = self.events.sequences[-1] if len(self.events) else 0
+        self._began = self._told = clock.monotonic()
+
+    def run(self) -> Replay:
+        """Read everything."""
+        for place, segment in enumerate(self._segments):
+            first = self._first_record_of(segment)
+            if first is not None:
+                self._read(segment, first, self._sequence_after(place))
+            self.next_sequence = max(self.next_sequence, segment.header.first_sequence)
+            self.next_transaction = max(self.next_transaction, segment.header.went_past + 1)
+        self._settle_torn()
+        if not self.rerun:
+            self._subtract()
+            self._count_flaws()
+        return self
+
+    def _first_record_of(self, segment: Segment) -> int | None:
+        if self._start is None or segment.number > self._start.position.segment:
+            return FIRST_RECORD
+        return self._start.position.offset if segment.number == self._start.position.segment else None
+
+    def _sequence_after(self, place: int) -> int:
+        following = self._segments[place + 1 : place + 2]
+        follows = following and following[0].number == self._segments[place].number + 1
+        return following[0].header.first_sequence if follows else 0
+
+    def _read(self, segment: Segment, first: int, following: int) -> None:
+        file = self._disk.open(segment.path)
+        try:
+            data = self._disk.read(file, self._disk.size(file), 0)
+        finally:
+            self._disk.close(file)
+        reading = _SegmentPass(self, segment, data, following)
+        for item in scan(data, segment.header.seed, first):
+            reading.feed(item)
+            self.findings.replayed += 1
+            if self.findings.replayed % _LOOK == 0:
+                self._tell_progress(segment)
+        reading.end()
+
+    def synced(self, transaction: int) -> None:
+        """A Commit says that this transaction was on the disk."""
+        self.known_synced = max(self.known_synced, transaction)
+
+    def void(self, transaction: int, payload: bytes | None) -> None:
+        """A Rollback says that this transaction does not count."""
+        if payload is not None and len(payload) == ROLLBACK_SIZE:
+            self._voided[transaction] = decode_rollback(payload)
+
+    def finished(self, run: _Run, segment: Segment, *, torn: bool) -> None:
+        """All that there is of a transaction was seen."""
+        self.next_transaction = max(self.next_transaction, run.transaction + 1)
+        if torn:
+            self._torn.append((run, segment, self._applied))
+        else:
+            self._apply(run, segment)
+
+    def missing(self, transaction: int, offset: int, segment: Segment) -> None:
+        """Nothing is left of a transaction that stood here."""
+        self._torn.append((_Run(transaction, offset), segment, self._applied))
+
+    def _apply(self, run: _Run, segment: Segment) -> None:
+        self._applied += 1
+        if run.takes:
+            self._taken_by.append((run.transaction, run.takes))
+        if not run.puts:
+            return
+        self._ordered = self._ordered and run.puts[0].sequence > self._last
+        self._last = max(self._last, run.puts[-1].sequence)
+        self.next_sequence = max(self.next_sequence, self._last + 1)
+        number = segment.number
+        self.events.extend(
+            [put.sequence for put in run.puts],
+            [pointer_to(number, put.offset) for put in run.puts],
+            [put.length for put in run.puts],
+            [run.time or segment.header.created] * len(run.puts),
+        )
+
+    def _settle_torn(self) -> None:
+        """Drop what a crash has torn, and end the log there unless its writer is known to have gone on.
+
+        What the log itself says was on the disk is not torn but damaged: what is left of it counts.
+        """
+        for run, segment, applied in self._torn:
+            if run.transaction <= self.known_synced:
+                self._apply(run, segment)
+                continue
+            later = [other for other in self._segments if other.number > segment.number]
+            if not any(other.header.went_past >= run.transaction for other in later):
+                self.cut = Cut(segment.number, run.start)
+                self.rerun = self._applied > applied
+                return
+
+    def _count_flaws(self) -> None:
+        gone: set[int] = set()
+        for flaw in self.flaws:
+            if flaw.torn and flaw.transaction > self.known_synced:
+                continue
+            self.findings.damaged_records += 1
+            if flaw.segment not in self.damaged:
+                self.damaged.append(flaw.segment)
+            gone.update(range(flaw.first_lost, min(flaw.last_lost, flaw.first_lost + _MOST_LOST) + 1))
+        if gone:
+            known = self._gone | set(self.events.sequences)
+            self.findings.lost_events += len(gone - known)
+
+    def _subtract(self) -> None:
+        """Take away what was taken and what was voided."""
+        gone = {
+            sequence for transaction, takes in self._taken_by if transaction not in self._voided for sequence in takes
+        }
+        for first, last in self._voided.values():
+            gone.update(range(first, last + 1))
+            self.next_sequence = max(self.next_sequence, last + 1)
+        self._gone = gone
+        if not self._ordered:
+            self._sort()
+        if gone:
+            sequences = self.events.sequences
+            self._keep([place for place, sequence in enumerate(sequences) if sequence not in gone])
+        present = {segment.number for segment in self._segments}
+        if any(pointer >> OFFSET_BITS not in present for pointer in self.events.pointers):
+            self._drop_missing(present)
+
+    def _sort(self) -> None:
+        """By sequence number; of several records of one event the last counts."""
+        places = {sequence: place for place, sequence in enumerate(self.events.sequences)}
+        self._keep([places[sequence] for sequence in sorted(places)])
+
+    def _keep(self, places: Sequence[int]) -> None:
+        events, kept = self.events, Columns()
+        kept.extend(
+            [events.sequences[place] for place in places],
+            [events.pointers[place] for place in places],
+            [events.lengths[place] for place in places],
+            [events.times[place] for place in places],
+        )
+        self.events = kept
+
+    def _drop_missing(self, present: set[int]) -> None:
+        before = len(self.events)
+        pointers = self.events.pointers
+        self._keep([place for place, pointer in enumerate(pointers) if pointer >> OFFSET_BITS in present])
+        lost = before - len(self.events)
+        self.findings.lost_events += lost
+        _log.error("channel %s: %d events are lost: their segments do not exist any more", self._name, lost)
+
+    def _tell_progress(self, segment: Segment) -> None:
+        now = self._clock.monotonic()
+        if now - self._told > PROGRESS_SECONDS:
+            self._told = now
+            _log.info(
+                "channel %s: %d records replayed in %.0f s, at segment %d of %d",
+                self._name,
+                self.findings.replayed,
+                now - self._began,
+                segment.number,
+                self._segments[-1].number,
+            )
+
+
+def _payload(segment: Segment, data: bytes, record: Record) -> bytes | None:
+    start = record.offset + FRAME_SIZE
+    payload = data[start : start + record.length]
+    if segment.cipher is None:
+        return payload
+    try:
+        return segment.cipher.open(record.kind, record.sequence, record.transaction, payload)
+    except ValueError:
+        return None
+
+
+def find_segments(disk: Disk, name: str, directories: Sequence[str]) -> tuple[list[Found], list[str]]:
+    """All segments by number, and the paths of files that should be ones but have no readable header.
+
+    :raises ChannelFormatError: one was written by a newer version of this package.
+    """
+    found, unreadable = [], []
+    for directory in directories:
+        for file_name in disk.names(directory):
+            match = SEGMENT_NAME.fullmatch(file_name)
+            if match is None:
+                continue
+            path = f"{directory}/{file_name}"
+            segment = _look_at(disk, name, path)
+            if segment is None or segment.header.number != int(match[1]):
+                unreadable.append(path)
+            else:
+                found.append(segment)
+    found.sort(key=lambda segment: segment.header.number)
+    return found, unreadable
+
+
+def _look_at(disk: Disk, name: str, path: str) -> Found | None:
+    file = disk.open(path)
+    try:
+        size = disk.size(file)
+        header = decode_segment_header(disk.read(file, FIRST_RECORD, 0))
+    except UnknownVersionError as error:
+        message = (
+            f"{path} is of format version {error.args[0]}, this package reads version {VERSION}: "
+            "use the newer package that wrote it, or give another directory"
+        )
+        raise ChannelFormatError(name, message) from None
+    finally:
+        disk.close(file)
+    return None if header is None else Found(path, header, size)

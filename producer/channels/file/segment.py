@@ -1,0 +1,180 @@
+"""Segments: one file of the log, written at its end and read anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+from zlib import crc32
+
+from .disk import Disk
+from .encryption import SegmentCipher
+from .format import (
+    CRC_FROM,
+    FIRST_RECORD,
+    FRAME_SIZE,
+    MARKER,
+    SECTOR,
+    Kind,
+    SegmentHeader,
+    decode_frame,
+    encode_segment_header,
+)
+
+_KINDS = frozenset(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment that exists.
+
+    :ivar path: its file.
+    :ivar header: what it says of itself.
+    :ivar cipher: opens its payloads; None if they are plain.
+    """
+
+    path: str
+    header: SegmentHeader
+    cipher: SegmentCipher | None
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.header.number
+
+
+class SegmentWriter:
+    """The end of a segment; one thread at a time.
+
+    :ivar size: bytes in it.
+    :ivar synced: bytes of it that are known to be on the disk.
+    :ivar broken: half a record stands at its end; nothing may be written behind it.
+    """
+
+    def __init__(self, disk: Disk, segment: Segment) -> None:
+        self._disk = disk
+        self.segment = segment
+        self.size = self.synced = 0
+        self.broken = False
+        self.file = disk.create(segment.path)
+
+    def write_header(self) -> None:
+        """Begin."""
+        self.append(encode_segment_header(self.segment.header))
+
+    def append(self, data: bytes) -> None:
+        """Write all of ``data``, or raise; what was written of it then is cut off again.
+
+        :raises OSError: it could not be written. The segment ends where it ended before, unless :attr:`broken`.
+        """
+        start, left = self.size, memoryview(data)
+        try:
+            while left:
+                left = left[self._disk.append(self.file, bytes(left) if len(left) < len(data) else data) :]
+        except OSError:
+            try:
+                self._disk.truncate(self.file, start)
+            except OSError:
+                self.broken = True
+            raise
+        self.size = start + len(data)
+
+    def sync(self) -> None:
+        """Return when all that was written before is on the disk."""
+        size = self.size
+        self._disk.sync(self.file)
+        self.synced = max(self.synced, size)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._disk.close(self.file)
+
+
+class Record(NamedTuple):
+    """One record that checks out, without its payload: where it stands and what its frame says."""
+
+    kind: int
+    offset: int
+    length: int
+    remaining: int
+    sequence: int
+    transaction: int
+
+
+class Damage(NamedTuple):
+    """A stretch that does not check out.
+
+    :ivar start: where it begins.
+    :ivar end: where the next record does, or the file ends.
+    :ivar final: it is the end of the file.
+    """
+
+    start: int
+    end: int
+    final: bool
+
+
+def scan(data: bytes, seed: int, start: int = FIRST_RECORD) -> Iterator[Record | Damage]:
+    """Every record of a segment from ``start`` on, and every stretch between them that is none.
+
+    :param data: the whole segment.
+    :param seed: the segment's.
+    """
+    view, end, offset, last = memoryview(data), len(data), start, 0
+    while offset < end:
+        record = _check(view, offset, end, seed, last)
+        if record is None:
+            found = _next_record(data, view, offset + 1, seed, last)
+            yield Damage(offset, end if found is None else found, final=found is None)
+            if found is None:
+                return
+            offset = found
+            continue
+        yield record
+        last = record.sequence
+        offset += FRAME_SIZE + record.length
+
+
+def _check(view: memoryview, offset: int, end: int, seed: int, last: int) -> Record | None:
+    """The record at ``offset``, if there is one."""
+    if offset + FRAME_SIZE > end:
+        return None
+    marker, crc, length, kind, remaining, sequence, transaction = decode_frame(view, offset)
+    stop = offset + FRAME_SIZE + length
+    if marker != MARKER or stop > end or kind not in _KINDS or sequence < last:
+        return None
+    if crc32(view[offset + CRC_FROM : stop], seed) != crc:
+        return None
+    return Record(kind, offset, length, remaining, sequence, transaction)
+
+
+def _next_record(data: bytes, view: memoryview, offset: int, seed: int, last: int) -> int | None:
+    while (offset := data.find(MARKER, offset)) >= 0:
+        if _check(view, offset, len(data), seed, last) is not None:
+            return offset
+        offset += 1
+    return None
+
+
+def has_lost_sector(data: bytes, start: int, end: int) -> bool:
+    """Whether between these offsets the part of some 512-byte sector is all zeros: it was never written."""
+    while start < end:
+        stop = min(end, (start // SECTOR + 1) * SECTOR)
+        if not any(data[start:stop]):
+            return True
+        start = stop
+    return False
+
+
+def payload_of(segment: Segment, frame: bytes, kind: int, sequence: int) -> bytes | None:
+    """The payload of the record that ``frame`` should be; None if it is not that record, whole and undamaged."""
+    record = _check(memoryview(frame), 0, len(frame), segment.header.seed, sequence)
+    if record is None or record.kind != kind or record.sequence != sequence:
+        return None
+    payload = frame[FRAME_SIZE : FRAME_SIZE + record.length]
+    if segment.cipher is None:
+        return payload
+    try:
+        return segment.cipher.open(kind, sequence, record.transaction, payload)
+    except ValueError:
+        return None
