@@ -17,18 +17,27 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+from .channels import MemoryChannel, SpillableChannel
 from .client import Producer, Stream
 from .config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
 from .credentials import Credentials, EnvironmentCredentials, StaticCredentials
 from .errors import (
     AttemptError,
     BodyTooLargeError,
+    ChannelClosedError,
+    ChannelError,
+    ChannelFormatError,
+    ChannelFullError,
+    ChannelIOError,
+    ChannelKeyError,
+    ChannelLockedError,
     ClockSkewError,
     CloseTimeoutError,
     CompressionError,
     ConfigError,
     CredentialsError,
     DeliveryAbandonedError,
+    DiskFullError,
     FlushTimeoutError,
     InternalError,
     InvalidArgumentError,
@@ -45,10 +54,12 @@ from .errors import (
     RetriableError,
     SendTimeoutError,
     ServerError,
+    TransactionFullError,
+    TransactionStateError,
     UnauthorizedError,
     UnreachableError,
 )
-from .interfaces import CredentialsProvider
+from .interfaces import Channel, ChannelStats, CredentialsProvider, Event, FileStats, Stored, Transaction
 from .metrics import Stats, StreamStats
 from .records import LogItem, StreamKey
 from .results import Attempt, Callback, Result, SendFuture
@@ -63,6 +74,15 @@ __all__ = [
     "AttemptError",
     "BodyTooLargeError",
     "Callback",
+    "Channel",
+    "ChannelClosedError",
+    "ChannelError",
+    "ChannelFormatError",
+    "ChannelFullError",
+    "ChannelIOError",
+    "ChannelKeyError",
+    "ChannelLockedError",
+    "ChannelStats",
     "ClockSkewError",
     "CloseTimeoutError",
     "CompressionError",
@@ -71,7 +91,10 @@ __all__ = [
     "CredentialsError",
     "CredentialsProvider",
     "DeliveryAbandonedError",
+    "DiskFullError",
     "EnvironmentCredentials",
+    "Event",
+    "FileStats",
     "FlushTimeoutError",
     "HttpConfig",
     "InternalError",
@@ -79,6 +102,7 @@ __all__ = [
     "LogItem",
     "LogSizeTooLargeError",
     "MaxBatchCountExceedError",
+    "MemoryChannel",
     "NetworkError",
     "PermanentError",
     "Producer",
@@ -96,11 +120,16 @@ __all__ = [
     "SendFuture",
     "SendTimeoutError",
     "ServerError",
+    "SpillableChannel",
     "StaticCredentials",
     "Stats",
+    "Stored",
     "Stream",
     "StreamKey",
     "StreamStats",
+    "Transaction",
+    "TransactionFullError",
+    "TransactionStateError",
     "UnauthorizedError",
     "UnreachableError",
     "__version__",

@@ -1,6 +1,18 @@
 """Channels: where events wait, inside a transaction, from those who put to those who take."""
 
 from ..interfaces import Event, Stored
+from .file.channel import FileChannel
+from .file.encryption import EnvironmentKeys, FileKeys, KeyProvider
 from .memory import MemoryChannel
+from .spillable import SpillableChannel
 
-__all__ = ["Event", "MemoryChannel", "Stored"]
+__all__ = [
+    "EnvironmentKeys",
+    "Event",
+    "FileChannel",
+    "FileKeys",
+    "KeyProvider",
+    "MemoryChannel",
+    "SpillableChannel",
+    "Stored",
+]

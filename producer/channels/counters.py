@@ -6,6 +6,8 @@ from ..clock import Clock
 
 #: The span of a rate, seconds.
 RATE_SPAN = 60.0
+#: What a rate is taken over at the very beginning, seconds: less would say nothing.
+LEAST_SPAN = 1.0
 
 
 class Rate:
@@ -28,14 +30,13 @@ class Rate:
             idle = now - self._start >= 2 * RATE_SPAN
             self._before = 0 if idle else self._count
             self._start_before = now - RATE_SPAN if idle else self._start
-            self._start, self._count = now, 0
+            self._start, self._count = now if idle else self._start + RATE_SPAN, 0
 
     def per_second(self) -> float:
         """The rate at this moment."""
         now = self._clock.monotonic()
         self._turn(now)
-        span = now - self._start_before
-        return (self._before + self._count) / span if span > 0 else 0.0
+        return (self._before + self._count) / max(now - self._start_before, LEAST_SPAN)
 
 
 class ChannelCounters:

@@ -169,6 +169,11 @@ class MemoryChannel:
         return self._limits.transaction_capacity
 
     @property
+    def keep_alive(self) -> float:
+        """Seconds that calls wait unless they say otherwise."""
+        return self._limits.keep_alive
+
+    @property
     def synced_sequence(self) -> int:
         """Always -1: nothing is on a disk."""
         return -1

@@ -2,6 +2,9 @@
 
 It has no lock of its own: a channel guards it by the lock that guards its queue, so that room and content change
 together. Waiting happens outside that lock, in :meth:`Waiter.wait`.
+
+A call that is interrupted (see :mod:`.turns`) has granted nothing half-way; an interrupted :meth:`Permits.release` may
+have happened or not. What can never fit would hold up the line until its owner leaves: callers refuse it before.
 """
 
 from __future__ import annotations
@@ -61,13 +64,18 @@ class Permits:
     def line_up(self, events: int, size: int) -> Waiter:
         """Stand in line for room; to be followed by :meth:`leave`, unless it is granted and kept."""
         waiter = Waiter(events, size)
-        self._line.append(waiter)
-        self._grant()
+        try:
+            self._line.append(waiter)
+            self._grant()
+        except BaseException:  # an interrupt: the caller has nothing that he could give up
+            self.leave(waiter)
+            raise
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
         """Give up the place in the line, or the room that was granted meanwhile."""
         if waiter.granted:
+            waiter.granted = False
             self.release(waiter.events, waiter.size)
             return
         if waiter in self._line:
@@ -109,7 +117,10 @@ class Permits:
 
     def _grant(self) -> None:
         while self._line and self._fits(self._line[0].events, self._line[0].size):
-            waiter = self._line.popleft()
-            self._take(waiter.events, waiter.size)
+            waiter = self._line[0]
+            # At once.
+            self.events += waiter.events
+            self.size += waiter.size
             waiter.granted = True
+            del self._line[0]
             waiter.wake.put(None)

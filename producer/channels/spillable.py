@@ -1,0 +1,404 @@
+"""SpillableChannel: memory first, and another channel, such as a file channel, for what memory does not hold.
+
+**Order.** Puts go to memory until it is full. From then on they go to the overflow, until the overflow is empty again,
+with no take from it left open; so whatever is in memory is older than whatever is in the overflow, and takes empty the
+memory first. The puts of one transaction go to one of the two, whole, and a ``take`` returns events of one of them. Of
+commits that overlap in time either may come first.
+
+**Guarantee.** It is that of the place where the puts went, and ``commit`` says which: :attr:`Stored.MEMORY
+<producer.interfaces.Stored.MEMORY>` for what is lost with the process, also by ``close``; what the overflow says for
+what went there. So an event is either fast or safe, and only a load that memory cannot hold is safe: who needs every
+event to survive uses a file channel alone.
+
+**Sequence numbers** of events in memory begin at :data:`MEMORY_NUMBERS`, those of events in the overflow are its own;
+each of the two increases. ``synced_sequence`` is the overflow's and never covers an event in memory.
+
+**Fork.** In a child the memory is empty; the overflow does what it does in a child.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from ..clock import Clock, Deadline, SystemClock
+from ..errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelFullError,
+    ChannelIOError,
+    TransactionFullError,
+    TransactionStateError,
+)
+from ..interfaces import Channel, ChannelStats, Event, Stored, Transaction
+from .counters import ChannelCounters
+from .forks import watch_fork
+from .limits import event_sizes
+from .memory import MemoryChannel
+from .transaction import BaseTransaction
+
+#: The sequence numbers of events in memory begin here, above those of any other channel.
+MEMORY_NUMBERS = 2**62
+
+
+class SpillableTransaction(BaseTransaction):
+    """See :class:`~producer.interfaces.Transaction`. It either puts or takes, for an overflow may refuse both at once.
+
+    :ivar puts: not committed yet; guarded, like what follows, by the channel's lock.
+    :ivar putting: what the puts were last tried with.
+    :ivar parts: the takes, by where they are from.
+    """
+
+    def __init__(self, channel: SpillableChannel, epoch: int) -> None:
+        super().__init__(channel.name)
+        self._channel = channel
+        self.epoch = epoch
+        self.puts: list[Event] = []
+        self.putting: Transaction | None = None
+        self.parts: dict[Channel, Transaction] = {}
+
+    @property
+    def last_sequence(self) -> int | None:
+        """See :class:`~producer.interfaces.Transaction`."""
+        return None if self.putting is None else self.putting.last_sequence
+
+    def _do_put(self, events: Sequence[Event]) -> None:
+        event_sizes(events, 0)  # or else bad ones would be refused at commit
+        self._channel._put(self, events)
+
+    def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
+        return self._channel._take(self, count, max_bytes, timeout)
+
+    def _do_acknowledge(self, events: Sequence[Event]) -> None:
+        self._channel._acknowledge(self, events)
+
+    def _do_commit(self, timeout: float | None) -> Stored:
+        if self.puts:
+            return self._channel._commit_puts(self, timeout)
+        return self._channel._commit_takes(self)
+
+    def _do_rollback(self) -> None:
+        self._channel._rollback(self)
+
+
+class SpillableChannel:
+    """See the module, and :class:`~producer.interfaces.Channel`.
+
+    Both channels belong to this one: others shall not use them, and :meth:`close` closes them.
+
+    :param memory: used first. Puts of a transaction are limited by its ``transaction_capacity``, a take waits for its
+        ``keep_alive``.
+    :param overflow: used when the memory is full. A commit waits for its room; its ``transaction_capacity`` shall not
+        be less than the memory's.
+    :param name: for messages and statistics; by default the names of both.
+    :param clock: the time; the system's by default.
+    """
+
+    def __init__(
+        self, memory: MemoryChannel, overflow: Channel, *, name: str | None = None, clock: Clock | None = None
+    ) -> None:
+        self._memory, self._overflow = memory, overflow
+        self._name = name or f"{memory.name}+{overflow.name}"
+        self._clock = clock or SystemClock()
+        self._closed = False
+        self._epoch = 0
+        self._start()
+        memory.number_from(MEMORY_NUMBERS)
+        watch_fork(self)
+
+    def _start(self) -> None:
+        # Guards all that follows, and the transactions; not held while one of the two channels is called.
+        self._lock = threading.Lock()
+        self._counters = ChannelCounters(self._clock)
+        self._takers: deque[SimpleQueue[None]] = deque()  # who waits for events
+        self._spilling = True  # whether the overflow may hold anything; looked up when it matters
+        self._spills = 0  # commits to the overflow that were begun
+        self._spills_open = 0  # those of them that have not ended
+
+    @property
+    def name(self) -> str:
+        """For messages and statistics."""
+        return self._name
+
+    @property
+    def synced_sequence(self) -> int:
+        """The overflow's."""
+        return self._overflow.synced_sequence
+
+    def transaction(self) -> SpillableTransaction:
+        """A new transaction.
+
+        :raises ChannelClosedError: the channel is closed.
+        """
+        self._must_be_open()
+        return SpillableTransaction(self, self._epoch)
+
+    def sync(self, timeout: float | None = None) -> None:
+        """Wait until what is in the overflow is as safe as it can be made; what is in memory stays there.
+
+        :param timeout: seconds; None is for ever.
+        """
+        self._must_be_open()
+        self._overflow.sync(timeout)
+
+    def stats(self) -> ChannelStats:
+        """The sums of both channels; attempts and errors are counted here, once for each.
+
+        ``oldest_event_age`` and ``last_take_age`` are of the channel where events come from, and went from, last.
+        """
+        memory, overflow = self._memory.stats(), self._overflow.stats()
+        parts = (memory, overflow)
+        used = sum(part.size + part.taken for part in parts)
+        capacity = memory.capacity + overflow.capacity
+        limits = [part.byte_capacity for part in parts if part.byte_capacity is not None]
+        last_takes = [part.last_take_age for part in parts if part.last_take_age is not None]
+        with self._lock:
+            counters = self._counters
+            own = (counters.put_attempts, counters.put_errors, counters.take_attempts, counters.take_errors)
+        return ChannelStats(
+            name=self._name,
+            open=not self._closed and memory.open and overflow.open,
+            size=memory.size + overflow.size,
+            taken=memory.taken + overflow.taken,
+            capacity=capacity,
+            fill=used / capacity if capacity else 0.0,
+            bytes=memory.bytes + overflow.bytes,
+            byte_capacity=sum(limits) if len(limits) == len(parts) else None,
+            put_attempts=own[0],
+            put_successes=memory.put_successes + overflow.put_successes,
+            take_attempts=own[2],
+            take_successes=memory.take_successes + overflow.take_successes,
+            put_errors=own[1],
+            take_errors=own[3],
+            put_rate=memory.put_rate + overflow.put_rate,
+            take_rate=memory.take_rate + overflow.take_rate,
+            oldest_event_age=overflow.oldest_event_age if memory.oldest_event_age is None else memory.oldest_event_age,
+            last_take_age=min(last_takes, default=None),
+            waiting=memory.waiting + overflow.waiting,
+            file=overflow.file,
+        )
+
+    def close(self) -> None:
+        """Close both channels: what is in memory is lost, and said to be; what is in the overflow is as safe as it is
+        there.
+        """
+        with self._lock:
+            self._closed = True
+            for wake in self._takers:
+                wake.put(None)
+        try:
+            self._memory.close()
+        finally:
+            self._overflow.close()
+
+    def renew_in_child(self) -> None:
+        """See :class:`~producer.channels.forks.Forkable`."""
+        self._epoch += 1
+        self._start()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._memory, self._overflow, self._name)
+
+    def __repr__(self) -> str:
+        return f"<SpillableChannel {self._name}: {self._memory!r}, then {self._overflow!r}>"
+
+    # Puts.
+
+    def _put(self, transaction: SpillableTransaction, events: Sequence[Event]) -> None:
+        most = self._memory.transaction_capacity
+        with self._lock:
+            self._must_be_of_now(transaction)
+            self._must_not_mix(transaction.parts, "put", "takes")
+            self._counters.put_attempts += len(events)
+            if len(transaction.puts) + len(events) > most:
+                raise TransactionFullError(self._name, "puts", most)
+            transaction.puts += events
+
+    def _commit_puts(self, transaction: SpillableTransaction, timeout: float | None) -> Stored:
+        self._must_be_of_now(transaction)
+        if transaction.last_sequence is not None:  # a commit that had happened when an interrupt ended the call
+            return Stored.MEMORY
+        try:
+            stored = self._put_somewhere(transaction, timeout)
+        except ChannelError:
+            with self._lock:
+                self._counters.put_errors += 1
+            raise
+        self._wake_next()
+        return stored
+
+    def _put_somewhere(self, transaction: SpillableTransaction, timeout: float | None) -> Stored:
+        if not self._must_spill():
+            try:
+                return self._put_through(transaction, self._memory, 0.0)
+            except ChannelFullError:
+                pass
+        return self._spill(transaction, timeout)
+
+    def _must_spill(self) -> bool:
+        """Whether the overflow holds anything, or will; only while it does not may puts go to memory."""
+        with self._lock:
+            if not self._spilling or self._spills_open:
+                return self._spilling
+            spills = self._spills
+        stats = self._overflow.stats()
+        with self._lock:
+            if not stats.size and not stats.taken and self._spills == spills:
+                self._spilling = False
+            return self._spilling
+
+    def _spill(self, transaction: SpillableTransaction, timeout: float | None) -> Stored:
+        counted = False
+        try:
+            with self._lock:
+                # At once.
+                self._spilling = counted = True
+                self._spills += 1
+                self._spills_open += 1
+            return self._put_through(transaction, self._overflow, timeout)
+        finally:
+            with self._lock:
+                self._spills_open -= counted
+
+    @staticmethod
+    def _put_through(transaction: SpillableTransaction, channel: Channel, timeout: float | None) -> Stored:
+        part = channel.transaction()
+        with part:
+            part.put_many(transaction.puts)
+            transaction.putting = part
+            return part.commit(timeout)
+
+    # Takes.
+
+    def _take(
+        self, transaction: SpillableTransaction, count: int, max_bytes: int | None, timeout: float | None
+    ) -> list[Event]:
+        with self._lock:
+            self._must_be_of_now(transaction)
+            self._must_not_mix(transaction.puts, "take", "puts")
+            self._counters.take_attempts += 1
+        try:
+            wait = self._memory.keep_alive if timeout is None else timeout
+            events = self._take_or_wait(transaction, count, max_bytes, wait)
+        except ChannelIOError:
+            with self._lock:
+                self._counters.take_errors += 1
+            raise
+        with self._lock:
+            self._counters.take_attempts += max(0, len(events) - 1)
+        return events
+
+    def _take_or_wait(
+        self, transaction: SpillableTransaction, count: int, max_bytes: int | None, timeout: float
+    ) -> list[Event]:
+        events = self._take_now(transaction, count, max_bytes)
+        if events or timeout <= 0:
+            return events
+        deadline = Deadline.after(self._clock, None if timeout == math.inf else timeout)
+        wake: SimpleQueue[None] = SimpleQueue()
+        try:
+            with self._lock:
+                self._takers.append(wake)
+            while not (events := self._take_now(transaction, count, max_bytes)) and not deadline.expired(self._clock):
+                self._clock.wait_for(wake, deadline)
+        finally:
+            self._leave(wake)
+        return events
+
+    def _take_now(self, transaction: SpillableTransaction, count: int, max_bytes: int | None) -> list[Event]:
+        events = self._part(transaction, self._memory).take(count, max_bytes=max_bytes, timeout=0.0)
+        if not events and self._spilling:
+            events = self._part(transaction, self._overflow).take(count, max_bytes=max_bytes, timeout=0.0)
+        return events
+
+    def _part(self, transaction: SpillableTransaction, channel: Channel) -> Transaction:
+        self._must_be_of_now(transaction)
+        part = transaction.parts.get(channel)
+        if part is not None:
+            return part
+        new = channel.transaction()
+        new.begin()
+        with self._lock:
+            part = transaction.parts.setdefault(channel, new)
+        if part is not new:  # another thread was faster
+            new.rollback()
+            new.close()
+        return part
+
+    def _leave(self, wake: SimpleQueue[None]) -> None:
+        """Leave the line; the next one looks: there may be more, or a wakeup may have come too late for this one."""
+        with self._lock:
+            if wake in self._takers:
+                self._takers.remove(wake)
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        with self._lock:
+            if self._takers:
+                self._takers[0].put(None)
+
+    def _acknowledge(self, transaction: SpillableTransaction, events: Sequence[Event]) -> None:
+        self._must_be_of_now(transaction)
+        late = [event for event in events if event.sequence is None or event.sequence < MEMORY_NUMBERS]
+        early = [event for event in events if event.sequence is not None and event.sequence >= MEMORY_NUMBERS]
+        for channel, some in ((self._overflow, late), (self._memory, early)):
+            if some:
+                self._part(transaction, channel).acknowledge(some)
+
+    def _commit_takes(self, transaction: SpillableTransaction) -> Stored:
+        """The overflow first, for it may fail, and leave everything as it was."""
+        self._must_be_of_now(transaction)
+        stored = Stored.MEMORY
+        for channel in (self._overflow, self._memory):
+            part = transaction.parts.get(channel)
+            if part is not None:
+                with suppress(TransactionStateError):  # it had happened when an interrupt ended the call
+                    stored = part.commit()
+                transaction.parts.pop(channel, None)
+                with suppress(TransactionStateError):
+                    part.close()
+        return stored
+
+    def _rollback(self, transaction: SpillableTransaction) -> None:
+        transaction.puts = []
+        try:
+            self._roll_back_part(transaction, self._memory)
+        finally:
+            self._roll_back_part(transaction, self._overflow)
+            self._wake_next()
+
+    @staticmethod
+    def _roll_back_part(transaction: SpillableTransaction, channel: Channel) -> None:
+        part = transaction.parts.get(channel)
+        if part is not None:
+            with suppress(TransactionStateError):  # as above
+                part.rollback()
+            transaction.parts.pop(channel, None)
+            with suppress(TransactionStateError):
+                part.close()
+
+    # Who may.
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise ChannelClosedError(self._name, "it is closed")
+
+    def _must_be_of_now(self, transaction: SpillableTransaction) -> None:
+        self._must_be_open()
+        if transaction.epoch != self._epoch:
+            message = "the transaction was begun before this process was forked and is the parent's: make a new one"
+            raise ChannelClosedError(self._name, message)
+
+    def _must_not_mix(self, other: object, call: str, others: str) -> None:
+        if other:
+            message = f"{call}() in a transaction that has {others}: use one for puts and another one for takes"
+            raise TransactionStateError(self._name, message)
+
+
+def _restore(memory: MemoryChannel, overflow: Channel, name: str) -> SpillableChannel:
+    return SpillableChannel(memory, overflow, name=name)
