@@ -44,6 +44,7 @@ Whether an attempt may be repeated is a property of the class, so that a user's 
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -309,6 +310,10 @@ class ChannelKeyError(ChannelError):
 class ChannelIOError(ChannelError, OSError):
     """The disk failed; what was asked did not happen."""
 
+    def __init__(self, channel: str, message: str, number: int = errno.EIO) -> None:
+        super().__init__(channel, message)
+        self.errno = number
+
 
 class DiskFullError(ChannelIOError):
     """Too little free space for puts; takes, rollbacks and deletions go on.
@@ -322,7 +327,7 @@ class DiskFullError(ChannelIOError):
             f"the disk of {directory} has {free} bytes free, and a put wants {wanted} (its own bytes and "
             "minimum_free_space): free some space, or let the channel drain"
         )
-        super().__init__(channel, message)
+        super().__init__(channel, message, errno.ENOSPC)
         self.free, self.wanted = free, wanted
 
 
