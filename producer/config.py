@@ -85,6 +85,9 @@ _OPTIONAL_TEXT = _Rule(
     "None or text that is not empty", lambda value: value is None or (isinstance(value, str) and bool(value))
 )
 _TEXT_MAPPING = _Rule("a mapping of text to text (as text: name=value,name=value)", _is_text_mapping, _parse_pairs)
+_OPTIONAL_MILLISECONDS = _Rule(
+    "None or an integer, at least 1", lambda value: value is None or (type(value) is int and value >= 1), int
+)
 _POOL_SIZE = _Rule(
     "None or an integer from 1 to 10000",
     lambda value: value is None or (type(value) is int and 1 <= value <= 10_000),
@@ -135,8 +138,9 @@ class HttpConfig(_Options):
     """How requests travel.
 
     :ivar connect_timeout_ms: how long to wait for a connection, milliseconds.
-    :ivar read_timeout_ms: how long the server may be silent before its answer, and how long the answer's body may take,
-        milliseconds.
+    :ivar read_timeout_ms: how long the server may be silent, milliseconds.
+    :ivar attempt_timeout_ms: how long an attempt may take, from looking for a connection to the last byte of the
+        answer, milliseconds; None is ``connect_timeout_ms`` and ``read_timeout_ms`` together.
     :ivar proxies: proxy URLs by scheme, such as ``{"https": "http://proxy:3128"}``. None takes ``HTTP_PROXY``,
         ``HTTPS_PROXY`` and ``NO_PROXY`` from the environment, read once; ``{}`` uses no proxy.
     :ivar verify: verify TLS certificates. Turning it off lets anybody on the path read and change your logs.
@@ -148,6 +152,7 @@ class HttpConfig(_Options):
 
     connect_timeout_ms: int = _option(10_000, _integer(1))
     read_timeout_ms: int = _option(60_000, _integer(1))
+    attempt_timeout_ms: int | None = _option(None, _OPTIONAL_MILLISECONDS)
     proxies: Mapping[str, str] | None = _option(
         None, _Rule(f"None or {_TEXT_MAPPING.words}", lambda v: v is None or _is_text_mapping(v), _parse_pairs)
     )
@@ -217,13 +222,13 @@ class ProducerConfig(_Options):
     :ivar max_reserved_attempts: attempts kept in a :class:`~producer.Result`; the oldest are dropped.
     :ivar base_retry_backoff_ms: the first backoff, milliseconds.
     :ivar max_retry_backoff_ms: the longest backoff, milliseconds.
+    :ivar delivery_timeout_ms: how long after its first attempt a batch is tried again, milliseconds; 0 is no limit.
+        With a channel nothing else ends the retries; without one it may end them before ``retries`` does.
     :ivar adjust_shard_hash: round a shard hash down to one of ``buckets`` ranges, so that batches can form.
     :ivar buckets: number of those ranges.
     :ivar log_format: of request bodies; json is larger and slower.
     :ivar compression: of request bodies.
     :ivar sign_version: signature version; v4 needs ``region``.
-    :ivar delivery_timeout_ms: how long after its first attempt a batch is tried again, milliseconds; 0 is no limit.
-        With a channel nothing else ends the retries; without one it may end them before ``retries`` does.
     :ivar region: such as ``cn-hangzhou``; for sign_version v4.
     :ivar source: the LogGroup's source where ``send`` gives none; None is this host's address.
     :ivar log_tags: tags added to every LogGroup.
@@ -246,12 +251,12 @@ class ProducerConfig(_Options):
     max_reserved_attempts: int = _option(11, _integer(1))
     base_retry_backoff_ms: int = _option(100, _integer(1))
     max_retry_backoff_ms: int = _option(50_000, _integer(1))
+    delivery_timeout_ms: int = _option(0, _integer(0))
     adjust_shard_hash: bool = _option(True, _BOOLEAN)
     buckets: int = _option(64, _BUCKETS)
     log_format: str = _option("protobuf", _choice("protobuf", "json"))
     compression: str = _option("lz4", _choice("lz4", "zstd", "deflate", "none"))
     sign_version: str = _option("v1", _choice("v1", "v4"))
-    delivery_timeout_ms: int = _option(0, _integer(0))
     region: str | None = _option(None, _OPTIONAL_TEXT)
     source: str | None = _option(None, _Rule("None or text", lambda value: value is None or isinstance(value, str)))
     log_tags: Mapping[str, str] = _option(None, _TEXT_MAPPING, factory=dict)

@@ -58,7 +58,7 @@ class LogHubSink:
         self._config = config
         self._clock = clock
         self._name = name
-        self._transport = Transport(config.http, config.http.pool_size or config.io_thread_count)
+        self._transport = Transport(config.http, config.http.pool_size or config.io_thread_count, clock, name)
         self._lock = threading.Lock()  # guards changes of _projects
         self._projects: dict[str, _Project] = {}
 

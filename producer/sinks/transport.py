@@ -1,10 +1,12 @@
-"""HTTP: one request an attempt over pooled connections, by ``requests``; nothing is retried or redirected here."""
+"""HTTP: one request an attempt over pooled connections, by ``requests``; nothing is retried or redirected here.
+
+An attempt ends within its limit (``http.attempt_timeout_ms``) from its first step to the last byte of the answer.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
@@ -12,11 +14,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 import requests
-import requests.adapters
 import requests.utils
 
-from ..errors import AttemptError, NetworkError
+from ..clock import Clock
+from ..errors import NetworkError
 from .classify import Answer, error_of_exception
+from .connections import WatchedAdapter
+from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from ..config import HttpConfig
@@ -60,17 +64,20 @@ class Transport:
     """Posts bodies; safe to use from many threads.
 
     :param pool_size: connections kept open for each host.
+    :param name: prefix of the name of its thread.
     """
 
-    def __init__(self, config: HttpConfig, pool_size: int) -> None:
+    def __init__(self, config: HttpConfig, pool_size: int, clock: Clock, name: str) -> None:
         self._session = requests.Session()
         # Without this the session would take passwords from ~/.netrc, in place of our signature.
         self._session.trust_env = False
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        adapter = requests.adapters.HTTPAdapter(pool_connections=32, pool_maxsize=pool_size, max_retries=0)
+        adapter = WatchedAdapter(pool_connections=32, pool_maxsize=pool_size, max_retries=0)
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, adapter)
         self._timeouts = (config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000)
+        limit = config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms
+        self._watchdog = Watchdog(limit / 1000, clock, f"{name}-watchdog")
         self._proxies = config.proxies
         bundle = config.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or True
         self._verify: bool | str = bundle if config.verify else False
@@ -90,41 +97,57 @@ class Transport:
         """Send one request and read its answer.
 
         :returns: the answer, and its headers.
-        :raises NetworkError: there was none.
+        :raises NetworkError: there was none, or not in time.
         """
         # Signed requests must travel as they were signed: no normalisation of the URL or of the headers.
         request = requests.Request("POST", url + (f"?{urlencode(params)}" if params else ""), dict(headers), data=body)
-        try:
-            response = self._session.send(
-                request.prepare(),
-                timeout=self._timeouts,
-                verify=self._verify,
-                proxies=dict(proxies),
-                allow_redirects=False,
-                stream=True,
-            )
-            with response:
-                return self._read(response), response.headers
-        except AttemptError:
-            raise
-        except (requests.exceptions.RequestException, OSError, ValueError) as error:
-            raise error_of_exception(error) from error
-        except Exception as error:  # urllib3's own errors reach the caller when a body is read directly
-            if type(error).__module__.startswith(("urllib3", "http.client")):
-                raise error_of_exception(error) from error
-            raise
+        with self._watchdog.watch() as watch:
+            try:
+                answer = self._exchange(request, proxies)
+            except Exception as error:
+                if watch.cut:
+                    raise self._too_late() from error
+                if _is_of_the_network(error):
+                    raise error_of_exception(error) from error
+                raise
+        # A connection that is shut down also looks like one that the server closed after a complete answer.
+        if watch.cut:
+            raise self._too_late()
+        return answer
 
-    def _read(self, response: requests.Response) -> Answer:
-        end = time.monotonic() + self._timeouts[1]
-        parts, size = [], 0
-        while size <= _MAX_ANSWER and (part := response.raw.read1(_MAX_ANSWER, decode_content=True)):
-            parts.append(part)
-            size += len(part)
-            if time.monotonic() > end:
-                raise NetworkError("SocketTimeout", "the answer took too long", may_have_been_stored=True)
-        request_id = response.headers.get("x-log-requestid", "")
-        return Answer(response.status_code, request_id, b"".join(parts)[:_MAX_ANSWER])
+    def _exchange(self, request: requests.Request, proxies: Mapping[str, str]) -> tuple[Answer, Mapping[str, str]]:
+        response = self._session.send(
+            request.prepare(),
+            timeout=self._timeouts,
+            verify=self._verify,
+            proxies=dict(proxies),
+            allow_redirects=False,
+            stream=True,
+        )
+        with response:
+            return _read(response), response.headers
+
+    def _too_late(self) -> NetworkError:
+        limit = f"{self._watchdog.limit:g} s, the most that an attempt may take (http.attempt_timeout_ms)"
+        return NetworkError("SocketTimeout", f"no complete answer within {limit}", may_have_been_stored=True)
 
     def close(self) -> None:
-        """Close the pooled connections."""
+        """Close the pooled connections; attempts that go on all the same still end within their limit."""
         self._session.close()
+        self._watchdog.close()
+
+
+def _is_of_the_network(error: Exception) -> bool:
+    if isinstance(error, requests.exceptions.RequestException | OSError | ValueError):
+        return True
+    # urllib3's own errors come through when a body is read directly.
+    return type(error).__module__.startswith(("urllib3", "http.client"))
+
+
+def _read(response: requests.Response) -> Answer:
+    parts, size = [], 0
+    while size <= _MAX_ANSWER and (part := response.raw.read1(_MAX_ANSWER, decode_content=True)):
+        parts.append(part)
+        size += len(part)
+    request_id = response.headers.get("x-log-requestid", "")
+    return Answer(response.status_code, request_id, b"".join(parts)[:_MAX_ANSWER])

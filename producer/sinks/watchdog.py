@@ -1,0 +1,173 @@
+"""Watchdog: no attempt takes longer than its limit, whatever the other side does.
+
+The timeouts of a socket begin anew with every byte, so a server that drips its answer, repeats ``100 Continue``, or
+takes the body a byte at a time could hold an IO thread for ever. When the time of an attempt is over, its connection is
+shut down: whatever waits on it then ends with an error, below TLS and behind any proxy.
+
+All attempts have the same limit, so they end in the order in which they began. The thread sleeps until the end of the
+oldest one, and for ever when there is none: an attempt costs two turns of a lock, not a wake-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from ..clock import Clock, Deadline
+
+_log = logging.getLogger("producer.watchdog")
+
+# The attempt that this thread makes at the moment.
+_here = threading.local()
+
+
+class Watch:
+    """One attempt in the eyes of its watchdog, whose lock guards all of it.
+
+    :ivar deadline: when its time is over.
+    :ivar over: whether it is.
+    :ivar cut: whether its connection was shut down for that.
+    :ivar descriptor: a duplicate of its connection's, which nobody else can close; None before there is a connection.
+    """
+
+    __slots__ = ("cut", "deadline", "descriptor", "over", "watchdog")
+
+    def __init__(self, watchdog: Watchdog, deadline: Deadline) -> None:
+        self.watchdog = watchdog
+        self.deadline = deadline
+        self.over = False
+        self.cut = False
+        self.descriptor: int | None = None
+
+
+def guard(connection_descriptor: int) -> None:
+    """Put a connection under the watch of the attempt that this thread makes, if it has none yet.
+
+    :param connection_descriptor: the descriptor of the socket; it stays the caller's.
+    :raises OSError: no more descriptors.
+    """
+    watch: Watch | None = getattr(_here, "watch", None)
+    if watch is not None and watch.descriptor is None:
+        watch.watchdog.guard(watch, os.dup(connection_descriptor))
+
+
+class Watchdog:
+    """See the module. Its thread starts with the first attempt, and ends after :meth:`close` and the last one.
+
+    :param limit: the most that an attempt may take, seconds.
+    :param thread_name: name of the thread.
+    """
+
+    def __init__(self, limit: float, clock: Clock, thread_name: str) -> None:
+        self.limit = limit
+        self._clock = clock
+        self._thread_name = thread_name
+        # Guards everything below, and the watches. Taken by itself: an interrupt in the condition's __enter__ would
+        # leave it locked.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._watches: dict[Watch, None] = {}  # the oldest first
+        self._thread: threading.Thread | None = None
+        self._asleep = False
+        self._closed = False
+
+    @contextmanager
+    def watch(self) -> Iterator[Watch]:
+        """Watch the attempt that this thread makes within the block."""
+        watch = Watch(self, Deadline.after(self._clock, self.limit))
+        self._begin(watch)
+        _here.watch = watch
+        try:
+            yield watch
+        finally:
+            _here.watch = None
+            self._end(watch)
+
+    def guard(self, watch: Watch, descriptor: int) -> None:
+        """The attempt has a connection now.
+
+        :param descriptor: given away: the watchdog closes it.
+        """
+        with self._lock:
+            watch.cut = watch.over
+            if not watch.over:
+                watch.descriptor = descriptor
+        if watch.cut:
+            _shut_down(descriptor)
+
+    def close(self) -> None:
+        """Let the thread end once the last attempt has."""
+        with self._lock:
+            self._closed = True
+            self._changed.notify()
+
+    def _begin(self, watch: Watch) -> None:
+        with self._lock:
+            self._watches[watch] = None
+            if self._asleep:
+                self._changed.notify()
+            if self._thread is not None:
+                return
+            self._thread = thread = threading.Thread(target=self._run, name=self._thread_name, daemon=True)
+        self._start(thread)
+
+    def _start(self, thread: threading.Thread) -> None:
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The interpreter is exiting, which has a time limit of its own, or there are too many threads: the record
+            # is worth more than the limit, and the next attempt tries again.
+            _log.debug("%s: cannot start (%s): the attempt has no limit", self._thread_name, error)
+            with self._lock:
+                self._thread = None
+
+    def _end(self, watch: Watch) -> None:
+        with self._lock:
+            self._watches.pop(watch, None)
+            # Whoever takes it closes it: a number that was closed may be another connection's at once.
+            descriptor, watch.descriptor = watch.descriptor, None
+            if self._closed:
+                self._changed.notify()
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not (overdue := self._take_overdue()):
+                    if self._closed and not self._watches:
+                        self._thread = None
+                        return
+                    self._wait()
+            for descriptor in overdue:
+                _shut_down(descriptor)
+
+    def _take_overdue(self) -> list[int]:
+        """The connections of the attempts whose time is over. The caller holds the lock."""
+        taken = []
+        for watch in list(self._watches):
+            if not watch.deadline.expired(self._clock):
+                break
+            del self._watches[watch]
+            watch.over = True
+            if watch.descriptor is not None:
+                watch.cut = True
+                taken.append(watch.descriptor)
+                watch.descriptor = None
+        return taken
+
+    def _wait(self) -> None:
+        oldest = next(iter(self._watches), None)
+        self._asleep = oldest is None
+        self._clock.wait(self._changed, None if oldest is None else oldest.deadline.remaining(self._clock))
+        self._asleep = False
+
+
+def _shut_down(descriptor: int) -> None:
+    # The family plays no part here, and to ask for it fails where the peer is gone; so does the shutdown itself.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor) as connection, suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,217 @@
+"""The watchdog by itself: a pair of sockets, and a clock that moves when told to."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from producer.sinks.watchdog import Watchdog, guard
+from producer.testing import ManualClock
+from tests.support.waiting import PATIENCE, eventually
+
+NAME = "test-watchdog"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def watchdog(clock: ManualClock) -> Iterator[Watchdog]:
+    """A watchdog with a limit of ten seconds; its thread has ended after the test."""
+    watchdog = Watchdog(10.0, clock, NAME)
+    yield watchdog
+    watchdog.close()
+    eventually(lambda: not threads(), "the end of the thread")
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A connection: our end, and the other one, which waits for a while."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(PATIENCE)
+    theirs.settimeout(PATIENCE)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == NAME]
+
+
+def advance(clock: ManualClock, seconds: float) -> None:
+    """Move the clock once the watchdog sleeps, and let it look at the time."""
+    eventually(lambda: clock.waiting == 1, "the watchdog's sleep")
+    clock.advance(seconds)
+
+
+def is_open(theirs: socket.socket) -> bool:
+    """Whether the other end still has a peer."""
+    theirs.setblocking(False)
+    try:
+        return theirs.recv(1) != b""
+    except BlockingIOError:
+        return True
+    finally:
+        theirs.settimeout(PATIENCE)
+
+
+def test_a_connection_is_shut_down_at_the_limit_and_not_before(
+    watchdog: Watchdog, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Whoever reads from it, or writes to it, hears at that moment that it is over; 9.9 seconds change nothing."""
+    ours, theirs = pair
+    with watchdog.watch() as watch:
+        guard(ours.fileno())
+        advance(clock, 9.9)
+        eventually(lambda: clock.waiting == 1)
+        assert is_open(theirs)
+        assert not watch.cut
+        clock.advance(0.2)
+        assert ours.recv(1) == b""
+        assert theirs.recv(1) == b""
+        assert watch.cut
+        with pytest.raises(BrokenPipeError):
+            ours.send(b"x")
+
+
+def test_an_attempt_that_ended_keeps_its_connection(
+    watchdog: Watchdog, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """The connection is the next attempt's, whose time begins anew."""
+    ours, theirs = pair
+    with watchdog.watch() as first:
+        guard(ours.fileno())
+        advance(clock, 9)
+    with watchdog.watch() as second:
+        guard(ours.fileno())
+        advance(clock, 9)
+        eventually(lambda: clock.waiting == 1)
+    advance(clock, 100)
+    assert is_open(theirs)
+    assert not first.cut
+    assert not second.cut
+
+
+def test_a_connection_that_comes_too_late_is_shut_down_at_once(
+    watchdog: Watchdog, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """An attempt whose time was spent on the way to a connection does not begin to use it."""
+    ours, theirs = pair
+    with watchdog.watch() as watch:
+        advance(clock, 11)
+        eventually(lambda: watch.over)
+        assert not watch.cut
+        guard(ours.fileno())
+        assert watch.cut
+        assert theirs.recv(1) == b""
+
+
+def test_each_of_many_attempts_has_its_own_limit(watchdog: Watchdog, clock: ManualClock) -> None:
+    """Of five attempts, begun a second apart, each is cut when its own time is over."""
+    with ExitStack() as stack:
+        pairs, watches = [socket.socketpair() for _ in range(5)], []
+        for ours, theirs in pairs:
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+        for ours, _ in pairs:
+            watches.append(stack.enter_context(watchdog.watch()))
+            guard(ours.fileno())
+            advance(clock, 1)
+        advance(clock, 5.5)
+        for cut in range(1, 6):
+            eventually(lambda cut=cut: [watch.cut for watch in watches] == [n < cut for n in range(5)])
+            advance(clock, 1)
+
+
+def test_the_thread_starts_with_the_first_attempt_sleeps_and_ends_with_the_last_after_close(
+    watchdog: Watchdog, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Nothing runs before there is something to watch; close leaves a running attempt under watch."""
+    ours, theirs = pair
+    assert threads() == []
+    with watchdog.watch():
+        (thread,) = threads()
+        assert thread.daemon
+    advance(clock, 11)
+    eventually(lambda: clock.waiting == 1)
+    with watchdog.watch() as watch:
+        guard(ours.fileno())
+        watchdog.close()
+        advance(clock, 11)
+        assert theirs.recv(1) == b""
+        assert watch.cut
+    eventually(lambda: not threads(), "the end of the thread")
+    with watchdog.watch():
+        assert len(threads()) == 1  # an attempt after close is watched too
+
+
+def test_a_thread_that_sleeps_without_an_end_wakes_for_the_next_attempt(
+    watchdog: Watchdog, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Once the time of all attempts is over it sleeps for ever; the first attempt after that has its limit too."""
+    ours, theirs = pair
+    with watchdog.watch():
+        advance(clock, 11)
+    eventually(lambda: watchdog._asleep)
+    with watchdog.watch() as watch:
+        guard(ours.fileno())
+        eventually(lambda: not watchdog._asleep)
+        advance(clock, 11)
+        assert theirs.recv(1) == b""
+        assert watch.cut
+
+
+def test_nothing_is_left_open(
+    watchdog: Watchdog, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Whether it was cut, ended, or had no connection, an attempt leaves no descriptor behind."""
+    ours, _ = pair
+
+    def descriptors() -> int:
+        return len(list(Path("/dev/fd").iterdir()))
+
+    before = descriptors()
+    for _ in range(3):
+        with watchdog.watch():
+            guard(ours.fileno())
+            guard(ours.fileno())  # told twice: of a new connection, and of the request on it
+            assert descriptors() == before + 1
+        with watchdog.watch():
+            pass
+    with watchdog.watch() as watch:
+        guard(ours.fileno())
+        advance(clock, 11)
+        eventually(lambda: watch.cut)
+        guard(os.dup(ours.fileno()))
+    eventually(lambda: descriptors() == before + 1)  # the duplicate that this test made
+
+
+def test_an_attempt_is_made_also_where_no_thread_can_start(
+    watchdog: Watchdog, monkeypatch: pytest.MonkeyPatch, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """A machine without threads to spare costs the limit, not the record; the next attempt is watched if it can be."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with watchdog.watch() as watch:
+            guard(pair[0].fileno())
+    assert not watch.cut
+    with watchdog.watch():
+        assert len(threads()) == 1
+
+
+def test_a_connection_of_no_attempt_is_nobodys(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Outside of an attempt there is nothing to watch."""
+    guard(pair[0].fileno())
+    assert is_open(pair[1])
