@@ -1,4 +1,4 @@
-"""The command line: ``producer ship`` and ``producer serve``.
+"""The command line: ``producer ship``, ``producer serve`` and ``producer channel``.
 
 Each command's module is imported when it is used, so that ``serve`` needs no Spark and ``ship`` no server.
 """
@@ -17,6 +17,7 @@ from .errors import ProducerError
 
 _COMMANDS = {
     "ship": ("producer.spark.ship", "spark", "ship log files to a LogHub by a Spark job"),
+    "channel": ("producer.channel_command", "encryption", "look into, mend or empty the directory of a file channel"),
     "serve": ("producer.server.serve", "server", "run an embedded LogHub for development and tests"),
 }
 

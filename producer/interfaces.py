@@ -223,6 +223,7 @@ class FileStats:
     :ivar checkpoint_backup_errors: whose second copy could not be written.
     :ivar checkpoint_fallbacks: copies found bad when the channel was opened.
     :ivar recovered: events found when the channel was opened.
+    :ivar adopted: events moved here from the directories of processes that died.
     :ivar replayed: records read when the channel was opened.
     :ivar torn_tails: ends of segments that a crash had left half written, cut and kept aside.
     :ivar damaged_records: records that no longer check out.
@@ -242,6 +243,7 @@ class FileStats:
     checkpoint_backup_errors: int = 0
     checkpoint_fallbacks: int = 0
     recovered: int = 0
+    adopted: int = 0
     replayed: int = 0
     torn_tails: int = 0
     damaged_records: int = 0

@@ -40,6 +40,7 @@ type  name      payload
 3     Commit    4 number of records before it in this transaction, 8 the newest transaction that was known to be on
                 the disk, 8 time as a float
 4     Rollback  8 and 8: first and last sequence number that the transaction, named by its id, had used
+5     Gap       nothing: what ``producer channel repair`` has put where damaged bytes were, which are in ``quarantine/``
 ====  ========  ==================================================================================================
 
 Records that are not Puts carry the sequence number of the newest Put. In an encrypted segment the payload is

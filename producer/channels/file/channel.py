@@ -12,11 +12,11 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ...clock import Clock, Deadline, SystemClock
 from ...errors import (
@@ -40,14 +40,18 @@ from .format import decode_event, encode_event
 from .keeper import Keeper
 from .log import Log, Run
 from .options import FileChannelOptions
-from .ownership import own
+from .ownership import QUARANTINE, own
 from .recovery import quarantine_copy, recover
 from .space import Space
+
+if TYPE_CHECKING:
+    from .per_process import ProcessFileChannel
 
 _log = logging.getLogger("producer.channel")
 
 #: Reads of an event that fail so often in a row lose it, and the channel goes on with the next.
 _READ_TRIES = 3
+_PEEKED_AT_ONCE = 1000
 
 _channels: weakref.WeakSet[FileChannel] = weakref.WeakSet()
 
@@ -232,8 +236,34 @@ class FileChannel:
         if len(self._queue):
             _log.info("channel %s: %d events recovered from %s", self.name, len(self._queue), self.directory)
 
-    def close(self) -> None:
-        """Write a checkpoint and give the directory up; what is in the channel stays there. May be called again."""
+    @classmethod
+    def for_process(
+        cls, base: str | os.PathLike[str], *, adopt_interval: float | None = 30.0, **options: Any
+    ) -> ProcessFileChannel:
+        """A channel with a directory of its own, below ``base``, in each process that uses it, forked ones too.
+
+        Directories of processes that died are adopted: their events are delivered by one that lives. A directory is
+        removed when its process closes it empty.
+
+        :param base: made if it does not exist; on a local disk.
+        :param adopt_interval: seconds between looks for dead processes; None looks once.
+        :param options: those of the constructor.
+        """
+        from .per_process import ProcessFileChannel  # noqa: PLC0415  # which needs this class
+
+        return ProcessFileChannel(base, adopt_interval=adopt_interval, options=options)
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether something damaged is kept in the directory."""
+        return self._disk.exists(f"{self.directory}/{QUARANTINE}")
+
+    def close(self, *, keep: bool = True) -> None:
+        """Write a checkpoint and give the directory up; what is in the channel stays there. May be called again.
+
+        :param keep: False keeps the directory locked, and writes nothing, for a caller who removes it and then calls
+            :meth:`release`.
+        """
         with self._lock:
             if self._closed is not None:
                 return
@@ -245,11 +275,17 @@ class FileChannel:
         self._keeper.stop()
         self._log.refuse()
         try:
-            self.checkpoint(force=True)
+            if keep:
+                self.checkpoint(force=True)
         finally:
             self._log.close()
-            self._ownership.release()
-            _channels.discard(self)
+            if keep:
+                self.release()
+
+    def release(self) -> None:
+        """Let another channel have the directory; after :meth:`close`."""
+        self._ownership.release()
+        _channels.discard(self)
 
     def abandon_in_child(self) -> None:
         """After a fork: the directory is the parent's; forget all files without touching what is in them."""
@@ -590,6 +626,24 @@ class FileChannel:
             _log.error("channel %s: the second copy of a checkpoint could not be written: %s", self.name, backup_error)
             return
         self._log.remove(unneeded)
+
+    def peek(self) -> Iterator[Event]:
+        """Every event that is in the channel now, taken ones included, in order; takes nothing.
+
+        Events that are committed away meanwhile may be missing, and so are those that cannot be read.
+        """
+        with self._lock:
+            events = self._queue.snapshot(1 << 64)
+        for start in range(0, len(events), _PEEKED_AT_ONCE):
+            entries = events.entries(start, start + _PEEKED_AT_ONCE)
+            try:
+                payloads = self._log.read(entries)
+            except OSError:  # a segment that was deleted meanwhile
+                continue
+            for entry, payload in zip(entries, payloads, strict=True):
+                event = _decode(payload, entry.sequence)
+                if event is not None:
+                    yield event
 
     def stats(self) -> ChannelStats:
         """See :class:`~producer.interfaces.Channel`."""

@@ -7,10 +7,20 @@ Paths are strings. Files are known by small integers. All methods raise ``OSErro
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 from pathlib import Path
+
+
+def _has_name(file: int, path: str) -> bool:
+    """Whether the open file is the one that ``path`` names."""
+    try:
+        named = os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(named, os.fstat(file))
 
 
 class Disk:
@@ -49,6 +59,12 @@ class Disk:
     def size_of(self, path: str) -> int:
         """Bytes in a file that is not open."""
         return Path(path).stat().st_size
+
+    def overwrite(self, file: int, data: bytes, offset: int) -> None:
+        """Replace bytes in the middle of a file; for repairs only."""
+        written = os.pwrite(file, data, offset)
+        if written != len(data):
+            raise OSError(errno.EIO, f"only {written} of {len(data)} bytes were written")
 
     def truncate(self, file: int, size: int) -> None:
         """Cut the file to ``size`` bytes."""
@@ -126,6 +142,8 @@ class Disk:
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _has_name(file, path):  # its owner removed it while it was opened here
+                raise BlockingIOError(errno.EWOULDBLOCK, "the lock file was removed", path)
         except BaseException:
             os.close(file)
             raise

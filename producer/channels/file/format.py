@@ -56,6 +56,7 @@ class Kind(enum.IntEnum):
     TAKE = 2
     COMMIT = 3
     ROLLBACK = 4
+    GAP = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,11 @@ def encode_rollback(first: int, last: int) -> bytes:
 def decode_rollback(payload: bytes) -> tuple[int, int]:
     """See :func:`encode_rollback`."""
     return _ROLLBACK.unpack(payload)
+
+
+def encode_gap(seed: int, sequence: int, transaction: int, size: int) -> bytes:
+    """A record that fills ``size`` bytes, in which damage was; its payload is no zeros, which would look unwritten."""
+    return encode_record(seed, Kind.GAP, 0, sequence, transaction, b"\xff" * (size - FRAME_SIZE))
 
 
 _blocks: dict[tuple[tuple[str, str | None], ...], bytes] = {}

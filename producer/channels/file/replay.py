@@ -130,6 +130,11 @@ class _SegmentPass:
             if self._run is not None:
                 self._run.damages.append(item)
             return
+        if item.kind == Kind.GAP:  # damage that was repaired: told and counted then
+            if self._run is not None:
+                end = item.offset + FRAME_SIZE + item.length
+                self._run.damages.append(Damage(item.offset, end, final=False))
+            return
         if self._run is not None and self._run.transaction != item.transaction:
             self._finish()
         damage, self._loose = self._loose, None

@@ -1,0 +1,220 @@
+"""The command ``producer channel inspect|verify|repair|drain DIR``, for the directory of a file channel.
+
+Exit codes: 0, all is well; 1, something is damaged, or could not be delivered; 2, it cannot be done; 130, interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from .channels import FileChannel
+from .channels.file.encryption import FileKeys, KeyProvider
+from .channels.file.repair import DirectoryReport, examine, repair
+from .client import Producer
+from .config import ProducerConfig, ProjectConfig
+from .credentials import EnvironmentCredentials
+from .errors import FlushTimeoutError, ProducerError
+
+_OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
+#: Seconds between two lines of progress.
+_PROGRESS = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``producer channel``."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    inspect = _add_action(actions, "inspect", "what is in it: events, age, segments, damage; changes nothing")
+    inspect.add_argument("--json", action="store_true", help="for programs")
+    verify = _add_action(actions, "verify", "check every record; exit code 1 if something is damaged; changes nothing")
+    verify.add_argument("--json", action="store_true", help="for programs")
+    _add_action(actions, "repair", "mend what is damaged; what is taken out is kept in DIR/quarantine")
+    drain = _add_action(actions, "drain", "deliver what is in it, then end")
+    drain.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
+    drain.add_argument(
+        "--dead-letter",
+        metavar="DIR2",
+        help="keeps what the server refuses for good, with the reason; default: DIR.dead-letter beside it",
+    )
+    drain.add_argument("--timeout", type=float, metavar="SECONDS", help="what is left then stays; default: no limit")
+    drain.epilog = (
+        "Credentials: LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET and LOGHUB_SECURITY_TOKEN in the environment."
+    )
+
+
+def _add_action(actions: argparse._SubParsersAction, name: str, text: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    action: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
+    action.add_argument("directory", metavar="DIR")
+    action.add_argument(
+        "--data-directory", action="append", default=[], metavar="DIR", help="as the channel's; may be repeated"
+    )
+    action.add_argument("--key-file", metavar="FILE", help="keys of encrypted segments, as FileKeys reads them")
+    return action
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``producer channel``; the exit code."""
+    actions = {"inspect": _inspect, "verify": _verify, "repair": _repair, "drain": _drain}
+    try:
+        return actions[args.action](args)
+    except KeyboardInterrupt:
+        print("interrupted: what was not delivered is still in the channel", file=sys.stderr)
+        return _INTERRUPTED
+    except ProducerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _USAGE
+
+
+def _keys(args: argparse.Namespace) -> KeyProvider | None:
+    return FileKeys(args.key_file) if args.key_file else None
+
+
+def _examine(args: argparse.Namespace) -> DirectoryReport:
+    return examine(_directory(args), data_directories=args.data_directory, keys=_keys(args))
+
+
+def _directory(args: argparse.Namespace) -> str:
+    return os.path.abspath(str(args.directory))  # noqa: PTH100  # a string, as everywhere in the channel
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    report = _examine(args)
+    if args.json:
+        print(json.dumps(dataclasses.asdict(report)))
+    else:
+        print("\n".join(_told(report)))
+    return _OK
+
+
+def _verify(args: argparse.Namespace) -> int:
+    report = _examine(args)
+    if args.json:
+        print(json.dumps(dataclasses.asdict(report)))
+    else:
+        print("\n".join(_damage(report)) or f"{report.directory}: every record checks out")
+    return _FAILED if report.damaged else _OK
+
+
+def _told(report: DirectoryReport) -> list[str]:
+    owner = report.owner
+    who = f"process {owner.get('pid')} on {owner.get('host')}" if owner else "unknown"
+    events = "unknown: a key is missing (--key-file)" if report.events is None else str(report.events)
+    lines = [
+        f"directory   {report.directory}",
+        f"owner       {who}{' (running: the rest may be a moment old)' if report.in_use else ', which has ended'}",
+        f"events      {events}, {report.event_bytes} bytes",
+    ]
+    if report.oldest is not None:
+        lines.append(f"oldest      put {_age(time.time() - report.oldest)} ago")
+    checkpoint = "none" if report.checkpoint is None else f"number {report.checkpoint}"
+    lines.append(f"checkpoint  {checkpoint}")
+    lines.append(f"segments    {len(report.segments)}, {sum(segment.size for segment in report.segments)} bytes")
+    for segment in report.segments:
+        records = ", ".join(f"{count} {kind}s" for kind, count in sorted(segment.records.items())) or "empty"
+        key = f", key {segment.key_id}" if segment.key_id else ""
+        lines.append(f"  {os.path.basename(segment.path)}  {segment.size} bytes, {records}{key}")  # noqa: PTH119
+    if report.quarantine:
+        lines.append(f"quarantine  {', '.join(report.quarantine)}")
+    return lines + _damage(report)
+
+
+def _damage(report: DirectoryReport) -> list[str]:
+    lines = []
+    for segment in report.segments:
+        if segment.header_damaged:
+            lines.append(f"damaged: {segment.path}: one copy of its header (the other one serves)")
+        lines += [f"damaged: {segment.path}: bytes {damage.start} to {damage.end}" for damage in segment.damages]
+    lines += [f"damaged: {path}: no readable header" for path in report.unreadable]
+    if report.bad_checkpoints:
+        lines.append(f"damaged: {report.bad_checkpoints} copies of the checkpoint (the log serves)")
+    if report.lost_events:
+        lines.append(f"lost: {report.lost_events} events, by their sequence numbers")
+    if report.torn:
+        lines.append("torn: the log's end was half written in a crash; opening the channel cuts it, nothing is lost")
+    return lines
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} seconds"
+
+
+def _repair(args: argparse.Namespace) -> int:
+    directory, keys = _directory(args), _keys(args)
+
+    def reopen() -> None:
+        _open(args, keys).close()
+
+    done = repair(directory, data_directories=args.data_directory, keys=keys, reopen=reopen)
+    for path, size in done.removed.items():
+        print(f"mended {path}: {size} damaged bytes were taken out; the file as it was is in {directory}/quarantine")
+    if not done.removed:
+        print(f"{directory}: no segment had to be mended")
+    print("\n".join(_told(done.after)))
+    return _FAILED if done.after.damaged else _OK
+
+
+def _open(args: argparse.Namespace, keys: KeyProvider | None) -> FileChannel:
+    report = _examine(args)
+    events = report.events or 0
+    return FileChannel(
+        _directory(args),
+        capacity=max(1_000_000, 2 * events),
+        minimum_free_space=0,
+        data_directories=args.data_directory,
+        encryption=keys,
+        checkpoint_interval=10.0,
+    )
+
+
+def _drain(args: argparse.Namespace) -> int:
+    with _open(args, _keys(args)) as channel:
+        before = channel.stats().size
+        projects = _projects(channel, args.endpoint)
+        print(f"{before} events to deliver, of {len(projects)} projects: {', '.join(sorted(projects)) or 'none'}")
+        if not before:
+            return _OK
+        dead_letter = FileChannel(args.dead_letter or f"{_directory(args)}.dead-letter", minimum_free_space=0)
+        refused = dead_letter.stats().size
+        with Producer(
+            *projects.values(), config=ProducerConfig(name="drain"), channel=channel, dead_letter=dead_letter
+        ) as producer:
+            left = _wait(producer, args.timeout)
+            refused = producer.stats().dead_lettered
+    print(f"{before - left - refused} events delivered, {refused} refused for good, {left} left in the channel")
+    if refused:
+        print(f"those refused are in {dead_letter.directory}, with the reasons")
+    return _FAILED if left or refused else _OK
+
+
+def _projects(channel: FileChannel, endpoint: str) -> dict[str, ProjectConfig]:
+    names = {name for event in channel.peek() if (name := event.headers.get("project"))}
+    credentials = EnvironmentCredentials()
+    credentials.get_credentials()  # a missing variable is told now, not retried for ever
+    return {name: ProjectConfig(name, endpoint=endpoint, credentials=credentials) for name in names}
+
+
+def _wait(producer: Producer, timeout: float | None) -> int:
+    """Wait until the channel is empty, or the time is over; how many events are left."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _PROGRESS if end is None else min(_PROGRESS, max(0.0, end - time.monotonic()))
+        try:
+            producer.flush(left)
+        except FlushTimeoutError:
+            stored = producer.stats().stored
+            if end is not None and time.monotonic() >= end:
+                return stored
+            print(f"{stored} events left", flush=True)
+        else:
+            return producer.stats().stored
+
+
+__all__: Sequence[str] = ("add_arguments", "run")

@@ -1,0 +1,309 @@
+"""A file channel for each process on a host, below one directory; what dead ones left behind is adopted.
+
+For pre-fork servers and Spark workers: the same object works in the parent and in every child, where it opens a
+directory of its own at its first use. A directory whose lock is free belonged to a process that died: it becomes that
+of a new process, or its events are moved to one that runs. Nothing is lost on the way; a crash during a move delivers
+events twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import secrets
+import shutil
+import socket
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self
+
+from ...clock import Clock, Deadline, SystemClock
+from ...errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelFormatError,
+    ChannelFullError,
+    ChannelIOError,
+    ChannelLockedError,
+    ConfigError,
+)
+from ...interfaces import ChannelStats
+from .channel import FileChannel, FileTransaction
+from .ownership import LOCK_NAME
+
+_log = logging.getLogger("producer.channel")
+
+#: Events, and bytes, that are moved in one transaction.
+_MOVED_AT_ONCE = 1000
+_MOVED_BYTES = 4 << 20
+#: A new directory may be taken for an orphan before it is locked; then another is made.
+_TRIES = 10
+
+_channels: weakref.WeakSet[ProcessFileChannel] = weakref.WeakSet()
+
+
+class ProcessFileChannel:
+    """See the module; made by :meth:`FileChannel.for_process`. Implements :class:`~producer.interfaces.Channel`.
+
+    It can be pickled: what arrives elsewhere opens a directory there.
+
+    :param base: the directory that holds one for each process; it should be on a local disk.
+    :param adopt_interval: seconds between looks for orphans; None for the first look only.
+    :param options: of each process's :class:`FileChannel`.
+    :raises ConfigError: ``data_directories`` are given.
+    """
+
+    def __init__(
+        self, base: str | os.PathLike[str], *, adopt_interval: float | None = 30.0, options: Mapping[str, Any]
+    ) -> None:
+        self.base = os.path.abspath(base)  # noqa: PTH100  # a string, as everywhere in the channel
+        self._adopt_interval = adopt_interval
+        self._options = dict(options)
+        if self._options.get("data_directories"):
+            rule = "cannot be shared by processes: leave it out, and put base where the space is"
+            raise ConfigError("data_directories", rule, self._options["data_directories"])
+        self._clock: Clock = self._options.get("clock") or SystemClock()
+        self._lock = threading.Lock()  # guards _own and _closed, and is held while a directory is opened
+        self._own: FileChannel | None = None
+        self._closed = False
+        self._adopter: _Adopter | None = None
+        self.adopted = 0
+        _channels.add(self)
+
+    @property
+    def name(self) -> str:
+        """See :class:`~producer.interfaces.Channel`."""
+        return str(self._options.get("name") or Path(self.base).name)
+
+    @property
+    def own(self) -> FileChannel:
+        """This process's channel; opened now if it was not before.
+
+        :raises ChannelClosedError: after :meth:`close`.
+        :raises ChannelIOError: no directory can be made.
+        """
+        own = self._own
+        if own is not None:
+            return own
+        with self._lock:
+            if self._closed:
+                raise ChannelClosedError(self.name, "it was closed: nothing more can be put or taken")
+            if self._own is None:
+                self._own = self._open()
+                self._adopter = _Adopter(self, self._clock, self._adopt_interval)
+                self._adopter.start()
+            return self._own
+
+    @property
+    def directory(self) -> str:
+        """This process's directory."""
+        return self.own.directory
+
+    def _open(self) -> FileChannel:
+        """An orphan's directory, if there is one; else a new one."""
+        for directory in self._others(None):
+            channel = self._try(directory)
+            if channel is not None:
+                return channel
+        for _ in range(_TRIES):
+            unique = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+            channel = self._try(f"{self.base}/{unique}")
+            if channel is not None:
+                return channel
+        raise ChannelIOError(self.name, f"no directory could be made in {self.base} within {_TRIES} tries")
+
+    def _try(self, directory: str) -> FileChannel | None:
+        options = {"name": f"{self.name}/{Path(directory).name}", **self._options}
+        try:
+            return FileChannel(directory, **options)
+        except ChannelLockedError:
+            return None
+        except ChannelFormatError as error:
+            _log.error("channel %s: %s is left alone: %s", self.name, directory, error)
+            return None
+
+    def _others(self, own: str | None) -> list[str]:
+        try:
+            with os.scandir(self.base) as entries:
+                found = [entry.path for entry in entries if entry.is_dir() and Path(entry.path, LOCK_NAME).exists()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            message = f"{self.base} cannot be used: {error}: give a directory that this user may write"
+            raise ChannelIOError(self.name, message, error.errno or 0) from error
+        return sorted(path for path in found if path != own)
+
+    def adopt(self) -> int:
+        """Move what dead processes left behind into this process's channel; returns how many events.
+
+        Stops without an error when the channel is full; what is left is moved later, by whoever is first.
+        """
+        moved = 0
+        own = self.own
+        for directory in self._others(own.directory):
+            orphan = self._try(directory)
+            if orphan is None:
+                continue
+            try:
+                moved += self._move(orphan, own)
+            except ChannelFullError:
+                _log.info("channel %s: full while %s was adopted: the rest of it waits there", self.name, directory)
+                orphan.close()
+                break
+            except BaseException:
+                orphan.close()
+                raise
+            _remove(orphan)
+        self.adopted += moved
+        return moved
+
+    def _move(self, orphan: FileChannel, own: FileChannel) -> int:
+        moved = 0
+        while True:
+            with orphan.transaction() as taking:
+                events = taking.take(_MOVED_AT_ONCE, max_bytes=_MOVED_BYTES, timeout=0)
+                if not events:
+                    break
+                with own.transaction() as putting:
+                    putting.put_many(events)
+                own.sync()  # whatever the policy: the orphan's copy is given up
+            moved += len(events)
+        if moved:
+            _log.info("channel %s: %d events adopted from %s", self.name, moved, orphan.directory)
+        return moved
+
+    def transaction(self) -> FileTransaction:
+        """See :class:`~producer.interfaces.Channel`."""
+        return self.own.transaction()
+
+    @property
+    def synced_sequence(self) -> int:
+        """See :class:`~producer.interfaces.Channel`."""
+        return self.own.synced_sequence
+
+    def sync(self, timeout: float | None = None) -> None:
+        """See :class:`~producer.interfaces.Channel`."""
+        self.own.sync(timeout)
+
+    def checkpoint(self, *, force: bool = False) -> bool:
+        """See :meth:`FileChannel.checkpoint`."""
+        return self.own.checkpoint(force=force)
+
+    def stats(self) -> ChannelStats:
+        """See :class:`~producer.interfaces.Channel`."""
+        own = self._own
+        if own is None:
+            own = self.own
+        stats = own.stats()
+        if stats.file is None:
+            return stats
+        return dataclasses.replace(stats, file=dataclasses.replace(stats.file, adopted=self.adopted))
+
+    def close(self) -> None:
+        """Give this process's directory up; if nothing is in it, it is removed. May be called again."""
+        with self._lock:
+            own, self._own, self._closed = self._own, None, True
+            adopter, self._adopter = self._adopter, None
+        if adopter is not None:
+            adopter.stop()
+        if own is None:
+            return
+        stats = own.stats()
+        if stats.size or stats.taken:
+            own.close()
+        else:
+            _remove(own)
+
+    def renew_in_child(self) -> None:
+        """After a fork: the parent's directory stays the parent's."""
+        self._lock = threading.Lock()
+        self._own = self._adopter = None
+        self.adopted = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.base, self._adopt_interval, self._options)
+
+    def __repr__(self) -> str:
+        return f"<ProcessFileChannel below {self.base}>"
+
+
+def _rebuild(base: str, adopt_interval: float | None, options: dict[str, Any]) -> ProcessFileChannel:
+    return ProcessFileChannel(base, adopt_interval=adopt_interval, options=options)
+
+
+def _remove(channel: FileChannel) -> None:
+    """Close an empty channel and remove its directory, unless something damaged is kept there.
+
+    Removed while the lock is held: whoever opens the lock file meanwhile finds that it has no name any more.
+    """
+    kept = channel.quarantined
+    channel.close(keep=kept)
+    if not kept:
+        for directory in {channel.directory, *channel.data_directories}:
+            shutil.rmtree(directory, ignore_errors=True)
+        channel.release()
+
+
+class _Adopter:
+    """The thread that looks for orphans; it holds the channel weakly."""
+
+    def __init__(self, channel: ProcessFileChannel, clock: Clock, interval: float | None) -> None:
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._stop = threading.Event()
+        self._channel = weakref.ref(channel, self._dropped)
+        self._clock, self._interval = clock, interval
+        self._thread = threading.Thread(target=self._run, name=f"{channel.name}-adopter", daemon=True)
+
+    def start(self) -> None:
+        """Look for the first time."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait for what was begun, and look no more."""
+        self._dropped(None)
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _dropped(self, _: object) -> None:
+        self._stop.set()
+        self._wake.put(None)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            channel = self._channel()
+            if channel is None:
+                return
+            try:
+                channel.adopt()
+            except ChannelClosedError:
+                return
+            except ChannelError as error:
+                _log.error("channel %s: orphans could not be adopted: %s", channel.name, error)
+            except Exception:  # noqa: BLE001  # the next look may succeed
+                _log.exception("channel %s: a bug: orphans could not be adopted", channel.name)
+            del channel
+            if self._interval is None:
+                return
+            self._clock.wait_for(self._wake, Deadline.after(self._clock, self._interval))
+
+
+def _renew_in_child() -> None:
+    for channel in list(_channels):
+        channel.renew_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_in_child)

@@ -1,0 +1,236 @@
+"""A directory for each process below one base; what dead processes left behind is adopted."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.channels import Event, FileChannel
+from producer.channels.file.per_process import ProcessFileChannel
+from producer.errors import ChannelClosedError, ChannelIOError, ConfigError
+from tests.support.waiting import eventually
+
+Make = Callable[..., ProcessFileChannel]
+
+# Commits events to a directory of its own below argv[1], and dies without a chance to close anything.
+_VICTIM = """
+import os, signal, sys
+from producer.channels import Event, FileChannel
+channel = FileChannel.for_process(sys.argv[1], minimum_free_space=0)
+with channel.transaction() as transaction:
+    transaction.put_many([Event({"n": str(number)}, sys.argv[2].encode()) for number in range(int(sys.argv[3]))])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Makes channels below one base, with no looks for orphans but the first; closes them at the end."""
+    made: list[ProcessFileChannel] = []
+
+    def new(**options: Any) -> ProcessFileChannel:
+        options = {
+            "adopt_interval": None,
+            "checkpoint_interval": None,
+            "minimum_free_space": 0,
+            "keep_alive": 0,
+        } | options
+        channel = FileChannel.for_process(tmp_path / "base", **options)
+        made.append(channel)
+        return channel
+
+    yield new
+    for channel in made:
+        channel.close()
+
+
+def put(channel: ProcessFileChannel | FileChannel, *bodies: bytes) -> None:
+    with channel.transaction() as transaction:
+        transaction.put_many([Event({}, body) for body in bodies])
+
+
+def take_all(channel: ProcessFileChannel | FileChannel) -> list[bytes]:
+    with channel.transaction() as transaction:
+        return [event.body for event in transaction.take(1000, timeout=0)]
+
+
+def directories(base: Path) -> list[Path]:
+    return sorted(path for path in base.iterdir() if path.is_dir())
+
+
+def kill_one(base: Path, body: str, count: int = 3) -> None:
+    """A process that stored ``count`` events and was killed."""
+    done = subprocess.run([sys.executable, "-c", _VICTIM, str(base), body, str(count)], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Run ``work`` in a forked child, which then vanishes; its exit code."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:  # noqa: BLE001  # the child ends here, whatever happens
+            os._exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_each_process_has_a_directory_of_its_own(make: Make, tmp_path: Path) -> None:
+    """A forked child goes on with the same object, in another directory; the parent's is untouched."""
+    channel = make()
+    put(channel, b"parent")
+    mine = channel.directory
+    before = sorted((path.name, path.stat().st_size) for path in Path(mine).iterdir())
+
+    def work() -> None:
+        put(channel, b"child")
+        assert channel.directory != mine
+
+    assert in_child(work) == 0
+    assert sorted((path.name, path.stat().st_size) for path in Path(mine).iterdir()) == before
+    assert len(directories(tmp_path / "base")) == 2
+    assert channel.adopt() == 1
+    assert take_all(channel) == [b"parent", b"child"]
+
+
+def test_new_process_goes_on_where_a_killed_one_was(make: Make, tmp_path: Path) -> None:
+    """The first orphan becomes the new process's own directory: nothing is copied."""
+    kill_one(tmp_path / "base", "x")
+    (orphan,) = directories(tmp_path / "base")
+    channel = make()
+    assert channel.directory == str(orphan)
+    assert channel.stats().size == 3
+    assert channel.stats().file is not None
+    assert channel.stats().file.recovered == 3
+
+
+def test_adopter_moves_what_other_dead_processes_left(make: Make, tmp_path: Path) -> None:
+    """The adopter's thread finds every orphan, moves its events in order, and removes its directory."""
+    channel = make(adopt_interval=0.05)
+    put(channel, b"mine")
+    for name in ("a", "b"):
+        kill_one(tmp_path / "base", name)
+    eventually(lambda: len(directories(tmp_path / "base")) == 1)
+    assert sorted(take_all(channel)) == [b"a"] * 3 + [b"b"] * 3 + [b"mine"]
+    assert channel.stats().file is not None
+    assert channel.stats().file.adopted == 6
+
+
+def test_living_process_is_not_robbed(make: Make) -> None:
+    """Two channels below one base keep to their own directories."""
+    first, second = make(), make()
+    put(first, b"first")
+    put(second, b"second")
+    assert first.adopt() == second.adopt() == 0
+    assert (take_all(first), take_all(second)) == ([b"first"], [b"second"])
+
+
+def test_full_channel_adopts_as_much_as_it_holds(make: Make, tmp_path: Path) -> None:
+    """What does not fit stays with the orphan, and is adopted when there is room."""
+    channel = make(capacity=4, transaction_capacity=4)
+    put(channel, b"1", b"2")
+    kill_one(tmp_path / "base", "x", 3)
+    assert channel.adopt() == 0
+    assert len(directories(tmp_path / "base")) == 2
+    assert take_all(channel) == [b"1", b"2"]
+    assert channel.adopt() == 3
+    assert take_all(channel) == [b"x"] * 3
+
+
+def test_adoption_is_on_the_disk_before_the_orphan_is_given_up(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the policy, the events are synced in their new place before they are taken from the old one."""
+    kill_one(tmp_path / "base", "a")
+    kill_one(tmp_path / "base", "b")  # which took over the first one's directory
+    channel = make(fsync="os")
+    put(channel, b"mine")
+    kill_one(tmp_path / "base", "c")
+    steps: list[str] = []
+    sync, commit = FileChannel.sync, FileChannel.commit_takes
+    monkeypatch.setattr(FileChannel, "sync", lambda self, timeout=None: (steps.append("sync"), sync(self, timeout)))
+    monkeypatch.setattr(FileChannel, "commit_takes", lambda *given: (steps.append("take"), commit(*given)))
+    assert channel.adopt() == 3
+    assert steps == ["sync", "take"]
+
+
+def test_empty_directory_is_removed_at_close(make: Make, tmp_path: Path) -> None:
+    """Closed empty, nothing is left below the base; closed with events, they stay for the next process."""
+    empty, full = make(), make()
+    put(empty, b"x")
+    put(full, b"y")
+    assert take_all(empty) == [b"x"]
+    kept = full.directory
+    empty.close()
+    full.close()
+    assert directories(tmp_path / "base") == [Path(kept)]
+    assert take_all(make()) == [b"y"]
+
+
+def test_damaged_orphan_is_not_removed(make: Make, tmp_path: Path) -> None:
+    """What is damaged is kept aside, also when its directory's events were moved."""
+    channel = make()
+    put(channel, b"mine")
+    kill_one(tmp_path / "base", "abc" * 50)
+    (orphan,) = [path for path in directories(tmp_path / "base") if str(path) != channel.directory]
+    (segment,) = orphan.glob("log-*")
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"abcabc") + 3] ^= 0xFF
+    segment.write_bytes(content)
+    assert channel.adopt() == 2
+    assert (orphan / "quarantine" / segment.name).exists()
+
+
+def test_other_directories_below_the_base_are_left_alone(make: Make, tmp_path: Path) -> None:
+    """Only a directory with a lock file is ever looked at."""
+    strange = tmp_path / "base" / "notes"
+    strange.mkdir(parents=True)
+    (strange / "file").write_text("mine")
+    channel = make()
+    assert channel.adopt() == 0
+    assert (strange / "file").read_text() == "mine"
+
+
+def test_pickled_channel_opens_a_directory_where_it_arrives(make: Make) -> None:
+    """Its configuration travels, nothing else."""
+    channel = make(capacity=77, transaction_capacity=7)
+    put(channel, b"x")
+    arrived = pickle.loads(pickle.dumps(channel))
+    try:
+        assert arrived.directory != channel.directory
+        assert arrived.stats().capacity == 77
+        assert take_all(arrived) == []
+    finally:
+        arrived.close()
+
+
+def test_closed_channel_says_so(make: Make) -> None:
+    """After close nothing opens a directory again; a second close does nothing."""
+    channel = make()
+    channel.close()
+    channel.close()
+    with pytest.raises(ChannelClosedError, match="closed"):
+        channel.transaction()
+
+
+def test_base_that_is_a_file_is_an_error_for_people(tmp_path: Path) -> None:
+    """The error names the path and what to do."""
+    (tmp_path / "file").write_text("x")
+    channel = FileChannel.for_process(tmp_path / "file")
+    with pytest.raises(ChannelIOError, match=r"file cannot be used.*give a directory"):
+        channel.transaction()
+
+
+def test_data_directories_cannot_be_shared(tmp_path: Path) -> None:
+    """Two processes would lock each other out: refused when the channel is made."""
+    with pytest.raises(ConfigError, match="data_directories"):
+        FileChannel.for_process(tmp_path, data_directories=[tmp_path / "data"])
