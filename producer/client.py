@@ -10,19 +10,21 @@ import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from . import lifecycle
 from .clock import Clock, SystemClock
 from .config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
-from .errors import ConfigError, InvalidArgumentError, ProducerClosedError, SendTimeoutError
-from .interfaces import Sink
+from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
+from .interfaces import Channel, Sink
 from .metrics import Stats
 from .pipeline.assembly import Pipeline
 from .pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
+from .pipeline.durable import DurablePipeline
+from .pipeline.durable_shutdown import DurableCloser
 from .pipeline.shutdown import Shutdown
 from .records import LogItem, StreamKey
 from .results import Callback, SendFuture
@@ -39,21 +41,33 @@ _numbers = itertools.count()
 class Producer:
     """Sends logs in the background: batches by stream, bounded memory, retries, a result for every record.
 
-    Threads start at the first ``send``. Use it as a context manager, or call :meth:`close`. All methods are
-    thread-safe; a forked child may go on using it (it starts empty there), and pickling carries its configuration
-    only.
+    Threads start at the first ``send``; with a channel at once, to deliver what it holds. Use it as a context manager,
+    or call :meth:`close`. All methods are thread-safe; a forked child may go on using it (it starts empty there), and
+    pickling carries its configuration only.
+
+    With a channel, ``send`` stores the record in it, and returns when it is as safe as the channel makes it. What the
+    channel holds is delivered at least once, in order for each stream, by this producer or by the next one on the same
+    channel; of each stream one batch is on its way at a time. What may still be delivered is tried for ever, or for
+    ``delivery_timeout_ms``.
 
     :param projects: where records may go; more can be added with :meth:`put_project_config`.
     :param config: the options; None is all defaults.
+    :param channel: where records wait until they are delivered; None keeps them in memory only. It is the producer's
+        from now on, which closes it.
+    :param dead_letter: a channel for records that cannot be delivered, with the reason in their headers; likewise the
+        producer's. None only tells callbacks, counters and the log of them.
     :param sink: delivers batches in place of LogHub, for tests (see ``producer.testing``).
     :param clock: the source of time, for tests.
-    :raises ConfigError: a project is given twice.
+    :raises ConfigError: a project is given twice; a dead letter channel without a channel, or the same one.
+    :raises ChannelClosedError: the channel is closed.
     """
 
     def __init__(
         self,
         *projects: ProjectConfig,
         config: ProducerConfig | None = None,
+        channel: Channel | None = None,
+        dead_letter: Channel | None = None,
         sink: Sink | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -62,6 +76,9 @@ class Producer:
             raise ConfigError("config", rule, type(config).__qualname__)
         self.config = config or ProducerConfig()
         self.name = self.config.name or f"producer-{next(_numbers)}"
+        if dead_letter is not None and (channel is None or channel is dead_letter):
+            raise ConfigError("dead_letter", "must come with a channel, and be another one", dead_letter.name)
+        self._channel, self._dead_letter = channel, dead_letter
         self._given_sink = sink
         self._clock: Clock = clock or SystemClock()
         self._encoder = LogEncoder()
@@ -69,7 +86,7 @@ class Producer:
         self._projects: dict[str, ProjectConfig] = {}
         self._closed = False
         self._lock = threading.Lock()  # guards _projects and the making of _pipeline
-        self._pipeline: Pipeline | None = None
+        self._pipeline: Pipeline | DurablePipeline | None = None
         self._shutdown: Shutdown | None = None
         for project in projects:
             self.put_project_config(project)
@@ -77,6 +94,8 @@ class Producer:
             names = [project.project for project in projects]
             raise ConfigError("projects", "must name each project once", ", ".join(names))
         lifecycle.watch_fork(self)
+        if channel is not None:
+            self._make_pipeline().start()
 
     def send(
         self,
@@ -101,8 +120,9 @@ class Producer:
         :raises InvalidArgumentError: an empty name, a field name that is not text, a value that cannot be sent.
         :raises LogSizeTooLargeError: larger than a batch (8 MiB) or than ``total_size_in_bytes``.
         :raises MaxBatchCountExceedError: a list of more than 40,960 logs.
-        :raises SendTimeoutError: no memory within ``max_block_ms``.
+        :raises SendTimeoutError: no memory, or no room in the channel, within ``max_block_ms``.
         :raises ProducerClosedError: after :meth:`close` began.
+        :raises ChannelError: the channel could not store it, such as for want of space on its disk.
         """
         key = self._keys.key(project, logstore, topic, source, shard_hash)
         return self._send(key, log, callback)
@@ -142,19 +162,7 @@ class Producer:
         pipeline = self._pipeline or self._make_pipeline()
         now = int(self._clock.time())
         encode = self._encoder.encode
-        futures: list[SendFuture] = []
-        sent = 0
-        pieces = list(self._pieces([encode(log, now) for log in logs]))
-        for record, count in pieces:
-            pipeline.check_size(key, record, count)
-        for record, count in pieces:
-            try:
-                futures.append(pipeline.accept(key, record, count, callback))
-            except (SendTimeoutError, ProducerClosedError) as error:
-                error.accepted, error.accepted_logs = futures, sent
-                raise
-            sent += count
-        return futures
+        return pipeline.accept_many(key, list(self._pieces([encode(log, now) for log in logs])), callback)
 
     def _pieces(self, records: list[bytes]) -> Iterable[tuple[bytes, int]]:
         """Join records into pieces of about a batch each, none larger than memory or a batch allows."""
@@ -194,6 +202,8 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Send what is batched, and wait until everything accepted before is settled and its callbacks have run.
 
+        With a channel that is everything in it, recovered records included.
+
         :param timeout: seconds; None waits as long as the retries take.
         :raises FlushTimeoutError: it took longer; the deliveries go on.
         :raises ProducerError: called in a callback.
@@ -207,6 +217,10 @@ class Producer:
         """End in order: refuse ``send``, let retries go on for ``drain_timeout_ms`` (or half of ``timeout``), give
         every batch that then waits for a retry one last attempt at once, wait for all deliveries and callbacks, end
         the threads. May be called any number of times, from any thread, in callbacks too.
+
+        With a channel, what is not delivered in the time of the retries stays there for the next producer on it: its
+        futures fail with code ``LeftInChannel``, and how much it is stands in the log and in :meth:`stats`. The
+        channels are closed last.
 
         :param timeout: seconds, one budget for everything; None waits as long as it takes.
         :raises CloseTimeoutError: it took longer; what was left is failed (code ``ProducerClosed``).
@@ -226,7 +240,7 @@ class Producer:
         """What the producer has done and holds at this moment."""
         return (self._pipeline or self._make_pipeline(even_closed=True)).stats()
 
-    def _make_pipeline(self, *, even_closed: bool = False) -> Pipeline:
+    def _make_pipeline(self, *, even_closed: bool = False) -> Pipeline | DurablePipeline:
         with self._lock:
             if self._pipeline is not None:
                 return self._pipeline
@@ -235,25 +249,27 @@ class Producer:
             pipeline = self._pipeline = self._new_pipeline()
         return pipeline
 
-    def _new_pipeline(self) -> Pipeline:
+    def _new_pipeline(self) -> Pipeline | DurablePipeline:
         sink = self._given_sink
         if sink is None:
             sink = LogHubSink(self.config, self._clock, self.name)
             for project in self._projects.values():
                 sink.put_project(project)
         alive, name, drain_timeout = weakref.ref(self), self.name, self.config.drain_timeout_ms / 1000
-        pipeline = Pipeline(
-            self.config,
-            sink,
-            self._clock,
-            self.name,
-            orphaned=lambda: alive() is None,
-            abandon=lambda: _close_orphan(shutdown, name, drain_timeout),
-            on_start=lambda: lifecycle.drain_at_exit(shutdown, name, drain_timeout),
-        )
+        parts = (self.config, sink, self._clock, self.name)
         # What the pipeline is given must not hold the producer, or it would never be an orphan.
-        shutdown = self._shutdown = Shutdown(pipeline)
-        return pipeline
+        life: _Life = {
+            "orphaned": lambda: alive() is None,
+            "abandon": lambda: _close_orphan(shutdown, name, drain_timeout),
+            "on_start": lambda: lifecycle.drain_at_exit(shutdown, name, drain_timeout),
+        }
+        if self._channel is None:
+            pipeline = Pipeline(*parts, **life)
+            shutdown = self._shutdown = Shutdown(pipeline)
+            return pipeline
+        durable = DurablePipeline(*parts, self._channel, self._dead_letter, **life)
+        shutdown = self._shutdown = Shutdown(durable.pipeline, DurableCloser(durable))
+        return durable
 
     def renew_in_child(self) -> None:
         """Start empty in a forked child; called by the fork hook."""
@@ -271,11 +287,20 @@ class Producer:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (tuple(self._projects.values()), self.config, self._given_sink)
+        channels = self._channel, self._dead_letter
+        return _rebuild, (tuple(self._projects.values()), self.config, self._given_sink, *channels)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
         return f"<Producer {self.name} {state}, projects: {', '.join(self._projects) or 'none'}>"
+
+
+class _Life(TypedDict):
+    """How a pipeline begins and ends; see :class:`Pipeline`."""
+
+    orphaned: Callable[[], bool]
+    abandon: Callable[[], None]
+    on_start: Callable[[], bool | None]
 
 
 class Stream:
@@ -297,7 +322,8 @@ class Stream:
     def send_many(self, logs: Iterable[Log], *, callback: Callback | None = None) -> list[SendFuture]:
         """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.
 
-        All logs are checked and encoded before the first is accepted.
+        All logs are checked and encoded before the first is accepted. With a channel they are stored in one
+        transaction: all of them, or none.
 
         :param callback: called once for each piece.
         :returns: one future for each piece, in order; together they cover all logs.
@@ -315,8 +341,14 @@ class Stream:
         return f"<Stream {self.key.project}/{self.key.logstore} topic={self.key.topic!r} of {self._producer.name}>"
 
 
-def _rebuild(projects: tuple[ProjectConfig, ...], config: ProducerConfig, sink: Sink | None) -> Producer:
-    return Producer(*projects, config=config, sink=sink)
+def _rebuild(
+    projects: tuple[ProjectConfig, ...],
+    config: ProducerConfig,
+    sink: Sink | None,
+    channel: Channel | None = None,
+    dead_letter: Channel | None = None,
+) -> Producer:
+    return Producer(*projects, config=config, sink=sink, channel=channel, dead_letter=dead_letter)
 
 
 def _check_callback(callback: object) -> None:

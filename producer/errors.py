@@ -7,7 +7,7 @@
      ├── InvalidArgumentError          a wrong argument of ``send``, such as a key that is not text
      │    ├── LogSizeTooLargeError     one log (or one list) larger than a limit: both numbers
      │    └── MaxBatchCountExceedError more logs in one list than one batch may hold
-     ├── SendTimeoutError              no memory became free within ``max_block_ms``
+     ├── SendTimeoutError              no memory, or no room in the channel, within ``max_block_ms``
      ├── ProducerClosedError           ``send`` after ``close`` began
      ├── FlushTimeoutError             ``flush`` did not finish in time: how many batches are left
      ├── CloseTimeoutError             ``close`` did not finish in time: how many records were failed
@@ -116,19 +116,28 @@ class MaxBatchCountExceedError(InvalidArgumentError):
 
 
 class SendTimeoutError(ProducerError, TimeoutError):
-    """No memory became free within ``max_block_ms``.
+    """No memory became free within ``max_block_ms``; with a channel, no room in it.
 
-    :ivar limit: ``total_size_in_bytes``.
+    :ivar limit: ``total_size_in_bytes``; of a channel its ``byte_capacity``, 0 for no limit.
     :ivar used: bytes taken at that moment.
     :ivar wanted: bytes this send needed.
     :ivar oldest_age: age of the oldest record that is not settled, seconds; None if there is none.
     :ivar waited: how long this send waited, seconds.
+    :ivar text: the message, where it is not about memory.
     """
 
     def __init__(
-        self, *, limit: int, used: int, wanted: int, oldest_age: float | None = None, waited: float = 0.0
+        self,
+        *,
+        limit: int,
+        used: int,
+        wanted: int,
+        oldest_age: float | None = None,
+        waited: float = 0.0,
+        text: str | None = None,
     ) -> None:
         super().__init__(limit, used, wanted, oldest_age, waited)
+        self.text = text
         self.limit, self.used, self.wanted, self.oldest_age, self.waited = (
             limit,
             used,
@@ -137,7 +146,12 @@ class SendTimeoutError(ProducerError, TimeoutError):
             waited,
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
+
     def __str__(self) -> str:
+        if self.text is not None:
+            return self.text
         age = "unknown" if self.oldest_age is None else f"{self.oldest_age:.1f} s"
         return (
             f"no memory within {self.waited:.3f} s: {self.wanted} bytes wanted, {self.used} of {self.limit} bytes "
@@ -154,14 +168,16 @@ class FlushTimeoutError(ProducerError, TimeoutError):
     """``flush`` did not finish in time.
 
     :ivar remaining: batches accepted before the flush that are not settled yet.
+    :ivar stored: events in the channel at that moment; 0 without one.
     """
 
-    def __init__(self, remaining: int, timeout: float) -> None:
-        super().__init__(remaining, timeout)
-        self.remaining, self.timeout = remaining, timeout
+    def __init__(self, remaining: int, timeout: float, stored: int = 0) -> None:
+        super().__init__(remaining, timeout, stored)
+        self.remaining, self.timeout, self.stored = remaining, timeout, stored
 
     def __str__(self) -> str:
-        return f"flush: {self.remaining} batches are still on their way after {self.timeout:.3f} s; they go on"
+        stored = f", and the channel holds {self.stored} events," if self.stored else ""
+        return f"flush: {self.remaining} batches are still on their way{stored} after {self.timeout:.3f} s; they go on"
 
 
 class CloseTimeoutError(ProducerError, TimeoutError):

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .interfaces import ChannelStats
 from .records import StreamKey
 
 
@@ -48,6 +49,9 @@ class StreamStats:
 class Stats:
     """A producer at one moment. Counts of records are logs, since the producer was made.
 
+    With a channel, ``accepted`` counts what ``send`` stored, ``delivered`` and ``failed`` also count records that an
+    earlier producer had stored, and ``pending`` and ``batches`` are about those that are in memory.
+
     :ivar accepted: logs that ``send`` took.
     :ivar delivered: logs that the server acknowledged.
     :ivar failed: logs that were given up.
@@ -64,6 +68,13 @@ class Stats:
         there is none.
     :ivar callbacks_pending: settled batches whose callbacks have not run.
     :ivar streams: by stream; only streams in use or used a short while ago.
+    :ivar stored: events in the channel, those included that are on their way; 0 without a channel. After ``close``:
+        what was left there.
+    :ivar recovered: events that were in the channel when the producer was made.
+    :ivar dead_lettered: events that went to the dead letter channel.
+    :ivar kept_back: events that are in the channel, and that this producer tries no more: unreadable ones, and those
+        that the dead letter channel refused. The next producer on the channel tries them.
+    :ivar channel: the channel's own statistics; None without one.
     """
 
     accepted: int
@@ -80,3 +91,8 @@ class Stats:
     oldest_record_age: float | None
     callbacks_pending: int
     streams: Mapping[StreamKey, StreamStats] = field(repr=False)
+    stored: int = 0
+    recovered: int = 0
+    dead_lettered: int = 0
+    kept_back: int = 0
+    channel: ChannelStats | None = None

@@ -87,6 +87,9 @@ class ResultHolder(Protocol):
     def wait(self, timeout: float | None) -> None:
         """Return when the batch has a result or was split, or after ``timeout`` seconds; for no reason too."""
 
+    def heed(self, future: SendFuture) -> None:
+        """Somebody is to be told of the result, so that the future must live until then."""
+
 
 class _Watch:
     """What a future grows when somebody treats it as one of ``concurrent.futures``; small, since all of them may."""
@@ -155,6 +158,13 @@ class SendFuture(Future[Result]):
         """Always False: there is no moment at which a record could still be withdrawn."""
         return False
 
+    @property
+    def stored(self) -> bool:
+        """Whether the record has reached the disk, so that it survives the machine: by the policy of the producer's
+        channel at once, a moment later, or only after ``Channel.sync``; without a channel it never does.
+        """
+        return False
+
     def done(self) -> bool:
         """Whether the record is settled."""
         return self._holder.result is not None
@@ -178,6 +188,7 @@ class SendFuture(Future[Result]):
 
     def add_done_callback(self, fn: Callable[[Future[Result]], object]) -> None:
         """Call ``fn(future)`` once: on a handler thread when the record settles, or now if it has settled."""
+        self._holder.heed(self)
         with _watching:
             watch = self._watched()
             if not watch.finished:
@@ -220,6 +231,7 @@ class SendFuture(Future[Result]):
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
+        self._holder.heed(self)
         with _watching:
             watch = self._watched()
             if watch.condition is None:
@@ -228,6 +240,7 @@ class SendFuture(Future[Result]):
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
+        self._holder.heed(self)
         with _watching:
             watch = self._watched()
             if watch.waiters is None:

@@ -16,8 +16,9 @@ from ..clock import Clock, Deadline
 from ..config import ProducerConfig
 from ..errors import ProducerClosedError
 from ..records import StreamKey
-from ..results import Callback, SendFuture
-from .batch import ProducerBatch, StreamState
+from ..results import SendFuture
+from .batch import ProducerBatch, Sender, StreamState
+from .stream_order import StreamOrder
 
 #: Streams without a batch under way that are remembered, and for how long, seconds.
 MAX_IDLE_STREAMS = 4096
@@ -39,6 +40,8 @@ class LogAccumulator:
     :param submit: takes a batch that is ready to be sent; called outside the lock.
     :param tail_size: the size of a batch's body without records, by stream and pack id, bytes.
     :param refund: gives bytes back to the memory budget.
+    :param batch_type: what batches are made of.
+    :param ordered: of each stream one batch is on its way at a time; see :class:`StreamOrder`.
     """
 
     def __init__(
@@ -48,12 +51,16 @@ class LogAccumulator:
         submit: Callable[[ProducerBatch], None],
         tail_size: Callable[[StreamKey, str | None], int],
         refund: Callable[[int], None],
+        *,
+        batch_type: type[ProducerBatch] = ProducerBatch,
+        ordered: bool = False,
     ) -> None:
         self._config = config
         self._clock = clock
         self._submit = submit
         self._tail_size = tail_size
         self._refund = refund
+        self._batch_type = batch_type
         self._linger = config.linger_ms / 1000
         self._threshold_bytes = config.batch_size_threshold_in_bytes
         self._threshold_count = config.batch_count_threshold
@@ -64,6 +71,7 @@ class LogAccumulator:
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         self._streams: dict[StreamKey, StreamState] = {}
         self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
+        self._order = StreamOrder() if ordered else None
         self._next_serial = 0
         self._accepted = 0
         self._closed = False
@@ -73,10 +81,11 @@ class LogAccumulator:
         return key in self._open
 
     def append(
-        self, key: StreamKey, record: bytes, logs: int, callback: Callback | None, charge: int, opening: int
+        self, key: StreamKey, record: bytes, logs: int, sender: Sender, charge: int, opening: int
     ) -> SendFuture | None:
         """Add one send to its stream's open batch.
 
+        :param sender: as the batch's ``add`` takes it.
         :param charge: bytes taken from the memory budget for the record; the batch owes them from now on.
         :param opening: bytes taken to open a new batch, or 0; given back if there is room in the open one.
         :returns: the future; None if a new batch is needed and ``opening`` is 0: nothing was done then.
@@ -94,7 +103,7 @@ class LogAccumulator:
                     without_room = self._take(key)
                 batch = self._new_batch(key)
                 charge, opening = charge + opening, 0
-            future = batch.add(record, logs, callback, charge)
+            future = batch.add(record, logs, sender, charge)
             self._accepted += logs
             if batch.size >= self._threshold_bytes or batch.log_count >= self._threshold_count:
                 full = self._take(key)
@@ -111,7 +120,7 @@ class LogAccumulator:
         stream = self._stream(key)
         pack_id = f"{stream.context}-{stream.next_number:X}" if self._config.generate_pack_id else None
         stream.next_number += 1
-        batch = ProducerBatch(
+        batch = self._batch_type(
             key,
             stream=stream,
             serial=self._next_serial,
@@ -124,6 +133,8 @@ class LogAccumulator:
         stream.alive += 1
         self._open[key] = batch
         self._incomplete[batch] = None
+        if self._order is not None:
+            self._order.opened(batch)
         return batch
 
     def _stream(self, key: StreamKey) -> StreamState:
@@ -173,21 +184,42 @@ class LogAccumulator:
             self._closed = True
         return self.take_all()[0]
 
-    def forget(self, batch: ProducerBatch, *, delivered: bool) -> None:
-        """``batch`` is settled."""
+    def may_go(self, batch: ProducerBatch) -> bool:
+        """Whether ``batch``, which takes no more records, may be sent now; else :meth:`forget` returns it one day."""
+        if self._order is None:
+            return True
+        with self._lock:
+            return self._order.ready(batch)
+
+    def freeze(self) -> None:
+        """Let no batch go any more that waits behind another one of its stream."""
+        with self._lock:
+            if self._order is not None:
+                self._order.freeze()
+
+    def forget(self, batch: ProducerBatch, *, delivered: bool | None) -> ProducerBatch | None:
+        """``batch`` is settled.
+
+        :param delivered: None for one that was neither delivered nor given up.
+        :returns: the batch that may be sent now that this one is out of its way, if there is one.
+        """
         with self._lock:
             self._incomplete.pop(batch, None)
+            successor = self._order.gone(batch) if self._order is not None else None
             stream = batch.stream
             if delivered:
                 stream.delivered += batch.log_count
-            else:
+            elif delivered is False:
                 stream.failed += batch.log_count
+            else:
+                stream.accepted -= batch.log_count
             stream.alive -= 1
             if not stream.alive:
                 stream.idle_since = self._clock.monotonic()
                 self._idle[batch.key] = stream
                 self._forget_idle(stream.idle_since)
             self._settled.notify_all()
+            return successor
 
     def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
         """``batch`` was split in two."""
@@ -196,6 +228,8 @@ class LogAccumulator:
                 self._incomplete[half] = None
             self._incomplete.pop(batch, None)
             batch.stream.alive += 1
+            if self._order is not None:
+                self._order.cut(batch, halves)
 
     def wait_settled(self, before: int, deadline: Deadline) -> int:
         """Wait until every batch with a serial below ``before`` is settled; returns how many are not in time."""

@@ -1,13 +1,15 @@
 """Pipeline: the stages of one producer in one process, put together.
 
-``client`` makes one, and a new one after a fork; it knows no protocol and no disk, only a sink.
+``client`` makes one, and a new one after a fork; it knows no protocol and no disk, only a sink. The file is long since
+all that starts, joins and ends the stages stands in one place.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ..clock import Clock, Deadline
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
@@ -16,14 +18,19 @@ from ..errors import (
     FlushTimeoutError,
     LogSizeTooLargeError,
     MaxBatchCountExceedError,
+    ProducerClosedError,
     ProducerError,
+    SendTimeoutError,
 )
 from ..interfaces import Sink
-from ..metrics import Counters, Stats, StreamStats
+from ..metrics import Counters, Stats
 from ..records import StreamKey
 from ..results import Attempt, Callback, SendFuture
 from .accumulator import LogAccumulator
+from .acks import Acks
 from .batch import MAX_BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch, overhead_of_batch
+from .event_format import StoredRecord
+from .fed_batch import FedBatch
 from .handlers import Settlement
 from .holdback import Holdback
 from .io_pool import IOThreadPool
@@ -32,11 +39,27 @@ from .mover import Mover
 from .retry_queue import RetryQueue
 from .retry_rules import RetryRules
 from .send_task import SendTask
+from .snapshot import snapshot
+from .ticket import Ticket
 
 _log = logging.getLogger("producer.pipeline")
 
 #: A project that cannot be reached is tried at least this often, seconds: when it is back, its records soon follow.
 LONGEST_UNREACHABLE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """That records come out of a channel, and stay there until they are settled.
+
+    :ivar channel: its name.
+    :ivar acks: are told of every outcome.
+    :ivar await_projects: whether a record without a ``ProjectConfig`` waits for one.
+    """
+
+    channel: str
+    acks: Acks
+    await_projects: bool
 
 
 class Pipeline:
@@ -48,6 +71,7 @@ class Pipeline:
     :param on_start: called once, before the first record is accepted; False if nobody will ever close the pipeline,
         because the process is past that.
     :param threadless: start no threads: whoever flushes or closes does the work (see :meth:`work_inline`).
+    :param durability: None for records that exist only here.
     """
 
     def __init__(
@@ -61,6 +85,7 @@ class Pipeline:
         abandon: Callable[[], None] = lambda: None,
         on_start: Callable[[], bool | None] = lambda: None,
         threadless: bool = False,
+        durability: Durability | None = None,
     ) -> None:
         self.clock = clock
         self.sink = sink
@@ -70,14 +95,33 @@ class Pipeline:
         self.budget = MemoryBudget(
             config.total_size_in_bytes, clock, self._oldest_age, lambda: not self.on_handler_thread()
         )
-        self.accumulator = LogAccumulator(config, clock, self.submit, sink.tail_size, self.budget.release)
+        self._durability = durability
+        durable = durability is not None
+        self.accumulator = LogAccumulator(
+            config,
+            clock,
+            self.submit,
+            sink.tail_size,
+            self.budget.release,
+            batch_type=FedBatch if durable else ProducerBatch,
+            ordered=durable,
+        )
         self.retry_queue = RetryQueue(clock)
-        self.settlement = Settlement(name, self.budget, self.accumulator, self.counters)
+        self.settlement = Settlement(
+            name,
+            self.budget,
+            self.accumulator,
+            self.counters,
+            go=self._go,
+            acks=durability.acks if durability else None,
+        )
         base, longest = config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
         task = SendTask(
             sink=sink,
             clock=clock,
-            rules=RetryRules(config, clock),
+            rules=RetryRules(
+                config, clock, endless=durable, await_projects=durability is not None and durability.await_projects
+            ),
             over_quota=Holdback(base, longest),
             unreachable=Holdback(base, min(longest, LONGEST_UNREACHABLE)),
             retry_queue=self.retry_queue,
@@ -85,6 +129,7 @@ class Pipeline:
             settlement=self.settlement,
             counters=self.counters,
             submit=self.submit,
+            keep=self.abandon if durable else None,
         )
         self.io_pool = IOThreadPool(name, config.io_thread_count, task.run, self.abandon, clock)
         self.mover = Mover(
@@ -104,6 +149,7 @@ class Pipeline:
         self._started = False
         self._late = False  # the threads were to start, and could not
         self._last = False  # nobody will close this pipeline: each send is complete when it returns
+        self._leaving = False  # what is not with the server stays in the channel
         self.drain_timeout = config.drain_timeout_ms / 1000
         #: Asked for, or the interpreter would not start threads any more: whoever waits does the work itself.
         self.threadless = threadless
@@ -138,6 +184,50 @@ class Pipeline:
         if self._late:
             self._work_due()
         return future
+
+    def accept_many(
+        self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], callback: Callback | None
+    ) -> list[SendFuture]:
+        """As :meth:`accept`, for several records and how many logs each of them holds; all are checked first.
+
+        :raises SendTimeoutError: the error's ``accepted`` and ``accepted_logs`` say how far it came. Likewise
+            ProducerClosedError.
+        """
+        for record, logs in pieces:
+            self.check_size(key, record, logs)
+        futures: list[SendFuture] = []
+        sent = 0
+        for record, logs in pieces:
+            try:
+                futures.append(self.accept(key, record, logs, callback))
+            except (SendTimeoutError, ProducerClosedError) as error:
+                error.accepted, error.accepted_logs = futures, sent
+                raise
+            sent += logs
+        return futures
+
+    def feed(self, stored: StoredRecord, ticket: Ticket) -> None:
+        """Take over a record of the channel; waits for memory as long as it takes.
+
+        One that was accepted when there was more memory than now gets all that there is.
+
+        :raises ProducerClosedError: after ``close`` began to leave records in the channel.
+        """
+        key, record = stored.key, stored.record
+        overhead = overhead_of_batch(key)
+        charge = min(len(record) + RECORD_OVERHEAD, max(0, self.budget.limit - overhead))
+        opening = 0 if self.accumulator.has_open(key) else min(overhead, self.budget.limit)
+        while True:
+            future = None
+            self.budget.acquire(charge + opening, None)
+            try:
+                future = self.accumulator.append(key, record, stored.logs, ticket, charge, opening)
+            finally:
+                if future is None:
+                    self.budget.release(charge + opening)
+            if future is not None:
+                return
+            opening = min(overhead, self.budget.limit)
 
     def check_size(self, key: StreamKey, record: bytes, logs: int) -> None:
         """Whether one send could be accepted at all; nothing is taken.
@@ -180,22 +270,30 @@ class Pipeline:
         except RuntimeError as error:
             self.threadless = self._late = True
             reason = "the interpreter is shutting down" if "shutdown" in str(error) else error
-            _log.warning(
-                "%s: no threads can be started (%s): records are sent by those who call send, flush and close",
-                self.name,
-                reason,
-            )
+            consequence = "records are sent by those who call send, flush and close"
+            if self._durability is not None:
+                consequence = "records stay in the channel, and the next producer on it delivers them"
+            _log.warning("%s: no threads can be started (%s): %s", self.name, reason, consequence)
 
     def submit(self, batch: ProducerBatch) -> None:
         """Queue a new batch for its first attempt; nothing if another thread was quicker to do so."""
         try:
             if batch.claim():
-                self.io_pool.submit(batch)
+                self._go_in_turn(batch)
         except BaseException:  # an interrupt, anywhere in here: nobody else would queue what this thread has claimed
             mine = batch.claimed_by == threading.get_ident()
             if mine and batch.state is BatchState.QUEUED and not self.io_pool.has(batch):
-                self.io_pool.submit(batch)
+                self._go_in_turn(batch)
             raise
+
+    def _go_in_turn(self, batch: ProducerBatch) -> None:
+        if self.accumulator.may_go(batch):
+            self._go(batch)
+        elif self._leaving:
+            self.abandon(batch)
+
+    def _go(self, batch: ProducerBatch) -> None:
+        self.io_pool.submit(batch)
 
     def resubmit(self, batch: ProducerBatch) -> None:
         """Queue a batch out of the retry queue for another attempt."""
@@ -212,16 +310,53 @@ class Pipeline:
         return serial
 
     def abandon(self, batch: ProducerBatch) -> bool:
-        """Fail ``batch`` because the producer closed; False if it was settled before."""
+        """Fail ``batch`` because the producer closed; False if it was settled before.
+
+        What came out of a channel stays there.
+        """
+        if self._durability is not None:
+            in_flight = batch.state is BatchState.SENDING
+            return self.settlement.leave(batch, self.left_in_channel(may_have_been_stored=in_flight))
         message = "the producer was closed before the record could be delivered"
         in_flight = batch.state is BatchState.SENDING
         error = DeliveryAbandonedError("ProducerClosed", message, may_have_been_stored=in_flight)
         return self.settlement.abandon(batch, self._attempt_of(error))
 
+    def left_in_channel(self, *, may_have_been_stored: bool = False) -> Attempt:
+        """What stands at the end of the attempts of a record that stays in the channel."""
+        channel = self._durability.channel if self._durability is not None else ""
+        message = (
+            "the producer was closed before the record could be delivered: it is stored in channel "
+            f"{channel}, and the next producer on it delivers it"
+        )
+        return self._attempt_of(
+            DeliveryAbandonedError("LeftInChannel", message, may_have_been_stored=may_have_been_stored)
+        )
+
+    def leave_unsent(self) -> int:
+        """Make no new attempts: settle whatever is not with the server at this moment as left in the channel.
+
+        :returns: the serial below which the rest is.
+        """
+        self._leaving = True
+        self.accumulator.freeze()
+        self.accumulator.close()
+        self.mover.stop()
+        self.io_pool.stop_at_once()
+        self.retry_queue.close()
+        for batch in self.accumulator.incomplete():
+            if not self.io_pool.has(batch):
+                self.abandon(batch)
+        return self.accumulator.take_all()[1]
+
+    def forked_away(self) -> Attempt:
+        """What stands at the end of the attempts of a record that belongs to the parent of this process."""
+        message = "the record belongs to the parent process, which delivers it"
+        return self._attempt_of(DeliveryAbandonedError("ForkedAway", message))
+
     def abandon_in_child(self) -> None:
         """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
-        error = DeliveryAbandonedError("ForkedAway", "the record belongs to the parent process, which delivers it")
-        attempt = self._attempt_of(error)
+        attempt = self.forked_away()
         for batch in self.accumulator.incomplete_in_child():
             batch.abandon_in_child(batch.outcome(successful=False, last=attempt))
 
@@ -244,8 +379,7 @@ class Pipeline:
         :param timeout: seconds; None waits for ever.
         :raises FlushTimeoutError: it took longer; the deliveries go on.
         """
-        if self.on_handler_thread():
-            raise ProducerError("flush inside a callback would wait for itself: call it on another thread")
+        self.must_not_be_a_callback("flush")
         deadline = Deadline.after(self.clock, timeout)
         serial = self.submit_open()
         if self.threadless:
@@ -254,10 +388,19 @@ class Pipeline:
         barriers = [handler.barrier() for handler in self.settlement.handlers if self._started]
         if self.threadless:
             self.work_inline(deadline)
-        if remaining or not all(self._passed(barrier, deadline) for barrier in barriers):
+        if remaining or not all(self.passed(barrier, deadline) for barrier in barriers):
             raise FlushTimeoutError(remaining, timeout or 0.0)
 
-    def _passed(self, barrier: threading.Event, deadline: Deadline) -> bool:
+    def must_not_be_a_callback(self, call: str) -> None:
+        """Refuse what cannot be done on a handler's thread.
+
+        :raises ProducerError: the caller is a callback.
+        """
+        if self.on_handler_thread():
+            raise ProducerError(f"{call} inside a callback would wait for itself: call it on another thread")
+
+    def passed(self, barrier: threading.Event, deadline: Deadline) -> bool:
+        """Wait for ``barrier``; whether it was set in time."""
         left = deadline.remaining(self.clock)
         return barrier.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
 
@@ -296,50 +439,4 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """See :class:`~producer.metrics.Stats`."""
-        batches = self.accumulator.incomplete()
-        stages = ("open", "queued", "sending", "waiting")
-        memory = dict.fromkeys(stages, 0)
-        counts = dict.fromkeys(stages, 0)
-        for batch in batches:
-            stage = batch.state.value
-            if stage in counts:
-                counts[stage] += 1
-                memory[stage] += batch.held
-        used = self.budget.used
-        memory["callbacks"] = max(0, used - sum(memory.values()))
-        accepted, delivered, failed = self.accumulator.accepted, self.counters["delivered"], self.counters["failed"]
-        return Stats(
-            accepted=accepted,
-            delivered=delivered,
-            failed=failed,
-            retried=self.counters["retried"],
-            pending=sum(batch.log_count for batch in batches),
-            attempts=self.counters["attempts"],
-            batches=counts,
-            memory_limit=self.budget.limit,
-            memory_used=used,
-            memory_by_stage=memory,
-            waiting_senders=self.budget.waiting,
-            oldest_record_age=self.accumulator.oldest_age(),
-            callbacks_pending=sum(handler.pending for handler in self.settlement.handlers),
-            streams=self._stream_stats(batches),
-        )
-
-    def _stream_stats(self, batches: list[ProducerBatch]) -> Mapping[StreamKey, StreamStats]:
-        pending: dict[StreamKey, tuple[int, int]] = {}
-        for batch in batches:
-            logs, held = pending.get(batch.key, (0, 0))
-            pending[batch.key] = logs + batch.log_count, held + batch.held
-        streams = {}
-        counts = self.accumulator.stream_counts()
-        for key in counts.keys() | pending.keys():
-            logs, held = pending.get(key, (0, 0))
-            known = counts.get(key)
-            streams[key] = StreamStats(
-                accepted=known.accepted if known else logs,
-                delivered=known.delivered if known else 0,
-                failed=known.failed if known else 0,
-                pending=logs,
-                pending_bytes=held,
-            )
-        return streams
+        return snapshot(self.budget, self.accumulator, self.settlement, self.counters)

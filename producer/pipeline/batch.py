@@ -18,12 +18,17 @@ import enum
 import threading
 from collections.abc import Sequence
 from itertools import chain
+from typing import Self
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..errors import AttemptError
 from ..interfaces import Payload
 from ..records import StreamKey
 from ..results import Attempt, Callback, Result, SendFuture
+from .ticket import Ticket
+
+#: Who is to be told of a send's outcome: its callback, or what stands for an event of a channel.
+Sender = Callback | Ticket | None
 
 #: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
 RECORD_OVERHEAD = 320
@@ -185,14 +190,15 @@ class ProducerBatch:
         """Whether a send of ``size`` bytes and ``logs`` logs stays within the limits of a batch."""
         return self.size + size <= MAX_BATCH_SIZE_IN_BYTES and self.log_count + logs <= MAX_BATCH_COUNT
 
-    def add(self, record: bytes, logs: int, callback: Callback | None, charge: int) -> SendFuture:
+    def add(self, record: bytes, logs: int, sender: Sender, charge: int) -> SendFuture:
         """Append one send; called by the accumulator under its lock.
 
         :param record: its encoded logs, joined.
         :param logs: how many logs they are.
+        :param sender: the callback of the send.
         :param charge: bytes that were taken from the memory budget for it.
         """
-        future = SendFuture(self, callback)
+        future = SendFuture(self, sender)  # type: ignore[arg-type]  # a ticket is for another kind of batch
         if logs != 1:
             self.logs_of_send[len(self.futures)] = logs
         self.futures.append(future)
@@ -299,9 +305,9 @@ class ProducerBatch:
         futures, self.futures = self.futures, []
         return futures
 
-    def empty_half(self) -> ProducerBatch:
+    def empty_half(self) -> Self:
         """A batch without records that takes over this one's stream, number and attempts; it is queued at once."""
-        half = ProducerBatch(
+        half = type(self)(
             self.key,
             stream=self.stream,
             serial=self.serial,
@@ -319,6 +325,18 @@ class ProducerBatch:
         """The body is made: the records live on in it."""
         self.payload = payload
         self.records = []
+
+    def rest(self) -> None:
+        """The batch is about to wait for another attempt; called by its owner."""
+
+    def share_with(self, halves: Sequence[ProducerBatch], middle: int) -> None:
+        """The batch is cut: hand on what else belongs to its sends.
+
+        :param middle: the sends that the first half took; 0 if the only send is cut itself.
+        """
+
+    def heed(self, future: SendFuture) -> None:
+        """See :class:`~producer.results.ResultHolder`; a batch holds its futures anyway."""
 
     def drop_bytes(self) -> None:
         """Forget the bytes: they are settled, or other batches carry them."""

@@ -9,14 +9,17 @@ the memory of the machine.
 
 from __future__ import annotations
 
+import enum
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..metrics import Counters
-from ..results import Attempt, settle_future
+from ..results import Attempt, Result, SendFuture, settle_future
 from .accumulator import LogAccumulator
+from .acks import Acks
 from .batch import BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch
 from .memory import MemoryBudget
 from .worker import StageThread
@@ -32,6 +35,19 @@ def run_user_code(due: Callable[[], object]) -> None:
         _log.exception("a callback raised; the record is settled all the same")
 
 
+class _Outcome(enum.Enum):
+    """What became of a batch; the values are names of counters."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    #: Neither: it stays in its channel.
+    LEFT = "left"
+
+
+#: What a handler is given: a settled batch, futures that belong to none with their result, or a barrier.
+_Item = ProducerBatch | tuple[Sequence[SendFuture], Result] | threading.Event | None
+
+
 class BatchHandler:
     """One handler thread and its queue.
 
@@ -42,13 +58,20 @@ class BatchHandler:
         self._release = release
         self._lock = threading.Lock()  # guards _ended, and what is put while it may change
         self._ended = False
-        self._queue: queue.SimpleQueue[ProducerBatch | threading.Event | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self.thread = StageThread(name, self._run)
 
     def put(self, batch: ProducerBatch) -> None:
         """Take over a settled batch, also when the thread has ended: an IO thread may come late to ``close``."""
+        self._put(batch)
+
+    def tell(self, futures: Sequence[SendFuture], result: Result) -> None:
+        """As :meth:`put`, of futures whose holders have this result, and that are in no batch."""
+        self._put((futures, result))
+
+    def _put(self, item: _Item) -> None:
         with self._lock:
-            self._queue.put(batch)
+            self._queue.put(item)
             ended, self._ended = self._ended, False
             if ended:
                 self._queue.put(None)
@@ -106,9 +129,11 @@ class BatchHandler:
                 self._queue.put(None)
             return self._ended
 
-    def _handle(self, item: ProducerBatch | threading.Event | None) -> None:
+    def _handle(self, item: _Item) -> None:
         if isinstance(item, ProducerBatch):
             self._finish(item)
+        elif isinstance(item, tuple):
+            self._tell(*item)
         elif item is not None:
             item.set()
 
@@ -118,7 +143,11 @@ class BatchHandler:
         result = batch.result
         if result is None:
             raise RuntimeError("a batch without a result reached its handler")
-        for future in batch.take_sends():
+        self._tell(batch.take_sends(), result)
+
+    @staticmethod
+    def _tell(futures: Sequence[SendFuture], result: Result) -> None:
+        for future in futures:
             if future.unheeded:
                 continue
             for due in settle_future(future, result):
@@ -126,10 +155,25 @@ class BatchHandler:
 
 
 class Settlement:
-    """Settles each batch once, whoever asks first."""
+    """Settles each batch once, whoever asks first.
 
-    def __init__(self, name: str, budget: MemoryBudget, accumulator: LogAccumulator, counters: Counters) -> None:
+    :param go: takes a batch that was waiting for another one of its stream.
+    :param acks: to be told of every outcome, where batches come out of a channel.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        budget: MemoryBudget,
+        accumulator: LogAccumulator,
+        counters: Counters,
+        *,
+        go: Callable[[ProducerBatch], None],
+        acks: Acks | None,
+    ) -> None:
         self._budget = budget
+        self._go = go
+        self._acks = acks
         self._accumulator = accumulator
         self._counters = counters
         self.success = BatchHandler(f"{name}-success", budget.release)
@@ -142,25 +186,45 @@ class Settlement:
 
     def succeed(self, batch: ProducerBatch) -> None:
         """The server acknowledged ``batch``."""
-        self._settle(batch, BatchState.SUCCEEDED)
+        self._settle(batch, _Outcome.DELIVERED)
 
     def fail(self, batch: ProducerBatch) -> None:
         """``batch`` is given up after the attempts that it has noted."""
-        self._settle(batch, BatchState.FAILED)
+        self._settle(batch, _Outcome.FAILED)
 
     def abandon(self, batch: ProducerBatch, attempt: Attempt) -> bool:
         """Fail ``batch`` without owning it, for the reason that ``attempt`` gives; False if it was settled before."""
-        return self._settle(batch, BatchState.FAILED, attempt)
+        return self._settle(batch, _Outcome.FAILED, attempt)
 
-    def _settle(self, batch: ProducerBatch, to: BatchState, last: Attempt | None = None) -> bool:
-        successful = to is BatchState.SUCCEEDED
-        if not batch.settle(to, batch.outcome(successful=successful, last=last)):
+    def leave(self, batch: ProducerBatch, attempt: Attempt) -> bool:
+        """As :meth:`abandon`, of a batch that stays in its channel."""
+        return self._settle(batch, _Outcome.LEFT, attempt)
+
+    def _settle(self, batch: ProducerBatch, outcome: _Outcome, last: Attempt | None = None) -> bool:
+        successful = outcome is _Outcome.DELIVERED
+        to = BatchState.SUCCEEDED if successful else BatchState.FAILED
+        result = batch.outcome(successful=successful, last=last)
+        if not batch.settle(to, result):
             return False
         overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * len(batch.futures))
         released, batch.held = batch.held - overhead, overhead
+        if self._acks is not None and self._acknowledge(self._acks, batch, outcome, result, released):
+            released = 0
         batch.drop_bytes()
-        self._counters.add("delivered" if successful else "failed", batch.log_count)
+        self._counters.add(outcome.value, batch.log_count)
         self._budget.release(released)
         (self.success if successful else self.failure).put(batch)
-        self._accumulator.forget(batch, delivered=successful)
+        delivered = None if outcome is _Outcome.LEFT else successful
+        successor = self._accumulator.forget(batch, delivered=delivered)
+        if successor is not None:
+            self._go(successor)
         return True
+
+    def _acknowledge(self, acks: Acks, batch: ProducerBatch, outcome: _Outcome, result: Result, bytes_: int) -> bool:
+        """Tell the channel's side; whether it gives the bytes back to the budget itself, after the dead letters."""
+        if outcome is _Outcome.DELIVERED:
+            acks.delivered(batch)
+        elif outcome is _Outcome.FAILED:
+            acks.failed(batch, result, partial(self._budget.release, bytes_))
+            return True
+        return False

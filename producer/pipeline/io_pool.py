@@ -135,6 +135,13 @@ class IOThreadPool:
             self._stopped = True
             self._work.notify_all()
 
+    def stop_at_once(self) -> None:
+        """As :meth:`stop`, and give up what is queued: its owner settles it otherwise."""
+        with self._lock:
+            self._lanes.clear()
+            self._stopped = True
+            self._work.notify_all()
+
     def join(self, deadline: Deadline) -> list[str]:
         """Wait for the threads to end; the names of those that did not."""
         return [thread.name for thread in self.threads if not thread.join(self._clock, deadline)]

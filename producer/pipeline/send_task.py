@@ -35,7 +35,8 @@ _log = logging.getLogger("producer.send_task")
 class SendTask:
     """What an IO thread does with a batch; each ends settled, in the retry queue, or split in two.
 
-    :param submit: takes the halves of a split batch, and batches that a closed retry queue refused.
+    :param submit: takes the halves of a split batch.
+    :param keep: takes batches that would be tried again, if the producer did not close; None fails them.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class SendTask:
         settlement: Settlement,
         counters: Counters,
         submit: Callable[[ProducerBatch], None],
+        keep: Callable[[ProducerBatch], object] | None = None,
     ) -> None:
         self._sink = sink
         self._clock = clock
@@ -62,6 +64,7 @@ class SendTask:
         self._settlement = settlement
         self._counters = counters
         self._submit = submit
+        self._keep = keep
         self._failures = FailureLog(clock)
 
     def run(self, batch: ProducerBatch) -> bool | None:
@@ -163,12 +166,15 @@ class SendTask:
         now = self._clock.monotonic()
         due = self._due(batch, error, now, decision.delay)
         batch.retry_count += 1
+        batch.rest()
         if not batch.move(BatchState.WAITING):
             return
         if not self._wait_until(batch, due):
-            self._fail(batch, error)
+            self._keep_or_fail(batch, error)
             return
         self._counters.add("retried", batch.log_count)
+        if self._keep is not None:
+            self._failures.report_waiting(batch, error)
         _log.debug("%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
 
     def _due(self, batch: ProducerBatch, error: AttemptError, now: float, delay: float) -> float:
@@ -187,6 +193,12 @@ class SendTask:
         except Exception:  # noqa: BLE001  # whatever a user's strategy raises
             _log.exception("a strategy of the RetryPolicy raised; the batch is failed")
             return GIVE_UP
+
+    def _keep_or_fail(self, batch: ProducerBatch, error: AttemptError) -> None:
+        if self._keep is not None:
+            self._keep(batch)
+        else:
+            self._fail(batch, error)
 
     def _fail(self, batch: ProducerBatch, error: AttemptError) -> None:
         self._failures.report(batch, error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Protocol
 
 from ..clock import Clock, Deadline
 from ..errors import CloseTimeoutError
@@ -21,11 +22,52 @@ _log = logging.getLogger("producer.shutdown")
 GRACE = 0.05
 
 
-class Shutdown:
-    """Closes a pipeline once, whoever asks, however often, from whatever thread."""
+class Closer(Protocol):
+    """How one kind of pipeline is closed."""
+
+    def begin(self) -> None:
+        """Refuse sends; waits for nothing."""
+
+    def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
+        """Close every stage; called again only if it was interrupted.
+
+        :returns: how many records were failed because of the deadline, and the threads that did not end.
+        """
+
+    @property
+    def lost_records(self) -> int:
+        """Records that were given up so far, and are nowhere else."""
+
+
+class PlainCloser:
+    """Closes a pipeline whose records exist only in it."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
+
+    def begin(self) -> None:
+        """See :func:`begin`."""
+        begin(self._pipeline)
+
+    def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
+        """See :func:`close_pipeline`."""
+        return close_pipeline(self._pipeline, deadline)
+
+    @property
+    def lost_records(self) -> int:
+        """See :class:`Closer`."""
+        return self._pipeline.counters["failed"]
+
+
+class Shutdown:
+    """Closes a pipeline once, whoever asks, however often, from whatever thread.
+
+    :param closer: how; None for a pipeline whose records exist only in it.
+    """
+
+    def __init__(self, pipeline: Pipeline, closer: Closer | None = None) -> None:
+        self._pipeline = pipeline
+        self._closer = closer or PlainCloser(pipeline)
         # Guards everything below. Taken by itself: an interrupt in the condition's __enter__ would leave it locked.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -68,12 +110,12 @@ class Shutdown:
 
     @property
     def failed_records(self) -> int:
-        """Records that were given up so far."""
-        return self._pipeline.counters["failed"]
+        """Records that were given up so far, and are nowhere else."""
+        return self._closer.lost_records
 
     def begin(self) -> None:
         """Do the beginning of :meth:`close`, which waits for nothing; for one who has several to close."""
-        begin(self._pipeline)
+        self._closer.begin()
 
     def wait_for_callbacks(self, timeout: float) -> bool:
         """After a :meth:`close` that raised: give the callbacks of what it failed a little more time.
@@ -87,7 +129,7 @@ class Shutdown:
 
     def _perform(self, deadline: Deadline) -> None:
         try:
-            self._left = close_pipeline(self._pipeline, deadline)
+            self._left = self._closer.close(deadline)
             self._ended = True
         finally:  # an interrupt leaves the rest to the next one who closes
             with self._lock:
@@ -149,17 +191,24 @@ def _abandon_rest(pipeline: Pipeline) -> int:
 def _join(pipeline: Pipeline, deadline: Deadline) -> tuple[str, ...]:
     clock = pipeline.clock
     mover = pipeline.mover.thread
-    stuck = [] if mover.join(clock, _graceful(clock, deadline)) else [mover.name]
-    stuck += pipeline.io_pool.join(_graceful(clock, deadline))
+    stuck = [] if mover.join(clock, graceful(clock, deadline)) else [mover.name]
+    stuck += pipeline.io_pool.join(graceful(clock, deadline))
+    return (*stuck, *join_handlers(pipeline, deadline))
+
+
+def join_handlers(pipeline: Pipeline, deadline: Deadline) -> list[str]:
+    """Let the handlers tell what is left to tell, and end; the names of the threads that did not."""
+    clock, stuck = pipeline.clock, []
     for handler in pipeline.settlement.handlers:
         handler.stop()
         if not handler.thread.started:
             while handler.run_next():
                 pass
-        if not handler.thread.join(clock, _graceful(clock, deadline)):
+        if not handler.thread.join(clock, graceful(clock, deadline)):
             stuck.append(handler.thread.name)
-    return tuple(stuck)
+    return stuck
 
 
-def _graceful(clock: Clock, deadline: Deadline) -> Deadline:
+def graceful(clock: Clock, deadline: Deadline) -> Deadline:
+    """``deadline``, or a moment from now: time for those to end who have nothing to do."""
     return deadline if deadline.at is None else Deadline(max(deadline.at, clock.monotonic() + GRACE))

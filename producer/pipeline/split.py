@@ -45,6 +45,9 @@ class JoinedResult:
                 part._holder.wait(timeout)
                 return
 
+    def heed(self, future: SendFuture) -> None:
+        """See :class:`~producer.results.ResultHolder`; the batches of the parts hold everything."""
+
     def part_done(self, _result: Result) -> None:
         """Called on a handler thread as the callback of each half."""
         with self._lock:
@@ -73,12 +76,20 @@ class Split:
     :ivar halves: two new batches, to be queued once :meth:`adopt` was called.
     """
 
-    def __init__(self, halves: tuple[ProducerBatch, ProducerBatch], joined: JoinedResult | None = None) -> None:
+    def __init__(
+        self,
+        batch: ProducerBatch,
+        halves: tuple[ProducerBatch, ProducerBatch],
+        middle: int = 0,
+        joined: JoinedResult | None = None,
+    ) -> None:
         self.halves = halves
+        self._batch, self._middle = batch, middle
         self._joined = joined
 
     def adopt(self) -> None:
         """Point the futures at the batches that will settle them; after the whole batch went to its final state."""
+        self._batch.share_with(self.halves, self._middle)
         if self._joined is not None:
             self._joined.future._holder = self._joined
             return
@@ -105,7 +116,7 @@ def split(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callabl
     halves = _halves(batch, sends[:middle], sends)
     for position, (send, future, logs) in enumerate(zip(sends, batch.futures, counts, strict=True)):
         halves[position >= middle].take_over(send, future, logs)
-    return Split(halves)
+    return Split(batch, halves, middle)
 
 
 def _split_send(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callable[[], object]], None]) -> Split:
@@ -114,7 +125,7 @@ def _split_send(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[C
     joined = JoinedResult(batch.futures[0], run)
     for half, part in zip(halves, (records[:middle], records[middle:]), strict=True):
         joined.parts.append(half.add(b"".join(part), len(part), joined.part_done, charge=0))
-    return Split(halves, joined)
+    return Split(batch, halves, joined=joined)
 
 
 def _middle(sizes: Sequence[int]) -> int:

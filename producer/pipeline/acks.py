@@ -1,0 +1,209 @@
+"""Acks: the thread that tells the channel what it may forget.
+
+Whatever was settled since it last looked is acknowledged in one call. What cannot be delivered goes to the dead letters
+first, if there are any, and is acknowledged once it is safe there; refused there too, it stays in the channel. The
+memory of failed records is given back when they are stored, or refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..clock import Clock
+from ..interfaces import Event
+from ..metrics import Counters
+from ..records import StreamKey
+from ..results import Result
+from .batch import ProducerBatch, logs_of_sends
+from .dead_letters import DeadLetters
+from .event_format import write_event
+from .fed_batch import FedBatch
+from .taking import Taking
+from .thinned_log import ThinnedLog
+from .ticket import Ticket
+from .worker import StageThread
+
+_log = logging.getLogger("producer.acks")
+
+#: Until what the channel would not acknowledge is tried again, seconds.
+_PAUSE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A batch that is given up: its tickets, and what they stand for."""
+
+    key: StreamKey
+    tickets: Sequence[Ticket]
+    records: Sequence[bytes]
+    logs: Sequence[int]
+    result: Result
+    release: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """An event that holds no record."""
+
+    taking: Taking
+    event: Event
+    reason: str
+
+
+_Item = Sequence[Ticket] | _Failed | _Unreadable | threading.Event
+
+
+class Acks:
+    """See the module.
+
+    :param dead_letters: None to count and forget what cannot be delivered.
+    :ivar counters: ``kept_back``: events that were taken, and that no further attempt of this producer concerns; they
+        stay in the channel.
+    """
+
+    def __init__(self, name: str, clock: Clock, dead_letters: DeadLetters | None) -> None:
+        self._name = name
+        self._clock = clock
+        self._dead_letters = dead_letters
+        self._refusals = ThinnedLog(clock)
+        self.counters = Counters()
+        # Touched by the thread alone: what the channel would not acknowledge.
+        self._owed: dict[Taking, list[int]] = {}
+        self._lock = threading.Lock()  # guards everything below
+        self._wake = threading.Condition(self._lock)
+        self._items: list[_Item] = []
+        self._stopped = self._ended = False
+        self.thread = StageThread(f"{name}-acks", self._loop)
+
+    def delivered(self, batch: ProducerBatch) -> None:
+        """The server has the records of ``batch``."""
+        if isinstance(batch, FedBatch):
+            self._put(batch.tickets)
+
+    def failed(self, batch: ProducerBatch, result: Result, release: Callable[[], None]) -> None:
+        """The records of ``batch`` are given up.
+
+        :param release: gives back the memory of the records, once they are not needed.
+        """
+        if isinstance(batch, FedBatch):
+            records, logs = batch.records, logs_of_sends(batch)
+            self._put(_Failed(batch.key, batch.tickets, records, logs, result, release))
+
+    def unreadable(self, taking: Taking, event: Event, reason: str) -> None:
+        """``event`` holds no record."""
+        self._put(_Unreadable(taking, event, reason))
+
+    def barrier(self) -> threading.Event:
+        """An event that is set once everything settled so far is acknowledged, or kept back."""
+        passed = threading.Event()
+        with self._lock:
+            if self._ended:
+                passed.set()
+            else:
+                self._items.append(passed)
+                self._wake.notify()
+        return passed
+
+    def _put(self, item: _Item) -> None:
+        with self._lock:
+            self._items.append(item)
+            self._wake.notify()
+
+    def stop(self) -> None:
+        """Let the thread end after everything that was settled so far."""
+        with self._lock:
+            self._stopped = True
+            self._wake.notify()
+
+    def run_once(self) -> bool:
+        """Do all that there is to do without waiting; whether there was anything. For those without threads."""
+        with self._lock:
+            items, self._items = self._items, []
+        self._handle(items)
+        return bool(items)
+
+    def _loop(self) -> None:
+        while True:
+            with self._lock:
+                while not (self._items or self._stopped):
+                    if not self._clock.wait(self._wake, _PAUSE if self._owed else None):
+                        break
+                items, self._items = self._items, []
+                last = self._ended = self._stopped and not items
+            self._handle(items)
+            if last:
+                return
+
+    def _handle(self, items: Sequence[_Item]) -> None:
+        for item in items:
+            if isinstance(item, list):
+                self._owe(item)
+        self._acknowledge()
+        bad = [item for item in items if isinstance(item, _Failed | _Unreadable)]
+        if bad:
+            for item in bad:
+                self._bury(item)
+            self._acknowledge()
+        for item in items:
+            if isinstance(item, threading.Event):
+                item.set()
+
+    def _owe(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            if ticket.taking.part_settled(ticket):
+                self._owed.setdefault(ticket.taking, []).append(ticket.sequence)
+
+    def _acknowledge(self) -> None:
+        for taking, sequences in list(self._owed.items()):
+            try:
+                taking.acknowledge(sequences)
+            except Exception as error:  # noqa: BLE001  # a channel is somebody else's class; it is asked again
+                self._refused(error, len(sequences))
+            else:
+                del self._owed[taking]
+
+    def _refused(self, error: Exception, events: int) -> None:
+        if self._refusals.due(type(error).__name__, 0) is not None:
+            _log.error(
+                "%s: the channel did not acknowledge %d delivered events: %s: %s. They are acknowledged again soon; "
+                "those that it has not forgotten when the process ends will be sent again",
+                self._name,
+                events,
+                type(error).__name__,
+                error,
+            )
+
+    def _bury(self, item: _Failed | _Unreadable) -> None:
+        """Bring to the dead letters what they take, and owe the acknowledgement of it."""
+        if isinstance(item, _Unreadable):
+            self._bury_unreadable(item)
+            return
+        try:
+            done = len(item.tickets)
+            if self._dead_letters is not None:
+                done = self._dead_letters.store(self._letters(self._dead_letters, item))
+            self._owe(item.tickets[:done])
+            self.counters.add("kept_back", len(item.tickets) - done)
+        finally:
+            item.release()
+
+    @staticmethod
+    def _letters(dead_letters: DeadLetters, item: _Failed) -> list[Event]:
+        reason = dead_letters.reason(item.result.error_code, item.result.error_message, item.result)
+        return [
+            write_event(item.key, ticket.ident, logs, record, reason)
+            for ticket, logs, record in zip(item.tickets, item.logs, item.records, strict=True)
+        ]
+
+    def _bury_unreadable(self, item: _Unreadable) -> None:
+        """Nobody's only copy is destroyed for being unreadable here: without dead letters it stays."""
+        event = item.event
+        if self._dead_letters is not None:
+            reason = self._dead_letters.reason("UnreadableEvent", item.reason)
+            if self._dead_letters.store([Event({**event.headers, **reason}, event.body)]):
+                self._owed.setdefault(item.taking, []).append(event.sequence or 0)
+                return
+        self.counters.add("kept_back", 1)

@@ -1,0 +1,278 @@
+"""DurablePipeline: a pipeline behind a channel, so that what was accepted survives this process.
+
+``send`` puts the record into the channel and returns when the put is committed by the channel's policy. The feeder
+takes the events in order into the pipeline, as memory allows; the acks thread has the channel forget what was
+delivered, or moved to the dead letters. What is neither when the producer closes, or dies, stays in the channel for the
+next one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+
+from ..clock import Clock, Deadline
+from ..config import ProducerConfig
+from ..errors import (
+    ChannelClosedError,
+    ChannelFullError,
+    FlushTimeoutError,
+    ProducerClosedError,
+    SendTimeoutError,
+)
+from ..interfaces import Channel, ChannelStats, Event, Sink
+from ..metrics import Stats
+from ..records import StreamKey
+from ..results import Callback, Result, SendFuture
+from .acks import Acks
+from .assembly import Durability, Pipeline
+from .dead_letters import DeadLetters
+from .event_format import INSTANCE_SIZE, ident_of, write_event
+from .feeder import BLOCK_BYTES, Feeder
+from .registry import Registry, StoredFuture, Waiting
+
+_log = logging.getLogger("producer.durable")
+
+
+class DurablePipeline:
+    """See the module.
+
+    :param channel: where records wait; it belongs to the pipeline from now on, which closes it.
+    :param dead_letter: where those go that cannot be delivered; likewise.
+    :param orphaned: as of :class:`Pipeline`, as are the others.
+    :raises ChannelClosedError: the channel is closed.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        sink: Sink,
+        clock: Clock,
+        name: str,
+        channel: Channel,
+        dead_letter: Channel | None = None,
+        *,
+        orphaned: Callable[[], bool] = lambda: False,
+        abandon: Callable[[], None] = lambda: None,
+        on_start: Callable[[], bool | None] = lambda: None,
+        threadless: bool = False,
+    ) -> None:
+        self.name, self.clock, self.sink = name, clock, sink
+        self.channel, self.dead_letter = channel, dead_letter
+        self._max_block = math.inf if config.max_block_ms < 0 else config.max_block_ms / 1000
+        self._instance = os.urandom(INSTANCE_SIZE)
+        self._dead_letters = None if dead_letter is None else DeadLetters(dead_letter, clock, name)
+        self.acks = Acks(name, clock, self._dead_letters)
+        self.pipeline = Pipeline(
+            config,
+            sink,
+            clock,
+            name,
+            orphaned=orphaned,
+            abandon=abandon,
+            on_start=on_start,
+            threadless=threadless,
+            durability=Durability(channel.name, self.acks, await_projects=dead_letter is None),
+        )
+        self.registry = Registry(channel)
+        found = channel.stats()
+        self.recovered = found.size
+        # What was in the channel before the first take, and what came since, is what has been put in all.
+        self._base = found.size - found.put_successes
+        block = min(BLOCK_BYTES, max(1, config.total_size_in_bytes // 8))
+        feed = self.pipeline.feed
+        self.feeder = Feeder(name, channel, clock, self.registry, self.acks, feed, self._instance, block_bytes=block)
+        self.refusing = False
+        self._starting = threading.Lock()  # guards the start of the threads
+        self._started = False
+        self._last_stats: ChannelStats | None = None
+        _log.info("%s: %d events recovered from channel %s", name, self.recovered, channel.name)
+
+    def start(self) -> None:
+        """Start the threads, once: what was recovered is on its way without any ``send``."""
+        with self._starting:
+            if self._started:
+                return
+            self.pipeline.start()
+            if not self.pipeline.threadless:
+                self._start_threads()
+            self._started = True
+
+    def _start_threads(self) -> None:
+        try:
+            self.acks.thread.start()
+            self.feeder.thread.start()
+        except RuntimeError as error:
+            _log.warning(
+                "%s: no threads can be started (%s): records stay in the channel, and the next producer on it "
+                "delivers them",
+                self.name,
+                error,
+            )
+            self.leave_futures()
+
+    def accept(self, key: StreamKey, record: bytes, logs: int, callback: Callback | None) -> SendFuture:
+        """Store one send.
+
+        :param record: its encoded logs, joined.
+        :param logs: how many they are.
+        :raises LogSizeTooLargeError: it cannot fit in a batch, or in the memory.
+        :raises MaxBatchCountExceedError: more logs than a batch may hold.
+        :raises SendTimeoutError: no room in the channel within ``max_block_ms``.
+        :raises ProducerClosedError: after ``close`` began.
+        :raises ChannelError: the channel could not store it, for a disk that is full or fails.
+        """
+        return self.accept_many(key, ((record, logs),), callback)[0]
+
+    def accept_many(
+        self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], callback: Callback | None
+    ) -> list[SendFuture]:
+        """As :meth:`accept`, for several records in one transaction: all of them are stored, or none."""
+        for record, logs in pieces:
+            self.pipeline.check_size(key, record, logs)
+        if self.refusing:
+            raise ProducerClosedError("the producer is closed")
+        if not self._started:
+            self.start()
+        futures = self.registry.open(len(pieces), callback)
+        try:
+            self._store(key, pieces, futures)
+        except BaseException:
+            self.registry.withdraw(futures)
+            raise
+        self.pipeline.counters.add("accepted", sum(logs for _, logs in pieces))
+        return list(futures)
+
+    def _store(self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], futures: Sequence[StoredFuture]) -> None:
+        instance, first = self._instance, futures[0].number if futures else 0
+        events = [
+            write_event(key, ident_of(instance, number), logs, record)
+            for number, (record, logs) in enumerate(pieces, first)
+        ]
+        try:
+            self._commit(events, futures)
+        except ChannelFullError as error:
+            raise self._timed_out(error) from error
+        except ChannelClosedError as error:
+            if self.refusing:
+                raise ProducerClosedError(
+                    "the producer was closed while send waited for room in its channel"
+                ) from error
+            raise
+
+    def _commit(self, events: Sequence[Event], futures: Sequence[StoredFuture]) -> None:
+        # In a callback it does not wait, for the callbacks after it may be what gives room.
+        wait = 0.0 if self.pipeline.on_handler_thread() else self._max_block
+        with self.channel.transaction() as transaction:
+            transaction.put_many(events)
+            stored = transaction.commit(wait)
+        late = self.registry.committed(futures, stored, transaction.last_sequence)
+        if late:
+            self._leave(late)
+
+    def _timed_out(self, error: ChannelFullError) -> SendTimeoutError:
+        return SendTimeoutError(
+            limit=error.byte_capacity or 0,
+            used=error.used_bytes,
+            wanted=error.wanted_bytes,
+            oldest_age=self.channel.stats().oldest_event_age,
+            waited=error.waited,
+            text=f"{error}. Is the server slow or down? Raise the channel's capacity or max_block_ms, or send less.",
+        )
+
+    @property
+    def put(self) -> int:
+        """Events that are, or were, in the channel since this producer has it."""
+        return self._base + self.channel.stats().put_successes
+
+    def flush(self, timeout: float | None) -> None:
+        """Wait until everything in the channel is settled, its callbacks have run, and the channel knows.
+
+        :param timeout: seconds; None waits for ever.
+        :raises FlushTimeoutError: it took longer; the deliveries go on.
+        """
+        deadline = Deadline.after(self.clock, timeout)
+        if not self.running or self._last_stats is not None:
+            return
+        try:
+            self.pipeline.must_not_be_a_callback("flush")
+            fed = self.feeder.wait_fed(self.put, deadline)
+            self.pipeline.flush(deadline.remaining(self.clock))
+        except FlushTimeoutError as error:
+            raise FlushTimeoutError(error.remaining, timeout or 0.0, self.stored) from None
+        if not fed or not self.pipeline.passed(self.acks.barrier(), deadline):
+            raise FlushTimeoutError(len(self.pipeline.accumulator.incomplete()), timeout or 0.0, self.stored)
+
+    @property
+    def running(self) -> bool:
+        """Whether the threads were started, all of them."""
+        return self.feeder.thread.started
+
+    @property
+    def stored(self) -> int:
+        """Events in the channel, taken ones included."""
+        stats = self._channel_stats()
+        return stats.size + stats.taken
+
+    def _channel_stats(self) -> ChannelStats:
+        return self._last_stats or self.channel.stats()
+
+    def stats(self) -> Stats:
+        """See :class:`~producer.metrics.Stats`."""
+        stats, channel = self.pipeline.stats(), self._channel_stats()
+        ages = [age for age in (stats.oldest_record_age, channel.oldest_event_age) if age is not None]
+        return dataclasses.replace(
+            stats,
+            accepted=self.pipeline.counters["accepted"],
+            waiting_senders=channel.waiting,
+            oldest_record_age=max(ages, default=None),
+            stored=channel.size + channel.taken,
+            recovered=self.recovered,
+            dead_lettered=0 if self._dead_letters is None else self._dead_letters.stored,
+            kept_back=self.acks.counters["kept_back"],
+            channel=channel,
+        )
+
+    def leave_futures(self) -> None:
+        """Settle every future whose record is in the channel, where it stays; also those of sends still to come."""
+        self._leave(self.registry.close())
+
+    def _leave(self, futures: Sequence[StoredFuture]) -> None:
+        result = Result(successful=False, attempts=(self.pipeline.left_in_channel(),), attempt_count=1)
+        for future in futures:
+            if isinstance(future._holder, Waiting):
+                future._holder.settle(result)
+        self.pipeline.settlement.failure.tell(futures, result)
+
+    def give_back(self) -> int:
+        """Roll back what is taken, and close the channels; how many events stay."""
+        for taking in self.feeder.takings:
+            self._guarded(taking.roll_back)
+        if self._last_stats is None:
+            self._guarded(self._keep_stats)
+        self._guarded(self.channel.close)
+        if self.dead_letter is not None:
+            self._guarded(self.dead_letter.close)
+        return self.stored
+
+    def _keep_stats(self) -> None:
+        self._last_stats = self.channel.stats()
+
+    def _guarded(self, call: Callable[[], object]) -> None:
+        """Whatever a channel raises at its end, the rest of the closing goes on."""
+        try:
+            call()
+        except Exception:  # noqa: BLE001  # a channel is somebody else's class
+            _log.exception("%s: a channel could not be closed in order", self.name)
+
+    def abandon_in_child(self) -> None:
+        """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
+        self.pipeline.abandon_in_child()
+        result = Result(successful=False, attempts=(self.pipeline.forked_away(),), attempt_count=1)
+        for future in self.registry.left_in_child():
+            if isinstance(future._holder, Waiting):
+                future._holder.settle_in_child(result)

@@ -1,0 +1,77 @@
+"""The ordered end of a pipeline behind a channel, under one absolute deadline.
+
+``send`` raises from now on. Feeding, deliveries and retries go on for ``drain_timeout_ms``, or half of the time if
+that is less; then the feeder ends, nothing new is sent, and what is with the server at that moment gets the rest of the
+time. Whatever is not settled then stays in the channel, and its futures say so. In order: feeder → accumulator → retry
+queue → mover → IO pool → acks → handlers → sink → channels.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..clock import Deadline
+from .durable import DurablePipeline
+from .shutdown import graceful, join_handlers
+
+_log = logging.getLogger("producer.shutdown")
+
+
+class DurableCloser:
+    """See the module."""
+
+    #: What is not delivered is in the channel, or was told by the dead letters or the log.
+    lost_records = 0
+
+    def __init__(self, durable: DurablePipeline) -> None:
+        self._durable = durable
+
+    def begin(self) -> None:
+        """See :class:`~producer.pipeline.shutdown.Closer`."""
+        self._durable.refusing = True
+
+    def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
+        """See :class:`~producer.pipeline.shutdown.Closer`; nothing is ever failed because of the deadline."""
+        durable = self._durable
+        self.begin()
+        if durable.running:
+            self._drain(deadline)
+        stuck = self._end_deliveries(deadline)
+        durable.acks.stop()
+        if not durable.acks.thread.join(durable.clock, graceful(durable.clock, deadline)):
+            stuck.append(durable.acks.thread.name)
+        durable.leave_futures()
+        stuck += join_handlers(durable.pipeline, deadline)
+        durable.sink.close()
+        self._say(durable.give_back())
+        return 0, tuple(stuck)
+
+    def _drain(self, deadline: Deadline) -> None:
+        durable, pipeline = self._durable, self._durable.pipeline
+        left = deadline.remaining(durable.clock)
+        patience = pipeline.drain_timeout if left is None else min(pipeline.drain_timeout, left / 2)
+        phase = Deadline.after(durable.clock, patience)
+        durable.feeder.wait_fed(durable.put, phase)
+        pipeline.accumulator.wait_settled(pipeline.submit_open(), phase)
+
+    def _end_deliveries(self, deadline: Deadline) -> list[str]:
+        """Feed and send nothing new, wait for what is with the server, leave the rest; threads that did not end."""
+        durable, pipeline = self._durable, self._durable.pipeline
+        clock = durable.clock
+        durable.feeder.stop()
+        pipeline.budget.close()
+        stuck = [] if durable.feeder.thread.join(clock, graceful(clock, deadline)) else [durable.feeder.thread.name]
+        pipeline.accumulator.wait_settled(pipeline.leave_unsent(), deadline)
+        for batch in pipeline.accumulator.incomplete():
+            pipeline.abandon(batch)
+        if not pipeline.mover.thread.join(clock, graceful(clock, deadline)):
+            stuck.append(pipeline.mover.thread.name)
+        return stuck + pipeline.io_pool.join(graceful(clock, deadline))
+
+    def _say(self, left: int) -> None:
+        durable = self._durable
+        where = f"channel {durable.channel.name}"
+        if left:
+            _log.info("%s: closed; %d events stay in %s for the next producer on it", durable.name, left, where)
+        else:
+            _log.info("%s: closed; nothing is left in %s", durable.name, where)

@@ -1,0 +1,123 @@
+"""How a record stands in an event of a channel.
+
+Headers name its stream: ``project``, ``logstore``, ``topic``, ``source``, ``shard_hash`` (which may be None) and
+``tags``, a JSON list of pairs. Others are ignored. Credentials and endpoints are never among them. The body::
+
+    8 bytes   the id of the producer that accepted the record, random
+    8 bytes   its number there, big-endian: with the id before, a stable name of the record
+    4 bytes   how many logs it holds, big-endian
+    the rest  the logs, encoded as they will be sent
+
+*Example.* The first record of a producer, of one log, 3 bytes long::
+
+    5f 0c 3a 91 77 e2 08 b4  00 00 00 00 00 00 00 00  00 00 00 01  0a 01 2a
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+
+from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ..interfaces import Event
+from ..records import StreamKey
+
+_HEAD = Struct(">8sQI")
+#: Bytes of the id and the number, which together name a record.
+IDENT_SIZE = 16
+INSTANCE_SIZE = 8
+_STREAMS = 4096
+
+
+class UnreadableEventError(ValueError):
+    """An event that holds no record: not one of a producer's."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """What an event holds.
+
+    :ivar key: the stream.
+    :ivar ident: the stable name of the record.
+    :ivar logs: how many logs it holds.
+    :ivar record: their encoded bytes.
+    """
+
+    key: StreamKey
+    ident: bytes
+    logs: int
+    record: bytes
+
+
+def ident_of(instance: bytes, number: int) -> bytes:
+    """The stable name of a record."""
+    return instance + number.to_bytes(8, "big")
+
+
+def number_of(ident: bytes) -> int:
+    """The number of a record at the producer that accepted it."""
+    return int.from_bytes(ident[INSTANCE_SIZE:], "big")
+
+
+def write_event(key: StreamKey, ident: bytes, logs: int, record: bytes, more: Mapping[str, str] | None = None) -> Event:
+    """The event of a record.
+
+    :param more: further headers.
+    """
+    headers = headers_of(key)
+    return Event({**headers, **more} if more else headers, b"".join((ident, logs.to_bytes(4, "big"), record)))
+
+
+@lru_cache(maxsize=_STREAMS)
+def headers_of(key: StreamKey) -> dict[str, str | None]:
+    """The headers that name a stream: one object for all its events, which nobody changes."""
+    return {
+        "project": key.project,
+        "logstore": key.logstore,
+        "topic": key.topic,
+        "source": key.source,
+        "shard_hash": key.shard_hash,
+        "tags": json.dumps(key.tags, ensure_ascii=False, separators=(",", ":")),
+    }
+
+
+def read_event(event: Event) -> StoredRecord:
+    """The record of an event.
+
+    :raises UnreadableEventError: there is none in it, or one that no request could carry.
+    """
+    headers, body = event.headers, event.body
+    if len(body) < _HEAD.size:
+        raise UnreadableEventError(f"its body has {len(body)} bytes; a record's has {_HEAD.size} and its logs")
+    logs, record = int.from_bytes(body[IDENT_SIZE : _HEAD.size], "big"), body[_HEAD.size :]
+    if not 1 <= logs <= MAX_BATCH_COUNT or not 1 <= len(record) <= MAX_BATCH_SIZE_IN_BYTES:
+        raise UnreadableEventError(
+            f"{logs} logs in {len(record)} bytes; a request carries 1 to {MAX_BATCH_COUNT} logs, "
+            f"in at most {MAX_BATCH_SIZE_IN_BYTES} bytes"
+        )
+    names = [headers.get(name) for name in ("project", "logstore", "topic", "source", "shard_hash", "tags")]
+    return StoredRecord(_key(*names), body[:IDENT_SIZE], logs, record)
+
+
+@lru_cache(maxsize=_STREAMS)
+def _key(
+    project: str | None,
+    logstore: str | None,
+    topic: str | None,
+    source: str | None,
+    shard_hash: str | None,
+    tags: str | None,
+) -> StreamKey:
+    if not project or not logstore:
+        raise UnreadableEventError(f"its headers name no stream: project {project!r}, logstore {logstore!r}")
+    try:
+        pairs = json.loads(tags or "[]")
+        read = tuple((name, value) for name, value in pairs)
+    except (ValueError, TypeError) as error:
+        raise UnreadableEventError(f"its tags are no JSON list of pairs: {tags!r:.200}") from error
+    if not all(isinstance(text, str) for pair in read for text in pair):
+        raise UnreadableEventError(f"its tags are no JSON list of pairs of text: {tags!r:.200}")
+    return StreamKey(project, logstore, topic or "", source or "", shard_hash, read)

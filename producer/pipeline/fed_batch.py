@@ -1,0 +1,57 @@
+"""FedBatch: a batch of records that came out of a channel; each brings its ticket along.
+
+It keeps its records until it is settled, for they may have to go to the dead letters; so that memory holds them once,
+the body that was made of them is dropped whenever the batch waits, and made anew for the next attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..interfaces import Payload
+from ..results import SendFuture
+from .batch import ProducerBatch, Sender
+from .ticket import Ticket
+
+
+class FedBatch(ProducerBatch):
+    """See the module.
+
+    :ivar tickets: of its sends, in order; of the one send that was cut, in both halves.
+    """
+
+    __slots__ = ("tickets",)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.tickets: list[Ticket] = []
+
+    def add(self, record: bytes, logs: int, sender: Sender, charge: int) -> SendFuture:
+        """As :meth:`ProducerBatch.add`, of a ticket, whose future becomes this batch's; or of a part of a send."""
+        if not isinstance(sender, Ticket):
+            return super().add(record, logs, sender, charge)
+        future, sender.future = sender.future or SendFuture(self), None
+        self.take_over(record, future, logs)
+        self.tickets.append(sender)
+        self.held += charge
+        future._holder = self
+        return future
+
+    def share_with(self, halves: Sequence[ProducerBatch], middle: int) -> None:
+        """See :meth:`ProducerBatch.share_with`."""
+        left, right = halves
+        if not isinstance(left, FedBatch) or not isinstance(right, FedBatch):
+            raise RuntimeError("a batch out of a channel was cut into others")  # a bug
+        left.tickets, right.tickets = self.tickets[:middle], self.tickets[middle:]
+        if not middle:
+            left.tickets = list(self.tickets)
+            self.tickets[0].taking.cut(self.tickets[0])
+
+    def encode(self, payload: Payload) -> None:
+        """The body is made, for this attempt."""
+        self.payload = payload
+
+    def rest(self) -> None:
+        """See :meth:`ProducerBatch.rest`."""
+        self.payload = None

@@ -1,0 +1,196 @@
+"""Feeder: the thread that takes events from the channel, in order, and feeds them to the pipeline as memory allows.
+
+It waits for memory without an end, for the disk absorbs what memory cannot hold. The channel's order is the order of
+everything: so the records of one project that cannot be delivered may fill the memory and hold up the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from ..clock import Clock, Deadline
+from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, TransactionFullError
+from ..interfaces import Channel, Event
+from .acks import Acks
+from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
+from .registry import Registry, Waiting
+from .taking import Taking
+from .thinned_log import ThinnedLog
+from .ticket import Ticket
+from .worker import StageThread
+
+_log = logging.getLogger("producer.feeder")
+
+#: What is taken at once, at most: events, and bytes.
+BLOCK_EVENTS = 1024
+BLOCK_BYTES = 1024 * 1024
+#: How long a take waits for an event, seconds: also how soon a stop is noticed.
+PATIENCE = 0.1
+#: After a channel's error, until it is asked again, seconds.
+_PAUSE = 1.0
+
+
+class Feeder:
+    """See the module.
+
+    :param feed: takes over a record and its ticket; waits for memory.
+    :param instance: the id of this producer, by which it knows the records whose futures it may have.
+    :param block_bytes: what is taken at once, at most, if it is more than one event.
+    :ivar takings: the transactions that hold what was taken and is not acknowledged; the last one takes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        channel: Channel,
+        clock: Clock,
+        registry: Registry,
+        acks: Acks,
+        feed: Callable[[StoredRecord, Ticket], object],
+        instance: bytes,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self._name = name
+        self._channel = channel
+        self._clock = clock
+        self._registry = registry
+        self._acks = acks
+        self._feed = feed
+        self._instance = instance
+        self._errors = ThinnedLog(clock)
+        self._block, self._block_bytes = BLOCK_EVENTS, block_bytes
+        self.takings = [Taking(channel)]
+        self._lock = threading.Lock()  # guards everything below
+        self._changed = threading.Condition(self._lock)
+        self._fed = 0
+        self._idle = 0
+        self._waiting = 0
+        self._stopping = False
+        self._ended = False
+        self.thread = StageThread(f"{name}-feeder", self._loop)
+
+    def run_once(self, patience: float = PATIENCE) -> bool:
+        """Take and feed one block; whether there was anything.
+
+        :raises ProducerClosedError: the memory was closed; what was not fed is still taken.
+        """
+        events = self._take(patience)
+        fed = 0
+        try:
+            for event in events:
+                if self._stopping:
+                    break
+                self._guarded_feed(event)
+                fed += 1
+        finally:
+            self._note(fed, idle=not events)
+        return bool(events)
+
+    def _loop(self) -> None:
+        try:
+            while not self._stopping:
+                self._guarded_turn()
+        except ProducerClosedError:
+            pass  # the memory is closed: whoever did that closes everything
+        except ChannelClosedError as error:
+            if not self._stopping:
+                _log.error(
+                    "%s: the channel was closed under the producer, nothing is fed any more: %s", self._name, error
+                )
+        with self._lock:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _guarded_turn(self) -> None:
+        try:
+            self.run_once()
+        except ChannelClosedError:
+            raise
+        except ChannelError as error:
+            if self._errors.due(type(error).__name__, 1) is not None:
+                _log.error("%s: the channel cannot be read now, it is asked again soon: %s", self._name, error)
+            with self._lock:
+                if not self._stopping:
+                    self._clock.wait(self._changed, _PAUSE)
+
+    def _take(self, patience: float) -> list[Event]:
+        taking = self.takings[-1]
+        try:
+            return taking.take(self._block, self._block_bytes, patience)
+        except TransactionFullError as error:
+            if taking.unused:  # not even one block fits
+                self._block = max(1, min(error.capacity, self._block // 2))
+            else:
+                taking.retire()
+                self.takings = [*(old for old in self.takings if not old.ended), Taking(self._channel)]
+        return []
+
+    def _guarded_feed(self, event: Event) -> None:
+        try:
+            self._feed_one(event)
+        except ProducerClosedError:
+            raise
+        except Exception:  # noqa: BLE001  # what one event provokes must not stop the others
+            _log.exception("%s: a bug: event %s stays in the channel", self._name, event.sequence)
+            self._acks.counters.add("kept_back", 1)
+
+    def _feed_one(self, event: Event) -> None:
+        taking = self.takings[-1]
+        try:
+            record = read_event(event)
+        except UnreadableEventError as error:
+            _log.error("%s: event %s of the channel is none of a producer's: %s", self._name, event.sequence, error)
+            self._acks.unreadable(taking, event, str(error))
+            return
+        future = None
+        if record.ident[:INSTANCE_SIZE] == self._instance:
+            future = self._registry.claim(number_of(record.ident))
+        waiting = None if future is None else future._holder
+        try:
+            self._feed(record, Ticket(taking, event.sequence or 0, record.ident, future))
+        except BaseException:
+            if future is not None:
+                self._registry.restore(future)
+            raise
+        if isinstance(waiting, Waiting):
+            waiting.wake()
+
+    def _note(self, fed: int, *, idle: bool) -> None:
+        with self._lock:
+            self._fed += fed
+            self._idle += idle
+            if self._waiting:
+                self._changed.notify_all()
+
+    @property
+    def fed(self) -> int:
+        """Events that were fed since the start."""
+        return self._fed
+
+    def wait_fed(self, target: int, deadline: Deadline) -> bool:
+        """Wait until so many events in all were fed; whether they were.
+
+        Also returns True when the channel has none left, for it may have dropped a damaged one, or have been wrong
+        about their number.
+        """
+        with self._lock:
+            # The take that goes on at this moment may have begun before the last event came.
+            idle = self._idle + 2
+            self._waiting += 1
+            try:
+                while not (self._fed >= target or self._idle >= idle or self._ended):
+                    if deadline.expired(self._clock):
+                        return False
+                    self._clock.wait(self._changed, deadline.remaining(self._clock))
+            finally:
+                self._waiting -= 1
+        return True
+
+    def stop(self) -> None:
+        """Let the thread end before the next event."""
+        with self._lock:
+            self._stopping = True
+            self._changed.notify_all()

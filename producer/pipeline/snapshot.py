@@ -1,0 +1,65 @@
+"""The statistics of a pipeline at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..metrics import Counters, Stats, StreamStats
+from ..records import StreamKey
+from .accumulator import LogAccumulator
+from .batch import ProducerBatch
+from .handlers import Settlement
+from .memory import MemoryBudget
+
+_STAGES = ("open", "queued", "sending", "waiting")
+
+
+def snapshot(budget: MemoryBudget, accumulator: LogAccumulator, settlement: Settlement, counters: Counters) -> Stats:
+    """See :class:`~producer.metrics.Stats`."""
+    batches = accumulator.incomplete()
+    memory = dict.fromkeys(_STAGES, 0)
+    counts = dict.fromkeys(_STAGES, 0)
+    for batch in batches:
+        stage = batch.state.value
+        if stage in counts:
+            counts[stage] += 1
+            memory[stage] += batch.held
+    used = budget.used
+    memory["callbacks"] = max(0, used - sum(memory.values()))
+    accepted, delivered, failed = accumulator.accepted, counters["delivered"], counters["failed"]
+    return Stats(
+        accepted=accepted,
+        delivered=delivered,
+        failed=failed,
+        retried=counters["retried"],
+        pending=sum(batch.log_count for batch in batches),
+        attempts=counters["attempts"],
+        batches=counts,
+        memory_limit=budget.limit,
+        memory_used=used,
+        memory_by_stage=memory,
+        waiting_senders=budget.waiting,
+        oldest_record_age=accumulator.oldest_age(),
+        callbacks_pending=sum(handler.pending for handler in settlement.handlers),
+        streams=_stream_stats(accumulator, batches),
+    )
+
+
+def _stream_stats(accumulator: LogAccumulator, batches: list[ProducerBatch]) -> Mapping[StreamKey, StreamStats]:
+    pending: dict[StreamKey, tuple[int, int]] = {}
+    for batch in batches:
+        logs, held = pending.get(batch.key, (0, 0))
+        pending[batch.key] = logs + batch.log_count, held + batch.held
+    streams = {}
+    counts = accumulator.stream_counts()
+    for key in counts.keys() | pending.keys():
+        logs, held = pending.get(key, (0, 0))
+        known = counts.get(key)
+        streams[key] = StreamStats(
+            accepted=known.accepted if known else logs,
+            delivered=known.delivered if known else 0,
+            failed=known.failed if known else 0,
+            pending=logs,
+            pending_bytes=held,
+        )
+    return streams

@@ -1,0 +1,29 @@
+"""Ticket: what is remembered of an event from the channel until the channel may forget it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..results import SendFuture
+    from .taking import Taking
+
+
+class Ticket:
+    """One event on its way through the pipeline.
+
+    :ivar taking: the transaction that took it.
+    :ivar sequence: the channel's number of it.
+    :ivar ident: the record's stable id, as in the event's body.
+    :ivar future: the future of its send, until a batch takes it over; None for a record that nobody asks about.
+    :ivar shares: how many batches carry a part of it; they are settled one after the other.
+    """
+
+    __slots__ = ("future", "ident", "sequence", "shares", "taking")
+
+    def __init__(self, taking: Taking, sequence: int, ident: bytes, future: SendFuture | None) -> None:
+        self.taking = taking
+        self.sequence = sequence
+        self.ident = ident
+        self.future = future
+        self.shares = 1
