@@ -1,0 +1,47 @@
+"""Short words for what tests do with a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from producer.channels import Event
+from producer.interfaces import Channel, Transaction
+
+
+def events(bodies: Iterable[object]) -> list[Event]:
+    """Events without headers; a body is the text of what is given."""
+    return [Event({}, str(body).encode()) for body in bodies]
+
+
+def bodies(taken: Sequence[Event]) -> list[str]:
+    """The bodies as text."""
+    return [event.body.decode() for event in taken]
+
+
+def opened(channel: Channel) -> Transaction:
+    """A transaction that is begun."""
+    transaction = channel.transaction()
+    transaction.begin()
+    return transaction
+
+
+def put(channel: Channel, *what: object) -> int | None:
+    """Put and commit in one transaction; the last sequence number."""
+    with channel.transaction() as transaction:
+        transaction.put_many(events(what))
+    return transaction.last_sequence
+
+
+def take(channel: Channel, count: int = 1, **options: Any) -> list[str]:
+    """Take and commit in one transaction; without waiting, unless told to."""
+    with channel.transaction() as transaction:
+        return bodies(transaction.take(count, **{"timeout": 0.0, **options}))
+
+
+def drained(channel: Channel) -> list[str]:
+    """All that can be taken, in order."""
+    result: list[str] = []
+    while got := take(channel, 100):
+        result += got
+    return result

@@ -1,0 +1,88 @@
+"""What a channel counts: sums that only grow, rates over about a minute, and how long the last take is ago."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer.channels.counters import LEAST_SPAN, RATE_SPAN, ChannelCounters, Rate
+from producer.testing import ManualClock
+
+
+def test_a_commit_counts_its_puts_and_its_takes() -> None:
+    """Successes are the sums of what was committed; attempts and errors are counted by the channel."""
+    counters = ChannelCounters(ManualClock())
+    counters.committed(3, 0)
+    counters.committed(0, 2)
+    counters.committed(1, 1)
+    counters.committed(0, 0)
+    assert (counters.put_successes, counters.take_successes) == (4, 3)
+    assert (counters.put_attempts, counters.take_attempts, counters.put_errors, counters.take_errors) == (0, 0, 0, 0)
+
+
+def test_the_last_take_is_aged_by_committed_takes_alone() -> None:
+    """None before the first; puts do not make it young again."""
+    clock = ManualClock()
+    counters = ChannelCounters(clock)
+    counters.committed(5, 0)
+    assert counters.last_take_age is None
+    counters.committed(0, 1)
+    clock.advance(7.5)
+    counters.committed(5, 0)
+    assert counters.last_take_age == 7.5
+
+
+def test_rated_counts_no_successes() -> None:
+    """It is for a channel that has counted them in the same breath as its change."""
+    clock = ManualClock()
+    counters = ChannelCounters(clock)
+    counters.rated(20, 10)
+    clock.advance(10)
+    assert (counters.put_successes, counters.take_successes) == (0, 0)
+    assert (counters.put_rate.per_second(), counters.take_rate.per_second()) == (2.0, 1.0)
+    assert counters.last_take_age == 10
+
+
+def test_a_young_rate_is_over_its_whole_life_but_at_least_a_second() -> None:
+    """Ten events in the first instant are not a million a second."""
+    clock = ManualClock()
+    rate = Rate(clock)
+    assert rate.per_second() == 0.0
+    rate.add(10)
+    assert rate.per_second() == 10 / LEAST_SPAN
+    clock.advance(5)
+    assert rate.per_second() == 2.0
+
+
+def test_a_steady_rate_is_what_it_is() -> None:
+    """Ten events a second are ten a second, at every second of five minutes."""
+    clock = ManualClock()
+    rate = Rate(clock)
+    for _ in range(300):
+        rate.add(10)
+        clock.advance(1)
+        assert rate.per_second() == pytest.approx(10, rel=0.02)
+
+
+def test_a_rate_forgets_after_two_spans() -> None:
+    """What was long ago does not count; a pause of any length is seen."""
+    clock = ManualClock()
+    rate = Rate(clock)
+    rate.add(6000)
+    clock.advance(1.5 * RATE_SPAN)
+    assert 0 < rate.per_second() <= 6000 / RATE_SPAN
+    clock.advance(RATE_SPAN)
+    assert rate.per_second() == 0.0
+    clock.advance(100 * RATE_SPAN)
+    rate.add(60)
+    assert rate.per_second() == pytest.approx(60 / RATE_SPAN)
+
+
+def test_a_rate_looks_back_two_spans_at_most() -> None:
+    """However late it is asked, no rate is over more than two spans."""
+    clock = ManualClock()
+    rate = Rate(clock)
+    clock.advance(1.9 * RATE_SPAN)
+    rate.add(1)
+    clock.advance(RATE_SPAN)
+    rate.add(60)
+    assert rate.per_second() >= 60 / (2 * RATE_SPAN)

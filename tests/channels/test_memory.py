@@ -1,0 +1,896 @@
+"""The memory channel in one thread: order, limits, rollbacks, acknowledgements, statistics, resizing, closing.
+
+The file is long since it holds the channel's behaviour call by call; waiting, threads and interrupts have files of
+their own.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import logging
+import math
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import ConfigError, InvalidArgumentError
+from producer.channels import Event, MemoryChannel, Stored
+from producer.errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelFullError,
+    TransactionFullError,
+)
+from producer.interfaces import Channel
+from producer.testing import ManualClock
+
+from .helpers import bodies, drained, events, opened, put, take
+
+ROOT = Path(__file__).parents[2]
+
+
+def small(**options: Any) -> MemoryChannel:
+    """A channel of five events, three in a transaction, that does not wait."""
+    return MemoryChannel(**{"capacity": 5, "transaction_capacity": 3, "keep_alive": 0, **options})
+
+
+# Puts and takes.
+
+
+def test_what_is_put_is_taken() -> None:
+    """After the commit, headers and body come out as they went in, with a sequence number."""
+    channel = MemoryChannel()
+    event = Event({"host": "a", "": "x"}, b"\x00\xff body")
+    with channel.transaction() as transaction:
+        transaction.put(event)
+    with channel.transaction() as transaction:
+        taken = transaction.take()
+    assert taken == [event]
+    assert taken[0].sequence == 0
+    assert event.sequence is None
+
+
+def test_a_header_without_a_value_stays_without_one() -> None:
+    """None is kept, and is not an empty text."""
+    channel = MemoryChannel()
+    with channel.transaction() as transaction:
+        transaction.put(Event({"none": None, "empty": ""}, b"x"))
+    with channel.transaction() as transaction:
+        assert transaction.take()[0].headers == {"none": None, "empty": ""}
+
+
+def test_ten_events_come_in_order_and_no_eleventh() -> None:
+    """One transaction's puts come out in order; after them a take finds nothing, and raises nothing."""
+    channel = MemoryChannel(keep_alive=0)
+    put(channel, *range(10))
+    with channel.transaction() as transaction:
+        assert [body for _ in range(10) for body in bodies(transaction.take())] == [str(i) for i in range(10)]
+        assert transaction.take() == []
+
+
+def test_a_put_is_invisible_until_it_is_committed() -> None:
+    """Neither another transaction nor the own one can take it, and it does not count as stored."""
+    channel = small()
+    transaction = opened(channel)
+    transaction.put_many(events("ab"))
+    assert take(channel) == []
+    assert transaction.take() == []
+    assert channel.stats().size == 0
+    transaction.commit()
+    assert drained(channel) == ["a", "b"]
+
+
+def test_the_queue_is_in_the_order_of_commits() -> None:
+    """Not of puts, and not of begins."""
+    channel = small()
+    first, second = opened(channel), opened(channel)
+    first.put_many(events("a"))
+    second.put_many(events("b"))
+    second.commit()
+    first.commit()
+    assert drained(channel) == ["b", "a"]
+
+
+def test_rolled_back_puts_are_gone_and_rolled_back_takes_are_back() -> None:
+    """After the first nothing can be taken; after the second the same ten, in the same order."""
+    channel = MemoryChannel(keep_alive=0)
+    transaction = opened(channel)
+    transaction.put_many(events(range(10)))
+    transaction.rollback()
+    assert take(channel) == []
+    put(channel, *range(10))
+    transaction = opened(channel)
+    assert len(transaction.take(10)) == 10
+    assert take(channel) == []
+    transaction.rollback()
+    assert drained(channel) == [str(i) for i in range(10)]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
+def test_rollbacks_in_any_order_restore_the_first_order(order: tuple[int, ...]) -> None:
+    """Three transactions hold takes; however they are rolled back, the queue is as it was."""
+    channel = small(capacity=20)
+    for start in range(0, 9, 3):
+        put(channel, *range(start, start + 3))
+    transactions = [opened(channel) for _ in range(3)]
+    for _ in range(2):  # each holds two stretches that do not touch
+        for transaction in transactions:
+            transaction.take()
+    for number in order:
+        transactions[number].rollback()
+    assert drained(channel) == [str(i) for i in range(9)]
+
+
+def test_a_rollback_comes_before_what_was_put_meanwhile() -> None:
+    """Also when everything behind it was taken and committed."""
+    channel = small(capacity=20)
+    put(channel, 0, 1, 2)
+    transaction = opened(channel)
+    transaction.take(2)
+    assert take(channel) == ["2"]
+    put(channel, 3, 4)
+    transaction.rollback()
+    assert drained(channel) == ["0", "1", "3", "4"]
+
+
+def test_the_order_survives_thousands_of_takes_and_rollbacks() -> None:
+    """Emptied places at the head are removed on the way; nothing is lost or moved."""
+    channel, seen, count = MemoryChannel(keep_alive=0), [], 6000
+    for start in range(0, count, 2000):
+        put(channel, *range(start, start + 2000))
+    while len(seen) < count:
+        one, two = opened(channel), opened(channel)
+        ahead = bodies(one.take(7, timeout=0)) + bodies(two.take(700, timeout=0))
+        one.rollback()
+        seen += take(channel, 3)
+        two.rollback()
+        assert ahead == [str(len(seen) - 3 + i) for i in range(len(ahead))]
+        seen += take(channel, 500)
+        assert len(channel._queue) <= 2 * channel.stats().size + 1024
+    assert seen == [str(i) for i in range(count)]
+
+
+def test_a_take_returns_what_is_there() -> None:
+    """It waits for the first event only; fewer than asked for come without delay."""
+    channel = small(keep_alive=math.inf)
+    put(channel, "a", "b")
+    assert take(channel, 3, timeout=math.inf) == ["a", "b"]
+
+
+def test_a_take_is_bounded_in_bytes_but_never_empty() -> None:
+    """Bodies together stay within max_bytes; a first event that is larger comes alone."""
+    channel = small()
+    put(channel, "12345", "123", "1")
+    transaction = opened(channel)
+    assert bodies(transaction.take(3, max_bytes=1)) == ["12345"]
+    transaction.rollback()
+    transaction = opened(channel)
+    assert bodies(transaction.take(3, max_bytes=8)) == ["12345", "123"]
+    assert bodies(transaction.take(3, max_bytes=8)) == ["1"]
+    transaction.rollback()
+    assert drained(channel) == ["12345", "123", "1"]
+
+
+def test_sequence_numbers_are_unique_and_increase() -> None:
+    """Over all transactions, in the order of the queue; a rolled back put uses none, a second take has the same."""
+    channel = small()
+    assert put(channel, "a", "b") == 1
+    transaction = opened(channel)
+    transaction.put(Event())
+    transaction.rollback()
+    assert transaction.last_sequence is None
+    assert put(channel, "c") == 2
+    assert put(channel) is None
+    for _ in range(2):
+        transaction = opened(channel)
+        assert [event.sequence for event in transaction.take(3)] == [0, 1, 2]
+        transaction.rollback()
+
+
+def test_an_event_may_be_put_into_two_channels() -> None:
+    """The one that is put is not touched: each channel numbers its own."""
+    one, two = small(), small()
+    event = Event({}, b"x")
+    for _ in range(2):
+        with one.transaction() as transaction:
+            transaction.put(event)
+    with two.transaction() as transaction:
+        transaction.put(event)
+    assert [opened(channel).take(2)[-1].sequence for channel in (one, two)] == [1, 0]
+    assert event.sequence is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        b"bytes",
+        Event({}, None),  # type: ignore[arg-type]
+        Event({}, "text"),  # type: ignore[arg-type]
+        Event({}, bytearray(b"x")),  # type: ignore[arg-type]
+        Event({"a": 1}, b""),  # type: ignore[dict-item]
+        Event({1: "a"}, b""),  # type: ignore[dict-item]
+    ],
+    ids=repr,
+)
+def test_what_is_no_event_is_refused_at_put(wrong: Any) -> None:
+    """Nothing of that call is put; the transaction is still good."""
+    channel = small()
+    transaction = opened(channel)
+    with pytest.raises(InvalidArgumentError, match="put: "):
+        transaction.put_many([Event({}, b"good"), wrong])
+    transaction.put(Event({}, b"other"))
+    transaction.commit()
+    assert drained(channel) == ["other"]
+
+
+def test_an_empty_body_is_an_event() -> None:
+    """It counts as an event and as no bytes."""
+    channel = small(byte_capacity=1)
+    with channel.transaction() as transaction:
+        transaction.put_many([Event(), Event({}, b"")])
+    assert (channel.stats().size, channel.stats().bytes) == (2, 0)
+    assert [event.body for event in opened(channel).take(2)] == [b"", b""]
+
+
+def test_an_empty_transaction_can_be_committed() -> None:
+    """It changes nothing, and needs no room."""
+    channel = small()
+    put(channel, 1, 2, 3)
+    put(channel, 4, 5)
+    with channel.transaction():
+        pass
+    assert channel.stats().size == 5
+
+
+def test_a_transaction_may_take_and_put() -> None:
+    """Its puts come behind what it left, and it needs room only for the balance."""
+    channel = small(byte_capacity=100, byte_capacity_buffer_percentage=0)
+    put(channel, "a" * 10, "b" * 10, "c" * 10)
+    put(channel, "d" * 10, "e" * 10)
+    with channel.transaction() as transaction:
+        assert len(transaction.take(2)) == 2
+        transaction.put_many(events(["f" * 35, "g" * 35]))
+    stats = channel.stats()
+    assert (stats.size, stats.taken, stats.bytes) == (5, 0, 100)
+    assert drained(channel) == [letter * 10 for letter in "cde"] + ["f" * 35, "g" * 35]
+
+
+# Limits.
+
+
+def test_a_transaction_holds_so_many_puts() -> None:
+    """One more raises, and says what to do; what it holds can be committed."""
+    channel = small()
+    transaction = opened(channel)
+    transaction.put_many(events("ab"))
+    with pytest.raises(TransactionFullError, match=r"at most 3 puts \(transaction_capacity\): commit more often"):
+        transaction.put_many(events("cd"))
+    transaction.put(Event({}, b"c"))
+    with pytest.raises(TransactionFullError) as caught:
+        transaction.put(Event({}, b"d"))
+    assert (caught.value.capacity, caught.value.channel) == (3, channel.name)
+    transaction.commit()
+    assert drained(channel) == ["a", "b", "c"]
+
+
+def test_a_transaction_holds_so_many_takes() -> None:
+    """A take of more returns what it can hold; the next one raises; what it acknowledged no longer counts."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    put(channel, 3, 4)
+    transaction = opened(channel)
+    taken = transaction.take(100)
+    assert bodies(taken) == ["0", "1", "2"]
+    with pytest.raises(TransactionFullError, match="at most 3 takes"):
+        transaction.take()
+    transaction.acknowledge(taken[:1])
+    assert bodies(transaction.take(100)) == ["3"]
+    transaction.commit()
+    assert drained(channel) == ["4"]
+
+
+def test_a_full_channel_refuses_a_commit_whole() -> None:
+    """Six events do not fit into five: the second commit of three fails, and nothing of it is seen."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    with pytest.raises(ChannelFullError):
+        put(channel, 3, 4, 5)
+    assert drained(channel) == ["0", "1", "2"]
+
+
+def test_a_failed_commit_can_be_tried_again() -> None:
+    """The transaction stays open with all its puts; when there is room it succeeds."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    transaction = opened(channel)
+    transaction.put_many(events([3, 4, 5]))
+    for _ in range(2):
+        with pytest.raises(ChannelFullError):
+            transaction.commit()
+    assert take(channel) == ["0"]
+    assert transaction.commit() is Stored.MEMORY
+    assert drained(channel) == ["1", "2", "3", "4", "5"]
+
+
+def test_after_a_failed_commit_a_rollback_forgets_the_puts() -> None:
+    """The channel is unchanged, and has the room that it had."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    transaction = opened(channel)
+    transaction.put_many(events("abc"))
+    with pytest.raises(ChannelFullError):
+        transaction.commit()
+    transaction.rollback()
+    transaction.close()
+    put(channel, 3, 4)
+    assert drained(channel) == ["0", "1", "2", "3", "4"]
+
+
+def test_room_comes_back_when_takes_are_committed() -> None:
+    """Not when they are taken, and not when they are rolled back."""
+    channel = small(capacity=3)
+    put(channel, 0, 1, 2)
+    transaction = opened(channel)
+    transaction.take(2)
+    with pytest.raises(ChannelFullError):
+        put(channel, 3)
+    transaction.rollback()
+    with pytest.raises(ChannelFullError):
+        put(channel, 3)
+    take(channel, 2)
+    put(channel, 3, 4)
+    assert drained(channel) == ["2", "3", "4"]
+
+
+def test_rolled_back_puts_need_no_room() -> None:
+    """A full transaction is rolled back; the same one again fits."""
+    channel = small(capacity=3)
+    transaction = opened(channel)
+    transaction.put_many(events("abc"))
+    transaction.rollback()
+    put(channel, "d", "e", "f")
+    assert drained(channel) == ["d", "e", "f"]
+
+
+def test_a_full_channel_says_all_that_one_wants_to_know() -> None:
+    """Name, size, capacity, bytes, what was asked for, how long ago the last take was, and what to do."""
+    clock = ManualClock()
+    channel = small(name="clicks", byte_capacity=1000, byte_capacity_buffer_percentage=0, clock=clock)
+    put(channel, "aa", "bb", "cc")
+    with pytest.raises(ChannelFullError, match="nobody has taken from it yet"):
+        put(channel, "dd", "ee", "ff")
+    put(channel, "dd")
+    take(channel)
+    clock.advance(12.5)
+    with pytest.raises(ChannelFullError) as caught:
+        put(channel, "12345", "123456", "1234567")
+    error = caught.value
+    assert (error.channel, error.size, error.capacity) == ("clicks", 3, 5)
+    assert (error.used_bytes, error.byte_capacity) == (6, 1000)
+    assert (error.wanted, error.wanted_bytes) == (3, 18)
+    assert (error.last_take_age, error.waited) == (12.5, 0.0)
+    for words in ("channel clicks", "3 events of 18 bytes", "3 of 5 events", "12.5 s ago", "Take faster, or raise"):
+        assert words in str(error)
+
+
+def test_bodies_fill_what_is_not_set_aside_for_headers() -> None:
+    """Of 2000 bytes with 20 % set aside, three bodies of 405 fit, and a fourth does not; with 0 % four do."""
+    for percentage, fitting in ((20, 3), (0, 4), (99, 0)):
+        channel = small(byte_capacity=2000, byte_capacity_buffer_percentage=percentage)
+        for _ in range(fitting):
+            put(channel, "x" * 405)
+        with pytest.raises(ChannelFullError):
+            put(channel, "x" * 405)
+        assert channel.stats().size == fitting
+
+
+def test_headers_count_where_they_need_more_than_their_share() -> None:
+    """An event counts for the UTF-8 of its headers and its body, and for its body and the share at least."""
+    channel = small(byte_capacity=10_000)
+    for event, size in (
+        (Event({}, b"x" * 80), 100),
+        (Event({"k" * 10: "v" * 10}, b"x" * 80), 100),
+        (Event({"k" * 10: "v" * 11}, b"x" * 80), 101),
+        (Event({"k": None, "": ""}, b""), 1),
+        (Event({"ü": "€"}, b""), 5),
+        (Event({}, b"x"), 2),
+    ):
+        with channel.transaction() as transaction:
+            transaction.put(event)
+        assert channel.stats().bytes == size, event
+        take(channel)
+        assert channel.stats().bytes == 0
+
+
+def test_shared_headers_count_for_each_event() -> None:
+    """One dict in three events is three times its size."""
+    channel, headers = small(byte_capacity_buffer_percentage=0), {"ab": "cd"}
+    with channel.transaction() as transaction:
+        transaction.put_many([Event(headers, b"x")] * 2 + [Event(dict(headers), b"x")])
+    assert channel.stats().bytes == 15
+
+
+def test_an_event_gives_back_what_it_counted_for() -> None:
+    """Also when somebody changed its headers meanwhile."""
+    channel, headers = small(), {"a": "b"}
+    with channel.transaction() as transaction:
+        transaction.put(Event(headers, b""))
+    headers["much"] = "more" * 100
+    take(channel)
+    assert channel.stats().bytes == 0
+
+
+def test_rollbacks_leave_the_bytes_as_they_were() -> None:
+    """Fifty rolled back puts and takes change no byte of the room (the leak of FLUME-2812)."""
+    channel = small(byte_capacity=1000)
+    put(channel, "x" * 300)
+    before = channel.stats().bytes
+    for _ in range(50):
+        for action in (lambda tx: tx.put(Event({}, b"y" * 405)), lambda tx: tx.take()):
+            transaction = opened(channel)
+            action(transaction)
+            transaction.rollback()
+    assert channel.stats().bytes == before
+    put(channel, "x" * 500)
+    with pytest.raises(ChannelFullError):
+        put(channel, "x")
+
+
+def test_mixed_transactions_leak_no_bytes() -> None:
+    """Five that take one event and put one leave the room of one event, up or down (Flume gains eight slots there)."""
+    channel = small(byte_capacity=1000, byte_capacity_buffer_percentage=0)
+    put(channel, "x" * 100)
+    for size in (500, 1000, 10, 999, 100):
+        with channel.transaction() as transaction:
+            assert len(transaction.take()) == 1
+            transaction.put(Event({}, b"y" * size))
+        assert channel.stats().bytes == size
+    with pytest.raises(ChannelFullError):
+        put(channel, "z" * 901)
+    put(channel, "z" * 900)
+
+
+@pytest.mark.parametrize("none", [None, 0])
+def test_without_a_byte_capacity_bytes_have_no_limit(none: int | None) -> None:
+    """None and 0 mean the same; the bytes are counted all the same."""
+    channel = small(byte_capacity=none, byte_capacity_buffer_percentage=0)
+    put(channel, "x" * 10**6)
+    assert (channel.stats().byte_capacity, channel.stats().bytes) == (None, 10**6)
+
+
+def test_what_can_never_fit_is_refused_without_waiting() -> None:
+    """A transaction larger than the whole channel fails at once, whatever keep_alive, and holds up nobody."""
+    channel = MemoryChannel(byte_capacity=100, byte_capacity_buffer_percentage=0, keep_alive=math.inf)
+    with pytest.raises(ChannelFullError):
+        put(channel, "x" * 101)
+    put(channel, "x" * 100)
+
+
+def test_the_defaults_hold_what_a_producer_holds() -> None:
+    """Far more than Flume's 100 events; the bytes of a producer's memory; three seconds."""
+    stats = MemoryChannel().stats()
+    assert (stats.capacity, stats.byte_capacity) == (100_000, 104_857_600)
+    channel = MemoryChannel()
+    assert (channel.transaction_capacity, channel.keep_alive) == (10_000, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"capacity": 0}, r"capacity: an integer, at least 1 \(events\), got 0"),
+        ({"capacity": -3}, "capacity: .* got -3"),
+        ({"capacity": "5"}, "capacity: .* got '5'"),
+        ({"capacity": True}, "capacity: .* got True"),
+        ({"capacity": 5.0}, "capacity: .* got 5.0"),
+        ({"transaction_capacity": -1}, "transaction_capacity: .* got -1"),
+        ({"transaction_capacity": 0}, "transaction_capacity: .* got 0"),
+        ({"capacity": 5, "transaction_capacity": 6}, "transaction_capacity: an integer, from 1 to 5 .* got 6"),
+        ({"byte_capacity": -1}, "byte_capacity: an integer, at least 0 .* got -1"),
+        ({"byte_capacity": 1.5}, "byte_capacity: .* got 1.5"),
+        (
+            {"byte_capacity_buffer_percentage": -1},
+            "byte_capacity_buffer_percentage: an integer, from 0 to 99 .* got -1",
+        ),
+        ({"byte_capacity_buffer_percentage": 100}, "byte_capacity_buffer_percentage: .* got 100"),
+        ({"keep_alive": -1}, r"keep_alive: a number, at least 0 \(seconds\), got -1"),
+        ({"keep_alive": math.nan}, "keep_alive: .* got nan"),
+        ({"keep_alive": "3"}, "keep_alive: .* got '3'"),
+        ({"keep_alive": None}, "keep_alive: .* got None"),
+    ],
+    ids=str,
+)
+def test_a_wrong_value_is_refused_with_name_rule_and_value(options: dict[str, Any], words: str) -> None:
+    """Flume takes its default instead, in silence; nobody who wrote -3 wants 100."""
+    with pytest.raises(ConfigError, match=words):
+        MemoryChannel(**options)
+
+
+# Acknowledgement.
+
+
+def test_acknowledged_events_are_gone_and_the_rest_is_still_taken() -> None:
+    """Their room is free at once; a rollback brings back the others only, in order."""
+    channel = small(capacity=3)
+    put(channel, 0, 1, 2)
+    transaction = opened(channel)
+    taken = transaction.take(3)
+    transaction.acknowledge([taken[1]])
+    assert (channel.stats().taken, channel.stats().take_successes, channel.stats().bytes) == (2, 1, 4)
+    put(channel, 3)
+    with pytest.raises(ChannelFullError):
+        put(channel, 4)
+    transaction.rollback()
+    assert drained(channel) == ["0", "2", "3"]
+
+
+def test_acknowledge_is_all_or_nothing() -> None:
+    """With an event that is strange, from elsewhere, acknowledged before or named twice, none is acknowledged."""
+    channel, other = small(), small()
+    put(channel, 0, 1, 2)
+    put(other, 9)
+    mine, strange = opened(channel), opened(other)
+    taken, foreign = mine.take(2), opened(channel).take(1)
+    mine.acknowledge(taken[:1])
+    strange.take()
+    for wrong in ([Event({}, b"1")], foreign, taken, [taken[1], taken[1]]):
+        with pytest.raises(ChannelError, match="none of them was acknowledged"):
+            mine.acknowledge([taken[1], *wrong] if wrong[0] not in taken else wrong)
+    assert channel.stats().take_successes == 1
+    mine.acknowledge([])
+    mine.acknowledge(taken[1:])
+    assert channel.stats().take_successes == 2
+
+
+def test_a_commit_after_acknowledgements_commits_the_rest() -> None:
+    """Nothing is counted or given back twice."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    with channel.transaction() as transaction:
+        transaction.acknowledge(transaction.take(2))
+        transaction.take()
+    stats = channel.stats()
+    assert (stats.size, stats.taken, stats.bytes, stats.take_successes) == (0, 0, 0, 3)
+
+
+# Statistics.
+
+
+def test_the_statistics_tell_what_happened() -> None:
+    """Flume's counters, the age of the head, rates, bytes: each at its value."""
+    clock = ManualClock()
+    channel = MemoryChannel(10, 5, 1000, 0, 0, name="n", clock=clock)
+    put(channel, "aa", "bb", "cc")
+    clock.advance(10)
+    put(channel, "dd")
+    transaction = opened(channel)
+    transaction.take(2)
+    transaction.take(5)
+    transaction.acknowledge([])
+    clock.advance(5)
+    stats = channel.stats()
+    assert (stats.name, stats.open, stats.size, stats.taken, stats.capacity, stats.fill) == ("n", True, 0, 4, 10, 0.4)
+    assert (stats.bytes, stats.byte_capacity, stats.oldest_event_age) == (8, 1000, None)
+    assert (stats.put_attempts, stats.put_successes, stats.put_errors) == (4, 4, 0)
+    assert (stats.take_attempts, stats.take_successes, stats.take_errors) == (4, 0, 0)
+    transaction.rollback()
+    assert channel.stats().oldest_event_age == 15
+    take(channel, 3)
+    stats = channel.stats()
+    assert (stats.oldest_event_age, stats.last_take_age, stats.take_successes) == (5, 0, 3)
+    assert (stats.put_rate, stats.take_rate) == (pytest.approx(4 / 15), pytest.approx(3 / 15))
+    assert stats.file is None
+
+
+def test_attempts_count_before_they_fail() -> None:
+    """A put that the transaction cannot hold, and a take that finds nothing, were attempts."""
+    channel = small()
+    transaction = opened(channel)
+    with pytest.raises(TransactionFullError):
+        transaction.put_many(events(range(4)))
+    assert transaction.take() == []
+    transaction.put(Event())
+    transaction.rollback()
+    stats = channel.stats()
+    assert (stats.put_attempts, stats.take_attempts) == (5, 1)
+    assert (stats.put_successes, stats.take_successes) == (0, 0)
+
+
+def test_a_refused_commit_is_an_error_that_is_counted() -> None:
+    """Once for each commit; attempts less successes are what was never stored."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    for _ in range(2):
+        with pytest.raises(ChannelFullError):
+            put(channel, 3, 4, 5)
+    stats = channel.stats()
+    assert (stats.put_errors, stats.put_attempts - stats.put_successes) == (2, 6)
+
+
+def test_it_is_a_channel_and_says_what_it_promises() -> None:
+    """Commit says that the puts are in memory, sync returns, nothing is ever on a disk."""
+    channel: Channel = small()
+    transaction = opened(channel)
+    transaction.put(Event())
+    assert transaction.commit() is Stored.MEMORY
+    channel.sync()
+    channel.sync(0)
+    assert channel.synced_sequence == -1
+
+
+def test_each_channel_has_a_name() -> None:
+    """The one given, or a number of its own."""
+    assert small(name="clicks").name == "clicks"
+    assert small().name != small().name
+    assert repr(small(name="clicks")) == "<MemoryChannel clicks: 0 of 5 events>"
+
+
+# Resizing.
+
+
+def test_a_larger_channel_holds_more_and_a_smaller_one_waits_for_takes() -> None:
+    """Full at five, one more fits at six; down to two is refused while six are stored, and all six come out."""
+    channel = small(transaction_capacity=1)
+    for i in range(5):
+        put(channel, i)
+    with pytest.raises(ChannelFullError):
+        put(channel, 5)
+    assert channel.resize(capacity=6)
+    put(channel, 5)
+    assert not channel.resize(capacity=2)
+    assert channel.stats().capacity == 6
+    assert [take(channel)[0] for _ in range(6)] == ["0", "1", "2", "3", "4", "5"]
+    assert channel.resize(capacity=2)
+    put(channel, 6)
+    put(channel, 7)
+    with pytest.raises(ChannelFullError):
+        put(channel, 8)
+
+
+def test_a_refused_resize_says_why_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """All limits of the call stay as they were; the log names the channel, the wish and what is stored."""
+    channel = small(name="clicks")
+    put(channel, 0, 1, 2)
+    with caplog.at_level(logging.WARNING, "producer.channels.memory"):
+        assert not channel.resize(capacity=2, transaction_capacity=1, keep_alive=0, byte_capacity=7)
+    stats = channel.stats()
+    assert (stats.capacity, stats.byte_capacity, channel.transaction_capacity) == (5, 104_857_600, 3)
+    for words in (
+        "channel clicks: not resized to capacity 2",
+        "byte_capacity 7",
+        "0.000 s",
+        "held 3 events of 6 bytes",
+    ):
+        assert words in caplog.text
+    assert drained(channel) == ["0", "1", "2"]
+
+
+def test_open_takes_count_when_a_channel_shrinks() -> None:
+    """A rollback must always find room for what it puts back."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    transaction = opened(channel)
+    transaction.take(3)
+    assert not channel.resize(capacity=2, transaction_capacity=2)
+    transaction.rollback()
+    assert drained(channel) == ["0", "1", "2"]
+
+
+def test_the_byte_capacity_changes_up_and_down() -> None:
+    """Each new limit holds for what comes, a limit below the content is refused, 0 lifts it."""
+    channel = MemoryChannel(100, 100, 2000, keep_alive=0)
+    put(channel, "x" * 405)
+    assert channel.resize(byte_capacity=1500)
+    put(channel, "x" * 405)
+    with pytest.raises(ChannelFullError):
+        put(channel, "x" * 405)
+    assert not channel.resize(byte_capacity=250)
+    take(channel)
+    put(channel, "x" * 405)
+    take(channel, 2)
+    assert channel.resize(byte_capacity=300)
+    with pytest.raises(ChannelFullError):
+        put(channel, "x" * 405)
+    for limit, fitting in ((3300, 6), (4000, 7)):
+        assert channel.resize(byte_capacity=limit)
+        put(channel, *["x" * 405] * fitting)
+        with pytest.raises(ChannelFullError):
+            put(channel, "x" * 405)
+        take(channel, fitting)
+    assert channel.resize(byte_capacity=0)
+    put(channel, "x" * 10**6)
+
+
+def test_resizing_to_what_it_is_changes_nothing() -> None:
+    """Also when the channel is full."""
+    channel = small(capacity=3)
+    put(channel, 0, 1, 2)
+    assert channel.resize(capacity=3)
+    assert channel.resize()
+    assert drained(channel) == ["0", "1", "2"]
+
+
+def test_a_new_transaction_capacity_holds_from_the_next_call_on() -> None:
+    """Open transactions keep what they have; a smaller one takes no more, and can commit."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    transaction = opened(channel)
+    assert len(transaction.take(3)) == 3
+    assert channel.resize(transaction_capacity=1)
+    with pytest.raises(TransactionFullError, match="at most 1 takes"):
+        transaction.take()
+    transaction.commit()
+    with pytest.raises(TransactionFullError, match="at most 1 puts"):
+        put(channel, 1, 2)
+    assert channel.resize(transaction_capacity=5)
+    put(channel, *range(5))
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"capacity": 2}, "transaction_capacity"),
+        ({"transaction_capacity": 6}, "transaction_capacity"),
+        ({"capacity": 0}, "capacity"),
+        ({"keep_alive": -1}, "keep_alive"),
+        ({"byte_capacity": -1}, "byte_capacity"),
+    ],
+    ids=str,
+)
+def test_a_resize_to_a_wrong_value_is_refused(options: dict[str, Any], name: str) -> None:
+    """By the rules of the constructor, taken together with what stays; nothing changes."""
+    channel = small()
+    with pytest.raises(ConfigError) as caught:
+        channel.resize(**options)
+    assert caught.value.name == name
+    assert (channel.stats().capacity, channel.transaction_capacity) == (5, 3)
+
+
+# The end.
+
+
+def test_close_says_once_how_many_events_are_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """Stored ones and those in open takes; an empty channel says nothing."""
+    with caplog.at_level(logging.WARNING, "producer.channels.memory"):
+        small().close()
+        assert caplog.text == ""
+        channel = small(name="clicks")
+        put(channel, 0, 1, 2)
+        opened(channel).take(2)
+        channel.close()
+        channel.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "channel clicks: closed with 3 events that nobody had taken: they are lost"
+    ]
+    stats = channel.stats()
+    assert (stats.open, stats.size, stats.taken, stats.bytes) == (False, 0, 0, 0)
+
+
+def test_a_closed_channel_refuses_everything_but_the_end_of_a_transaction() -> None:
+    """A commit raises, so that nobody believes that it happened; rollback and close are allowed."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    transaction, putting = opened(channel), opened(channel)
+    taken = transaction.take(2)
+    putting.put(Event())
+    channel.close()
+    for call in (
+        channel.transaction,
+        channel.sync,
+        lambda: channel.resize(capacity=10),
+        lambda: transaction.put(Event()),
+        transaction.take,
+        lambda: transaction.acknowledge(taken),
+        transaction.commit,
+        putting.commit,
+    ):
+        with pytest.raises(ChannelClosedError, match="it is closed"):
+            call()
+    for one in (transaction, putting):
+        one.rollback()
+        one.close()
+
+
+def test_a_dropped_transaction_is_rolled_back_at_the_next_use() -> None:
+    """Somebody forgets an open one: its takes come back, in order, its puts were never there."""
+    channel = small()
+    put(channel, 0, 1, 2)
+    transaction = opened(channel)
+    transaction.take(2)
+    transaction.put(Event())
+    del transaction
+    gc.collect()
+    assert (channel.stats().size, channel.stats().taken) == (3, 0)
+    assert drained(channel) == ["0", "1", "2"]
+
+
+def test_a_pickled_channel_is_an_empty_one_of_the_same_configuration() -> None:
+    """What is in it stays; a copy is no channel to the same events."""
+    channel = MemoryChannel(7, 3, None, 5, 1.5, name="clicks")
+    put(channel, 0, 1)
+    for twin in (pickle.loads(pickle.dumps(channel)), copy.deepcopy(channel)):
+        assert (twin.name, twin.stats().capacity, twin.stats().byte_capacity) == ("clicks", 7, None)
+        assert (twin.transaction_capacity, twin.keep_alive, twin._buffer_percentage) == (3, 1.5, 5)
+        assert (twin.stats().size, channel.stats().size) == (0, 2)
+
+
+def test_taken_and_committed_events_are_freed() -> None:
+    """The channel keeps nothing of what has left it, whether or not its places at the head are removed yet."""
+
+    class Headers(dict[str, str | None]):
+        """Something that can be told to be alive."""
+
+    channel = small()
+    with channel.transaction() as transaction:
+        transaction.put_many([Event(Headers(), b"x") for _ in range(3)])
+    alive = lambda: sum(isinstance(one, Headers) for one in gc.get_objects())  # noqa: E731
+    assert alive() == 3
+    take(channel, 2)
+    assert alive() == 1
+    take(channel)
+    del transaction
+    assert alive() == 0
+
+
+FORKS = """
+import os, sys, threading
+from producer.channels import Event, MemoryChannel
+from producer.errors import ChannelClosedError
+
+channel = MemoryChannel(capacity=10, transaction_capacity=10, keep_alive=0)
+with channel.transaction() as tx:
+    tx.put_many([Event({}, b"parent")] * 9)
+mine = channel.transaction()
+mine.begin()
+mine.take(2)
+held, go = threading.Event(), threading.Event()
+
+def hold():
+    with channel._lock:
+        held.set()
+        go.wait()
+
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    try:
+        assert (channel.stats().size, channel.stats().taken, channel.stats().bytes) == (0, 0, 0)
+        for call in (mine.take, mine.commit, lambda: mine.put(Event())):
+            try:
+                call()
+            except ChannelClosedError as error:
+                assert "before this process was forked" in str(error)
+            else:
+                raise AssertionError("a transaction of the parent worked")
+        mine.rollback()
+        mine.close()
+        with channel.transaction() as tx:
+            tx.put_many([Event({}, b"child")] * 10)
+        with channel.transaction() as tx:
+            assert {event.body for event in tx.take(10)} == {b"child"}
+        assert channel.stats().put_attempts == 10
+        os._exit(0)
+    except BaseException as error:
+        print(repr(error), file=sys.stderr)
+        os._exit(1)
+status = os.waitpid(child, 0)[1]
+go.set()
+mine.rollback()
+with channel.transaction() as tx:
+    assert [event.body for event in tx.take(10)] == [b"parent"] * 9
+print("status", status)
+"""
+
+
+def test_a_forked_child_starts_empty_and_works() -> None:
+    """A lock that another thread held at that instant is not waited for; the parent's events stay the parent's."""
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.stdout == "status 0\n", ended.stderr
