@@ -207,6 +207,13 @@ class Channel(Protocol):
     def close(self) -> None:
         """Give up the channel; open transactions are rolled back. May be called again."""
 
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStats:

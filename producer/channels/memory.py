@@ -25,7 +25,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from ..clock import Clock, SystemClock
 from ..errors import (
@@ -258,6 +259,14 @@ class MemoryChannel:
                 last_take_age=counters.last_take_age,
                 waiting=len(self._turns.rooms),
             )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Give up the channel and what it holds; who waits gets ChannelClosedError. May be called again.

@@ -24,7 +24,8 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from ..clock import Clock, Deadline, SystemClock
 from ..errors import (
@@ -182,6 +183,14 @@ class SpillableChannel:
             waiting=memory.waiting + overflow.waiting,
             file=overflow.file,
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close both channels: what is in memory is lost, and said to be; what is in the overflow is as safe as it is
