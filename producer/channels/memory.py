@@ -211,7 +211,7 @@ class MemoryChannel:
         """Change limits while the channel is in use: all that are given, or none. Nothing that is stored is lost.
 
         If more is stored than the new limits allow, it waits for takes, up to ``keep_alive`` (the new one); commits
-        that come meanwhile and add events wait behind it.
+        that come meanwhile and want room wait behind it.
 
         :param capacity: as in the constructor, and so are the others; None leaves a limit as it is.
         :param byte_capacity: 0 for no limit.
@@ -226,7 +226,7 @@ class MemoryChannel:
             old.byte_capacity if byte_capacity is None else byte_capacity or None,
             old.keep_alive if keep_alive is None else keep_alive,
         )
-        turn = Turn(lambda turn: self._attempt_resize(turn, limits))
+        turn = Turn(lambda turn: self._attempt_resize(turn, limits), queues=False)
         self._turns.perform(turn, self._turns.rooms, limits.keep_alive, self._must_be_open)
         if not turn.done:
             self._must_be_open()
@@ -366,11 +366,16 @@ class MemoryChannel:
         turn = Turn(lambda turn: self._attempt_commit(turn, transaction, garbage))
         wait = self._limits.keep_alive if timeout is None else timeout
         started = self._clock.monotonic()
-        self._turns.perform(turn, self._turns.rooms, wait, lambda: self._must_be_of_now(transaction))
+        self._turns.perform(turn, self._turns.rooms, wait, lambda: self._begin_commit(turn, transaction))
         if not turn.done:
             self._must_be_open()
             raise self._why_not(transaction, self._clock.monotonic() - started)
         return Stored.MEMORY
+
+    def _begin_commit(self, turn: Turn, transaction: MemoryTransaction) -> None:
+        self._must_be_of_now(transaction)
+        more = len(transaction.puts) > len(transaction.taken)
+        turn.queues = more or transaction.put_bytes > transaction.taken_bytes
 
     def _why_not(self, transaction: MemoryTransaction, waited: float) -> ChannelError:
         with self._lock:

@@ -21,16 +21,18 @@ from ..clock import Clock, Deadline
 class Turn:
     """One thing that somebody wants.
 
+    :ivar queues: whether it comes after those in line; what takes nothing from them need not.
     :ivar attempt: does it if that is possible now; called with the turn itself and with the
         channel's lock held, on any thread.
     :ivar over: there is nothing left to wait for: it was done, or can never be.
     :ivar done: it was done.
     """
 
-    __slots__ = ("attempt", "done", "over", "wake")
+    __slots__ = ("attempt", "done", "over", "queues", "wake")
 
-    def __init__(self, attempt: Callable[[Turn], None]) -> None:
+    def __init__(self, attempt: Callable[[Turn], None], *, queues: bool = True) -> None:
         self.attempt = attempt
+        self.queues = queues
         self.over = self.done = False
         self.wake: SimpleQueue[None] | None = None
 
@@ -64,7 +66,7 @@ class Turns:
 
     def _try_or_line_up(self, turn: Turn, line: deque[Turn]) -> None:
         try:
-            if not line:
+            if not line or not turn.queues:
                 turn.attempt(turn)
             if not turn.over:
                 turn.wake = SimpleQueue()
