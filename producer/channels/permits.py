@@ -57,6 +57,10 @@ class Permits:
         self._take(events, size)
         return True
 
+    def could_hold(self, events: int, size: int) -> bool:
+        """Whether so much would fit if nothing else were there."""
+        return events <= self.capacity and (self.byte_capacity is None or size <= self.byte_capacity)
+
     def force(self, events: int, size: int) -> None:
         """Take room that is there by definition, or has to be: for what a channel finds when it is opened."""
         self._take(events, size)

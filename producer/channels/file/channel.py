@@ -274,13 +274,14 @@ class FileChannel:
             taker.put(None)
         self._keeper.stop()
         self._log.refuse()
-        try:
-            if keep:
-                self.checkpoint(force=True)
-        finally:
-            self._log.close()
-            if keep:
-                self.release()
+        with self._checkpointing:
+            try:
+                if keep:
+                    self._checkpoint(force=True)
+            finally:
+                self._log.close()
+                if keep:
+                    self.release()
 
     def release(self) -> None:
         """Let another channel have the directory; after :meth:`close`."""
@@ -378,8 +379,9 @@ class FileChannel:
             self._must_be_open()
             if self._permits.acquire(count, size):
                 return
+            fits = self._permits.could_hold(count, size)
         started = self._clock.monotonic()
-        if timeout > 0 and self._wait_for_room(count, size, timeout):
+        if fits and timeout > 0 and self._wait_for_room(count, size, timeout):
             return
         with self._lock:
             self._must_be_open()
@@ -577,19 +579,25 @@ class FileChannel:
 
         :param force: also if nothing has changed.
         :returns: whether one was written; an error is logged and counted, and the one before still holds.
+        :raises ChannelClosedError: the directory may be another channel's by now.
         """
+        self._must_be_open()  # in a forked child somebody else may have held the lock
         with self._checkpointing:
-            if not force and self._changes == self._checkpointed:
-                return False
-            try:
-                self._write_checkpoint()
-            except (OSError, ChannelError) as error:
-                with self._lock:
-                    self._add("checkpoint_errors", 1)
-                _log.error("channel %s: a checkpoint could not be written: %s", self.name, error)
-                return False
-            self._space.keep_reserve()
-            return True
+            self._must_be_open()
+            return self._checkpoint(force=force)
+
+    def _checkpoint(self, *, force: bool) -> bool:
+        if not force and self._changes == self._checkpointed:
+            return False
+        try:
+            self._write_checkpoint()
+        except (OSError, ChannelError) as error:
+            with self._lock:
+                self._add("checkpoint_errors", 1)
+            _log.error("channel %s: a checkpoint could not be written: %s", self.name, error)
+            return False
+        self._space.keep_reserve()
+        return True
 
     def _write_checkpoint(self) -> None:
         self._log.sync()

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from ...clock import Clock, Deadline
-from ...errors import ChannelError
+from ...errors import ChannelClosedError, ChannelError
 
 if TYPE_CHECKING:
     from .channel import FileChannel
@@ -66,11 +66,15 @@ class Keeper:
     def _sync(self, channel: FileChannel) -> None:
         try:
             channel.sync()
+        except ChannelClosedError:
+            return  # it was closed a moment ago
         except ChannelError as error:
             _log.error("channel %s: %s", channel.name, error)
 
     def _checkpoint(self, channel: FileChannel) -> None:
         try:
             channel.checkpoint()
+        except ChannelClosedError:
+            return
         except Exception:  # noqa: BLE001  # the next one is due all the same
             _log.exception("channel %s: a bug: the checkpoint failed; the next one may not", channel.name)

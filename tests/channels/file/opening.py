@@ -1,0 +1,154 @@
+"""Opening file channels on a simulated disk with tiny limits, and looking into what they have written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
+
+from producer.channels import FileChannel
+from producer.channels.file.disk import Disk
+from producer.channels.file.format import (
+    FIRST_RECORD,
+    FRAME_SIZE,
+    Kind,
+    SegmentHeader,
+    decode_event,
+    decode_segment_header,
+)
+from producer.channels.file.segment import Record, scan
+from producer.interfaces import FileStats
+from producer.testing import ManualClock
+from tests.channels.helpers import drained, put
+from tests.support.sim_fs import SimFS
+
+DIRECTORY = "/channel"
+SEGMENT = 4096
+CHECKPOINTS = (f"{DIRECTORY}/checkpoint", f"{DIRECTORY}/checkpoint.backup")
+
+
+def open_channel(disk: SimFS | None = None, **options: Any) -> FileChannel:
+    """A channel on this disk, or on a new one, with tiny segments and nothing that happens by itself."""
+    capacity = options.get("capacity", 1000)
+    known: dict[str, Any] = {
+        "capacity": capacity,
+        "transaction_capacity": min(1000, capacity) if isinstance(capacity, int) else 1,
+        "keep_alive": 0,
+        "segment_size": SEGMENT,
+        "checkpoint_interval": None,
+        "minimum_free_space": 0,
+        "reserve": 0,
+        "clock": ManualClock(),
+    }
+    return FileChannel(
+        options.pop("directory", DIRECTORY), disk=cast("Disk", SimFS() if disk is None else disk), **known | options
+    )
+
+
+@contextmanager
+def opened_channel(disk: SimFS | None = None, **options: Any) -> Iterator[FileChannel]:
+    """The same, closed at the end."""
+    channel = open_channel(disk, **options)
+    try:
+        yield channel
+    finally:
+        channel.close()
+
+
+def file_stats(channel: FileChannel) -> FileStats:
+    """What a file channel adds to its statistics."""
+    stats = channel.stats().file
+    assert stats is not None
+    return stats
+
+
+def killed(channel: FileChannel, disk: SimFS) -> SimFS:
+    """The process dies; what it had written is there. Its channel is closed on the dead disk, for its threads."""
+    after = disk.kill()
+    channel.close()
+    return after
+
+
+def names(disk: SimFS, directory: str = DIRECTORY) -> list[str]:
+    """The names in a directory."""
+    return disk.names(directory)
+
+
+def segments(disk: SimFS, directory: str = DIRECTORY) -> list[str]:
+    """The paths of all segments in a directory, the oldest first."""
+    return [f"{directory}/{name}" for name in names(disk, directory) if name.startswith("log-")]
+
+
+def header(disk: SimFS, path: str) -> SegmentHeader:
+    """What a segment says of itself."""
+    found = decode_segment_header(disk.content(path)[:FIRST_RECORD])
+    assert found is not None
+    return found
+
+
+class Written(NamedTuple):
+    """A record of a segment, with its payload."""
+
+    kind: int
+    offset: int
+    sequence: int
+    transaction: int
+    remaining: int
+    payload: bytes
+
+    @property
+    def end(self) -> int:
+        """Where the next record begins."""
+        return self.offset + FRAME_SIZE + len(self.payload)
+
+
+def records(disk: SimFS, path: str) -> list[Written]:
+    """Every record of a segment that is all whole."""
+    data = disk.content(path)
+    found = []
+    for item in scan(data, header(disk, path).seed):
+        assert isinstance(item, Record), f"{path} is damaged at {item.start}"
+        start = item.offset + FRAME_SIZE
+        payload = data[start : start + item.length]
+        found.append(Written(item.kind, item.offset, item.sequence, item.transaction, item.remaining, payload))
+    return found
+
+
+def log(disk: SimFS, directory: str = DIRECTORY) -> list[Written]:
+    """Every record of all segments of a directory."""
+    return [record for path in segments(disk, directory) for record in records(disk, path)]
+
+
+def put_record(disk: SimFS, body: str) -> tuple[str, Written]:
+    """Where the Put of the event with this body stands: its segment and the record."""
+    for path in segments(disk):
+        for record in records(disk, path):
+            if record.kind == Kind.PUT and decode_event(record.payload, 1).body == body.encode():
+                return path, record
+    raise AssertionError(f"no Put of {body}")
+
+
+def flip(disk: SimFS, path: str, offset: int) -> None:
+    """Turn one bit of a file over, on the disk as well."""
+    content = bytearray(disk.content(path))
+    content[offset] ^= 0x10
+    disk.put(path, bytes(content))
+
+
+def cut(disk: SimFS, path: str, size: int) -> None:
+    """Leave the first ``size`` bytes of a file, or with a negative number all but so many."""
+    disk.put(path, disk.content(path)[:size])
+
+
+def contents(disk: SimFS, **options: Any) -> list[str]:
+    """Open a channel, take everything, and close it."""
+    with opened_channel(disk, **options) as channel:
+        return drained(channel)
+
+
+def fill(channel: FileChannel, count: int, *, size: int = 100, each: int = 1) -> list[str]:
+    """Put so many events of about ``size`` bytes, ``each`` in a transaction; their bodies."""
+    bodies = [f"{number:06}".ljust(size, ".") for number in range(count)]
+    for start in range(0, count, each):
+        put(channel, *bodies[start : start + each])
+    return bodies

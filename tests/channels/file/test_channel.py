@@ -1,0 +1,738 @@
+"""What a file channel promises to those who put and take; Flume's TestFileChannel and TestFileChannelRollback.
+
+The file is long since the list of promises is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.channels import Event, FileChannel, Stored
+from producer.errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelFullError,
+    ChannelLockedError,
+    ConfigError,
+    InvalidArgumentError,
+    TransactionFullError,
+    TransactionStateError,
+)
+from producer.interfaces import Channel, Transaction
+from producer.testing import ManualClock
+from tests.channels.file.opening import (
+    contents,
+    file_stats,
+    fill,
+    flip,
+    killed,
+    open_channel,
+    opened_channel,
+    put_record,
+    segments,
+)
+from tests.channels.helpers import bodies, drained, events, opened, put, take
+from tests.support.sim_fs import SimFS
+from tests.support.waiting import Call, eventually
+
+
+def test_what_is_put_comes_out_in_order_by_ones_and_by_hundreds() -> None:
+    """An empty channel gives nothing; single and batched puts come out whole and in order, single and batched."""
+    with opened_channel() as channel:
+        assert take(channel, 5) == []
+        alone = fill(channel, 40)
+        assert [body for _ in alone for body in take(channel)] == alone
+        together = fill(channel, 200, each=50)
+        assert drained(channel) == together
+        assert take(channel) == []
+
+
+def test_it_satisfies_the_protocols_and_counts_sequence_numbers() -> None:
+    """Channel and Transaction are implemented; events get increasing numbers, known when the put is committed."""
+    with opened_channel() as channel:
+        as_channel: Channel = channel
+        transaction: Transaction = as_channel.transaction()
+        with transaction:
+            transaction.put_many(events("abc"))
+            assert transaction.last_sequence is None
+        assert transaction.last_sequence == 3
+        assert put(channel, "d") == 4
+        with channel.transaction() as taking:
+            assert [event.sequence for event in taking.take(10)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({}, b""),
+        ({"a": None}, b"x"),
+        ({"a": "", "": "b"}, b"\0" * 300),
+        ({"größe": "éè", "lone": "\ud800"}, bytes(range(256))),
+        ({"a": "1", "b": "2", "c": None, "d": "x" * 5000}, b"\xa7LH\x1e" * 20),
+    ],
+)
+def test_headers_and_bodies_come_back_as_they_were(headers: dict[str, str | None], body: bytes) -> None:
+    """A value of None stays None and does not become an empty text; also after a restart."""
+    disk = SimFS()
+    for reopened in (False, True):
+        channel = open_channel(disk)
+        if not reopened:
+            with channel.transaction() as transaction:
+                transaction.put(Event(headers, body))
+            assert [*channel.transaction().__enter__().take()] == [Event(headers, body)]
+        else:
+            with channel.transaction() as transaction:
+                assert transaction.take() == [Event(headers, body)]
+        channel.close()
+
+
+@pytest.mark.parametrize("body", ["text", 5, ["x"], object()])
+def test_what_is_no_event_is_refused_and_the_transaction_goes_on(body: Any) -> None:
+    """A body that is no bytes, headers that are no text, or no event at all: an error, and nothing of it is kept."""
+    with opened_channel() as channel:
+        with channel.transaction() as transaction:
+            transaction.put(Event({}, b"good"))
+            for wrong in (Event({}, body), body, None, Event({"a": 1}, b""), Event({2: "b"}, b"")):  # type: ignore[dict-item]
+                with pytest.raises(InvalidArgumentError, match="put: "):
+                    transaction.put(wrong)
+        assert drained(channel) == ["good"]
+
+
+def test_a_body_of_none_or_of_other_bytes_is_stored_as_bytes() -> None:
+    """None is empty; bytearray and memoryview are copied, so that later changes of them change nothing."""
+    with opened_channel() as channel:
+        buffer = bytearray(b"before")
+        with channel.transaction() as transaction:
+            for body in (None, buffer, memoryview(b"view")):
+                transaction.put(Event({}, body))  # type: ignore[arg-type]
+            buffer[:] = b"later!"
+        assert drained(channel) == ["", "before", "view"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("capacity", value) for value in (0, -3, 1.5, "9", None, True)),
+        *(("transaction_capacity", value) for value in (0, -1, None)),
+        *(("byte_capacity", value) for value in (0, -1, 2.0)),
+        *(("segment_size", value) for value in (-2, 0, 1279, 1 << 32, None)),
+        *(("minimum_free_space", value) for value in (-1, None)),
+        *(("reserve", value) for value in (-1, 0.5)),
+        *(("keep_alive", value) for value in (-1, float("nan"), "3", None, True)),
+        *(("checkpoint_interval", value) for value in (0, -5, "x", True)),
+        *(("fsync", value) for value in (0, -1.0, "never", None, True, float("nan"))),
+        *(("dual_checkpoints", value) for value in (None, 1)),
+    ],
+)
+def test_a_wrong_option_is_refused_by_its_name_and_nothing_is_made(option: str, value: Any) -> None:
+    """Negative and zero limits, wrong types: a ConfigError with name, rule and value; no silent default."""
+    disk = SimFS()
+    with pytest.raises(ConfigError) as caught:
+        open_channel(disk, **{option: value})
+    assert caught.value.name == option
+    assert repr(value) in str(caught.value) or value != value
+    assert disk.calls == []
+
+
+def test_a_transaction_capacity_above_the_capacity_is_refused() -> None:
+    """As in Flume; the message says both numbers."""
+    with pytest.raises(ConfigError, match=r"transaction_capacity: must not be above capacity \(5\), got 6"):
+        open_channel(capacity=5, transaction_capacity=6)
+
+
+def test_the_defaults_are_what_the_documents_say() -> None:
+    """A million events, ten thousand in a transaction, three seconds, a sync at each commit, two checkpoints."""
+    with FileChannel("/channel", disk=SimFS(), clock=ManualClock()) as channel:  # type: ignore[arg-type]
+        options = channel.options
+        assert (options.capacity, options.transaction_capacity, options.byte_capacity) == (1_000_000, 10_000, None)
+        assert (options.keep_alive, options.fsync, options.promise) == (3.0, "commit", Stored.DISK)
+        assert (options.segment_size, options.checkpoint_interval, options.dual_checkpoints) == (1 << 26, 30.0, True)
+        assert (options.minimum_free_space, options.reserve) == (1 << 26, 1 << 22)
+
+
+def test_a_transaction_holds_at_most_its_capacity_of_puts_and_of_takes() -> None:
+    """One put too many, or a take when it is full, raises and changes nothing; a take is cut to what fits."""
+    with opened_channel(transaction_capacity=3) as channel:
+        with channel.transaction() as transaction:
+            transaction.put_many(events("abc"))
+            with pytest.raises(TransactionFullError, match=r"at most 3 puts \(transaction_capacity\)"):
+                transaction.put(Event({}, b"d"))
+        put(channel, "d", "e")
+        taking = opened(channel)
+        assert bodies(taking.take(100)) == ["a", "b", "c"]
+        with pytest.raises(TransactionFullError, match="at most 3 takes"):
+            taking.take()
+        taking.rollback()
+        assert drained(channel) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_transaction_either_puts_or_takes() -> None:
+    """Mixing raises, in both orders, and what was done before stands."""
+    with opened_channel() as channel:
+        put(channel, "old")
+        with channel.transaction() as transaction:
+            transaction.put(Event({}, b"new"))
+            with pytest.raises(TransactionStateError, match="either puts or takes: use two"):
+                transaction.take()
+        with channel.transaction() as transaction:
+            assert bodies(transaction.take()) == ["old"]
+            with pytest.raises(TransactionStateError, match="either puts or takes: use two"):
+                transaction.put(Event({}, b"x"))
+        assert drained(channel) == ["new"]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_transaction_without_puts_or_takes_writes_nothing(end: str) -> None:
+    """It ends well, leaves no record in the log and nothing to find after a restart."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    before = disk.content(segments(disk)[-1])
+    for _ in range(2):
+        transaction = opened(channel)
+        getattr(transaction, end)()
+        transaction.close()
+    assert disk.content(segments(disk)[-1]) == before
+    channel.close()
+    assert contents(disk) == []
+
+
+def test_takes_that_found_nothing_commit_and_roll_back() -> None:
+    """A take of an empty channel is not counted as content of the transaction: it may still put."""
+    with opened_channel() as channel:
+        with channel.transaction() as transaction:
+            assert transaction.take(5) == []
+            transaction.put(Event({}, b"a"))
+        assert drained(channel) == ["a"]
+
+
+def test_a_full_channel_refuses_a_commit_with_all_that_one_needs_to_know() -> None:
+    """The error names the channel, size, capacity, what was wanted and the last take; the transaction stays open."""
+    clock = ManualClock()
+    with opened_channel(capacity=3, clock=clock, name="orders") as channel:
+        put(channel, "a", "b", "c")
+        late = opened(channel)
+        late.put_many(events("de"))
+        with pytest.raises(ChannelFullError, match="nobody has taken from it yet") as caught:
+            late.commit()
+        error = caught.value
+        assert (error.channel, error.size, error.capacity, error.wanted) == ("orders", 3, 3, 2)
+        assert "channel orders: no room within 0.000 s (keep_alive) for 2 events of 10 bytes" in str(error)
+        assert "it holds 3 of 3 events (capacity) and 15 bytes of no limit (byte_capacity)" in str(error)
+        take(channel)
+        clock.advance(2.5)
+        with pytest.raises(ChannelFullError, match=r"it holds 2 of 3 events .* the last take was 2.5 s ago"):
+            late.commit()
+        take(channel)
+        assert late.commit() is Stored.DISK
+        assert drained(channel) == ["c", "d", "e"]
+        assert channel.stats().put_errors == 2
+
+
+def test_taken_events_keep_their_room_until_the_take_is_committed() -> None:
+    """Neither an open take nor one that is rolled back frees a slot; a committed one does."""
+    with opened_channel(capacity=5) as channel:
+        put(channel, *"abcde")
+        for end in ("open", "rollback", "commit"):
+            taking = opened(channel)
+            assert bodies(taking.take()) == ["a"]
+            if end != "open":
+                getattr(taking, end)()
+            if end != "commit":
+                with pytest.raises(ChannelFullError):
+                    put(channel, "f")
+            if end == "open":
+                taking.rollback()
+        put(channel, "f")
+        assert drained(channel) == ["b", "c", "d", "e", "f"]
+
+
+def test_bytes_are_limited_too_and_what_can_never_fit_is_refused_at_once() -> None:
+    """Headers count; a transaction larger than the byte capacity raises without waiting, and holds up nobody."""
+    with opened_channel(byte_capacity=1000, clock=ManualClock()) as channel:
+        with channel.transaction() as transaction:
+            transaction.put(Event({"h": "v" * 400}, b"x" * 400))
+        with pytest.raises(ChannelFullError, match="of 1000 bytes") as caught:
+            put(channel, "y" * 300)
+        assert (caught.value.used_bytes, caught.value.wanted_bytes) == (channel.stats().bytes, 304)
+        huge = opened(channel)
+        huge.put_many(events(["z" * 2000]))
+        never = Call(lambda: huge.commit(timeout=10**9))
+        with pytest.raises(ChannelFullError, match="2004 bytes"):
+            never.result()
+        huge.rollback()
+        put(channel, "small")
+        assert len(drained(channel)) == 2
+
+
+def test_a_put_that_waits_for_room_goes_through_when_a_take_is_committed() -> None:
+    """It waits within keep_alive; a take that began later has the greater transaction id, and replay copes."""
+    disk, clock = SimFS(), ManualClock()
+    channel = open_channel(disk, capacity=3, keep_alive=60, clock=clock)
+    put(channel, "a", "b", "c")
+    waiting = Call(lambda: put(channel, "d"))
+    eventually(lambda: channel.stats().waiting == 1)
+    assert take(channel) == ["a"]
+    waiting.result()
+    assert channel.stats().waiting == 0
+    with pytest.raises(ChannelFullError):
+        put_at_once(channel, "e")
+    disk = killed(channel, disk)
+    for checkpoint in (True, False):
+        if not checkpoint:
+            disk.unlink("/channel/checkpoint")
+            disk.unlink("/channel/checkpoint.backup")
+        with opened_channel(disk, capacity=3) as again:
+            assert again.stats().size == 3
+            taking = opened(again)
+            assert bodies(taking.take(10)) == ["b", "c", "d"]
+            taking.rollback()
+
+
+def put_at_once(channel: FileChannel, body: str) -> None:
+    with channel.transaction() as transaction:
+        transaction.put(Event({}, body.encode()))
+        transaction.commit(timeout=0)
+
+
+def test_a_take_waits_for_the_first_event_and_is_woken_by_a_commit() -> None:
+    """Within its timeout; a clock that moves past it ends the wait with nothing."""
+    clock = ManualClock()
+    with opened_channel(clock=clock, keep_alive=60) as channel:
+        waiting = Call(lambda: take(channel, 10, timeout=30))
+        eventually(lambda: clock.waiting == 1)
+        put(channel, "a", "b")
+        assert waiting.result() == ["a", "b"]
+        waiting = Call(lambda: take(channel, 10, timeout=30))
+        eventually(lambda: clock.waiting == 1)
+        clock.advance(31)
+        assert waiting.result() == []
+
+
+def test_take_stops_before_max_bytes_but_gives_one_at_least() -> None:
+    """The events together stay within it; an event that is larger alone comes alone."""
+    with opened_channel() as channel:
+        put(channel, *("x" * size for size in (100, 100, 100, 900, 50)))
+        with channel.transaction() as transaction:
+            sizes = [[len(event.body) for event in transaction.take(10, max_bytes=250)] for _ in range(4)]
+        assert sizes == [[100, 100], [100], [900], [50]]
+
+
+def test_ten_who_put_and_ten_who_take_agree(tmp_path: Path) -> None:
+    """Threads on a real disk: what was committed and what was taken are the same, each event once."""
+    options: dict[str, Any] = {"segment_size": 20_000, "keep_alive": 20, "checkpoint_interval": None, "reserve": 0}
+    with FileChannel(tmp_path / "c", minimum_free_space=0, **options) as channel:
+        done = threading.Event()
+
+        def source(name: int) -> list[str]:
+            own = [f"{name}-{number}" for number in range(100)]
+            for start in range(0, 100, 1 + name % 7):
+                put(channel, *own[start : start + 1 + name % 7])
+            return own
+
+        def sink(name: int) -> list[str]:
+            got: list[str] = []
+            while new := take(channel, 1 + name % 5, timeout=0.2 if done.is_set() else 5):
+                got += new
+            return got
+
+        sources = [Call(lambda name=name: source(name)) for name in range(10)]
+        sinks = [Call(lambda name=name: sink(name)) for name in range(10)]
+        expected = [body for call in sources for body in call.result()]
+        done.set()
+        for _ in sinks:  # so that nobody waits long
+            put(channel, "end")
+        taken = [body for call in sinks for body in call.result()] + drained(channel)
+        assert sorted(taken) == sorted(expected + ["end"] * 10)
+        assert file_stats(channel).rolls >= 1
+        assert channel.stats().put_successes == channel.stats().take_successes == 1010
+
+
+def test_a_directory_belongs_to_one_channel_at_a_time(tmp_path: Path) -> None:
+    """The second one is refused at once, and is served when the first has closed."""
+    first = FileChannel(tmp_path / "c", minimum_free_space=0, checkpoint_interval=None)
+    put(first, "a")
+    for _ in range(2):
+        with pytest.raises(ChannelLockedError):
+            FileChannel(tmp_path / "c", minimum_free_space=0)
+    first.close()
+    with FileChannel(tmp_path / "c", minimum_free_space=0, checkpoint_interval=None) as second:
+        assert drained(second) == ["a"]
+
+
+def test_close_may_be_repeated_and_ends_every_use() -> None:
+    """Afterwards nothing can be put, taken, synced or checkpointed; the text and the statistics say closed."""
+    disk = SimFS()
+    channel = open_channel(disk, name="orders")
+    put(channel, "a", "b")
+    putting, taking = opened(channel), opened(channel)
+    putting.put(Event({}, b"late"))
+    assert bodies(taking.take()) == ["a"]
+    assert channel.stats().open
+    assert repr(channel) == "<FileChannel /channel open>"
+    channel.close()
+    channel.close()
+    assert not channel.stats().open
+    assert repr(channel) == "<FileChannel /channel closed>"
+    for use in (putting.commit, taking.commit, taking.take, channel.transaction, channel.sync, channel.checkpoint):
+        with pytest.raises(ChannelClosedError, match="channel orders: it was closed"):
+            use()
+    taking.rollback()
+    putting.rollback()
+    assert disk.open_files == []
+    assert contents(disk) == ["a", "b"]
+
+
+def test_nothing_is_written_to_a_directory_that_was_given_up() -> None:
+    """A checkpoint asked for after close does not touch what belongs to the next channel."""
+    disk = SimFS()
+    first = open_channel(disk)
+    first.close()
+    with opened_channel(disk) as second:
+        put(second, "a")
+        before = len(disk.calls)
+        with pytest.raises(ChannelClosedError):
+            first.checkpoint(force=True)
+        assert [call.operation for call in disk.calls[before:]] == []
+        assert drained(second) == ["a"]
+
+
+def test_close_wakes_those_who_wait() -> None:
+    """A put that waits for room and a take that waits for events hear that the channel is closed."""
+    clock = ManualClock()
+    full, empty = open_channel(capacity=1, clock=clock), open_channel(clock=clock)
+    put(full, "a")
+    late = opened(full)
+    late.put(Event({}, b"b"))
+    calls = [Call(lambda: late.commit(timeout=50)), Call(lambda: take(empty, timeout=50))]
+    eventually(lambda: clock.waiting == 2)
+    full.close()
+    empty.close()
+    for call in calls:
+        with pytest.raises(ChannelClosedError):
+            call.result()
+
+
+def test_a_channel_cannot_be_pickled_and_says_what_can() -> None:
+    """It belongs to one process; the error names for_process."""
+    with opened_channel() as channel, pytest.raises(TypeError, match="for_process"):
+        pickle.dumps(channel)
+
+
+def test_what_was_rolled_back_is_nowhere() -> None:
+    """A rolled back put is not in the log at all, neither now nor after the process died."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "kept")
+    before = disk.content(segments(disk)[-1])
+    transaction = opened(channel)
+    transaction.put_many(events(["gone", "gone too"]))
+    transaction.rollback()
+    assert disk.content(segments(disk)[-1]) == before
+    assert contents(killed(channel, disk)) == ["kept"]
+
+
+def test_what_was_put_and_not_committed_is_nowhere() -> None:
+    """A process that dies in the middle of a transaction leaves nothing of it."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "kept")
+    opened(channel).put_many(events(["gone"]))
+    assert contents(killed(channel, disk)) == ["kept"]
+
+
+def test_a_rolled_back_take_gives_the_same_events_again_in_order() -> None:
+    """Also when several transactions roll back in another order than they took, and after a restart."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, *range(10))
+    first, second, third = (opened(channel) for _ in range(3))
+    assert [bodies(each.take(count)) for each, count in ((first, 3), (second, 2), (third, 2))] == [
+        ["0", "1", "2"],
+        ["3", "4"],
+        ["5", "6"],
+    ]
+    for each in (second, first, third):
+        each.rollback()
+    again = opened(channel)
+    assert bodies(again.take(10)) == [str(number) for number in range(10)]
+    again.rollback()
+    assert contents(killed(channel, disk)) == [str(number) for number in range(10)]
+
+
+def test_of_a_hundred_events_of_which_99_were_taken_the_last_is_left() -> None:
+    """Committed takes survive the death of the process, the open one does not."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    expected = fill(channel, 100)
+    for start in range(0, 99, 9):
+        assert take(channel, 9) == expected[start : start + 9]
+    opened(channel).take()
+    assert file_stats(channel).rolls > 0
+    assert contents(killed(channel, disk)) == expected[99:]
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_open_takes_of_two_transactions_come_back(checkpointed: bool) -> None:
+    """Two and three events taken, perhaps a checkpoint, and the process dies: all five are there, in order."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, *"abcde")
+    first, second = opened(channel), opened(channel)
+    assert bodies(first.take(2)) + bodies(second.take(3)) == list("abcde")
+    assert channel.checkpoint() is True if checkpointed else True
+    assert contents(killed(channel, disk)) == list("abcde")
+
+
+@pytest.mark.parametrize("between", ["nothing", "checkpoint"])
+@pytest.mark.parametrize("after", ["nothing", "checkpoint"])
+def test_a_put_that_crosses_a_checkpoint_is_there_once(between: str, after: str) -> None:
+    """Put, checkpoint, commit, checkpoint or not, death: everything committed is there, once."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, *"abcde")
+    transaction = opened(channel)
+    transaction.put(Event({}, b"f"))
+    if between == "checkpoint":
+        channel.checkpoint(force=True)
+    transaction.commit()
+    if after == "checkpoint":
+        channel.checkpoint(force=True)
+    assert contents(killed(channel, disk)) == list("abcdef")
+
+
+@pytest.mark.parametrize("after", ["nothing", "checkpoint"])
+def test_a_take_that_crosses_a_checkpoint_is_not_delivered_again(after: str) -> None:
+    """Take, checkpoint, commit, death: the event is gone."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a", "b")
+    transaction = opened(channel)
+    transaction.take()
+    channel.checkpoint(force=True)
+    transaction.commit()
+    if after == "checkpoint":
+        channel.checkpoint(force=True)
+    assert contents(killed(channel, disk)) == ["b"]
+
+
+@pytest.mark.parametrize("then", ["rollback", "death"])
+def test_a_take_that_crosses_a_checkpoint_and_is_not_committed_comes_back(then: str) -> None:
+    """Take, checkpoint, and a rollback or none, death: the event is there."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a", "b")
+    transaction = opened(channel)
+    transaction.take()
+    channel.checkpoint(force=True)
+    if then == "rollback":
+        transaction.rollback()
+    assert contents(killed(channel, disk)) == ["a", "b"]
+
+
+def test_the_example_of_the_sources_leaves_b() -> None:
+    """Put a and b, checkpoint, take a, death: b is left, and next to nothing was read to find that out."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a", "b")
+    channel.checkpoint()
+    take(channel)
+    disk = killed(channel, disk)
+    with opened_channel(disk) as again:
+        assert file_stats(again).replayed == 2
+        assert drained(again) == ["b"]
+
+
+def test_segments_of_open_takes_are_kept_through_a_checkpoint() -> None:
+    """Ten of fifteen events in open takes, a checkpoint, a rollback: fifteen come out, no segment went away before."""
+    disk = SimFS()
+    channel = open_channel(disk, segment_size=1280)
+    expected = fill(channel, 15, size=300)
+    taking = opened(channel)
+    assert bodies(taking.take(10)) == expected[:10]
+    before = segments(disk)
+    assert len(before) > 5
+    channel.checkpoint(force=True)
+    assert segments(disk)[: len(before)] == before
+    taking.rollback()
+    assert drained(channel) == expected
+    channel.checkpoint()
+    assert len(segments(disk)) == 1
+    channel.close()
+
+
+def test_after_a_rollback_nothing_is_in_progress() -> None:
+    """No event stays in the books of open takes, and a checkpoint written then says what is there."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    for _ in range(3):
+        transaction = opened(channel)
+        transaction.take()
+        assert channel.stats().taken == 1
+        transaction.rollback()
+    assert (channel.stats().taken, channel.stats().size) == (0, 1)
+    channel.checkpoint(force=True)
+    assert contents(killed(channel, disk)) == ["a"]
+
+
+@pytest.mark.parametrize("fsync", ["commit", "os", 5.0])
+def test_an_event_that_is_damaged_on_the_disk_is_lost_alone(fsync: str | float, caplog: Any) -> None:
+    """One flipped bit of 100 events: 99 are delivered, the loss is counted and logged, the segment kept aside."""
+    disk = SimFS()
+    with opened_channel(disk, fsync=fsync) as channel:
+        expected = fill(channel, 100)
+        path, record = put_record(disk, expected[50])
+        flip(disk, path, record.offset + 60)
+        with caplog.at_level(logging.ERROR):
+            assert drained(channel) == expected[:50] + expected[51:]
+        assert "1 events are damaged on the disk and lost; the next ones follow" in caplog.text
+        found = file_stats(channel)
+        assert (found.lost_events, found.damaged_records, found.quarantined) == (1, 1, 1)
+        assert channel.stats().take_errors == 1
+        assert disk.exists(f"/channel/quarantine/{path.rpartition('/')[2]}")
+        put(channel, "on it goes")
+        assert drained(channel) == ["on it goes"]
+
+
+def test_acknowledge_commits_some_takes_and_leaves_the_rest_open() -> None:
+    """What was acknowledged is gone for good, what was not comes back; strangers and repetitions are refused."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, *"abcdef")
+    taking, other = opened(channel), opened(channel)
+    first, stranger = taking.take(4), other.take(1)
+    taking.acknowledge([first[1], first[3]])
+    taking.acknowledge([])
+    assert (channel.stats().taken, channel.stats().take_successes) == (3, 2)
+    for wrong in (stranger, [first[1]], [Event({}, b"b")], [first[0], stranger[0]], [first[0], first[0]]):
+        with pytest.raises(ChannelError, match="were not taken in this transaction"):
+            taking.acknowledge(wrong)
+    assert contents(killed(channel, disk)) == ["a", "c", "e", "f"]
+
+
+@pytest.mark.parametrize(("fsync", "stored"), [("commit", Stored.DISK), ("os", Stored.CACHE), (2.0, Stored.CACHE)])
+def test_commit_says_what_it_survives(fsync: str | float, stored: Stored) -> None:
+    """DISK only where it has been synced; sync() brings the rest there, and synced_sequence tells."""
+    disk = SimFS()
+    with opened_channel(disk, fsync=fsync) as channel:
+        transaction = opened(channel)
+        transaction.put_many(events("ab"))
+        syncs = disk.count("sync", "log-")
+        assert transaction.commit() is stored
+        on_disk = stored is Stored.DISK
+        assert disk.count("sync", "log-") - syncs == on_disk
+        assert channel.synced_sequence == (2 if on_disk else 0)
+        channel.sync()
+        assert channel.synced_sequence == 2
+        assert disk.count("sync", "log-") - syncs == 1
+
+
+def test_with_an_interval_the_disk_follows_by_itself() -> None:
+    """A thread syncs when the time has come; nobody has to ask."""
+    disk, clock = SimFS(), ManualClock()
+    with opened_channel(disk, fsync=5.0, clock=clock) as channel:
+        eventually(lambda: clock.waiting == 1)
+        put(channel, "a")
+        assert channel.synced_sequence == 0
+        clock.advance(5.1)
+        eventually(lambda: channel.synced_sequence == 1)
+
+
+def test_checkpoints_come_by_themselves_and_only_if_something_changed() -> None:
+    """A thread writes one each interval; without a put or a take in between there is none."""
+    disk, clock = SimFS(), ManualClock()
+    with opened_channel(disk, checkpoint_interval=30.0, clock=clock) as channel:
+        for number in range(1, 4):
+            put(channel, "a")
+            eventually(lambda: clock.waiting == 1)
+            clock.advance(30.1)
+            eventually(lambda number=number: file_stats(channel).checkpoints == number + 1)
+        eventually(lambda: clock.waiting == 1)
+        reads = disk.count("rename")
+        clock.advance(30.1)
+        eventually(lambda: clock.waiting == 1)
+        assert disk.count("rename") == reads
+        assert channel.checkpoint() is False
+        assert channel.checkpoint(force=True) is True
+
+
+def test_a_smaller_or_larger_capacity_keeps_what_is_there() -> None:
+    """Reopened with another capacity the content stays, from the checkpoint; a smaller one only refuses puts."""
+    disk = SimFS()
+    channel = open_channel(disk, capacity=10)
+    expected = fill(channel, 10)
+    channel.close()
+    for capacity in (20, 4, 10):
+        with opened_channel(disk, capacity=capacity) as channel:
+            assert (channel.stats().size, channel.stats().capacity) == (10, capacity)
+            assert file_stats(channel).checkpoint_fallbacks == 0
+            if capacity <= 10:
+                with pytest.raises(ChannelFullError):
+                    put(channel, "x")
+    with opened_channel(disk, capacity=4) as channel:
+        assert [body for _ in range(7) for body in take(channel)] == expected[:7]
+        put(channel, "y")
+        assert drained(channel) == [*expected[7:], "y"]
+
+
+def test_empty_channels_stay_empty_through_restarts() -> None:
+    """Opening and closing again and again leaves one segment and no events."""
+    disk = SimFS()
+    for _ in range(5):
+        with opened_channel(disk) as channel:
+            assert channel.stats().size == 0
+    assert len(segments(disk)) <= 2
+
+
+def test_rolls_and_checkpoints_go_on_under_load() -> None:
+    """Sources, sinks and checkpoints side by side: nothing is lost or doubled, old segments go away."""
+    disk = SimFS()
+    with opened_channel(disk, capacity=50, keep_alive=20) as channel:
+        stop = threading.Event()
+        expected = [f"{number:05}".ljust(120, "-") for number in range(1500)]
+
+        def source() -> None:
+            numbers = iter(expected)
+            while batch := list(itertools.islice(numbers, 7)):
+                with channel.transaction() as transaction:
+                    transaction.put_many(events(batch))
+                    transaction.commit(timeout=10**6)
+
+        def keep() -> None:
+            while not stop.is_set():
+                channel.checkpoint()
+
+        source_call, keeper, got = Call(source), Call(keep), []
+        while len(got) < len(expected):
+            got += take(channel, 11)
+        source_call.result()
+        stop.set()
+        keeper.result()
+        assert got == expected
+        channel.checkpoint()
+        found = file_stats(channel)
+        assert found.rolls >= 10
+        assert found.checkpoints >= 2
+        assert len(segments(disk)) <= 2
+
+
+def test_room_of_events_that_are_given_back_is_not_given_away_twice() -> None:
+    """After any mixture of rollbacks and acknowledges the room in use is what is in the channel."""
+    with opened_channel(capacity=10) as channel:
+        put(channel, *range(10))
+        for count in (1, 3, 5):
+            transaction = opened(channel)
+            taken = transaction.take(count)
+            transaction.acknowledge(taken[:1])
+            transaction.rollback()
+        assert (channel.stats().size, channel.stats().fill) == (7, 0.7)
+        put(channel, "a", "b", "c")
+        with pytest.raises(ChannelFullError):
+            put(channel, "d")
