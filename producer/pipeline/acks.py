@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..clock import Clock
+from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..metrics import Counters
 from ..records import StreamKey
@@ -158,18 +159,32 @@ class Acks:
 
     def _acknowledge(self) -> None:
         for taking, sequences in list(self._owed.items()):
-            try:
-                taking.acknowledge(sequences)
-            except Exception as error:  # noqa: BLE001  # a channel is somebody else's class; it is asked again
-                self._refused(error, len(sequences))
+            left = self._acknowledged(taking, sequences)
+            if left:
+                self._owed[taking] = left
             else:
                 del self._owed[taking]
+
+    def _acknowledged(self, taking: Taking, sequences: list[int]) -> list[int]:
+        """Acknowledge these; those that are to be tried again."""
+        try:
+            taking.acknowledge(sequences)
+        except (ChannelIOError, ChannelClosedError) as error:
+            self._refused(error, len(sequences))
+            return sequences
+        except Exception as error:  # noqa: BLE001  # a channel is somebody else's class
+            if len(sequences) > 1:  # one that the channel does not know must not hold up the others
+                middle = len(sequences) // 2
+                return self._acknowledged(taking, sequences[:middle]) + self._acknowledged(taking, sequences[middle:])
+            self._refused(error, 1)
+            self.counters.add("kept_back", 1)
+        return []
 
     def _refused(self, error: Exception, events: int) -> None:
         if self._refusals.due(type(error).__name__, 0) is not None:
             _log.error(
-                "%s: the channel did not acknowledge %d delivered events: %s: %s. They are acknowledged again soon; "
-                "those that it has not forgotten when the process ends will be sent again",
+                "%s: the channel did not acknowledge %d events that are done with: %s: %s. What it has not forgotten "
+                "when the process ends will be sent again",
                 self._name,
                 events,
                 type(error).__name__,

@@ -147,7 +147,8 @@ class Pipeline:
         self._on_start = on_start
         self._starting = threading.Lock()  # guards the start of the threads
         self._started = False
-        self._late = False  # the threads were to start, and could not
+        #: The threads were to start, and could not.
+        self.late = False
         self._last = False  # nobody will close this pipeline: each send is complete when it returns
         self._leaving = False  # what is not with the server stays in the channel
         self.drain_timeout = config.drain_timeout_ms / 1000
@@ -181,7 +182,7 @@ class Pipeline:
             if future is not None:
                 break
             opening = overhead_of_batch(key)
-        if self._late:
+        if self.late:
             self._work_due()
         return future
 
@@ -256,7 +257,7 @@ class Pipeline:
             if self._started:
                 return
             if self._on_start() is False:
-                self.threadless = self._late = self._last = True
+                self.threadless = self.late = self._last = True
             if not self.threadless:
                 self._start_threads()
             self._started = True
@@ -268,7 +269,7 @@ class Pipeline:
             self.io_pool.start()
             self.mover.thread.start()
         except RuntimeError as error:
-            self.threadless = self._late = True
+            self.threadless = self.late = True
             reason = "the interpreter is shutting down" if "shutdown" in str(error) else error
             consequence = "records are sent by those who call send, flush and close"
             if self._durability is not None:

@@ -98,7 +98,9 @@ class DurablePipeline:
             if self._started:
                 return
             self.pipeline.start()
-            if not self.pipeline.threadless:
+            if self.pipeline.late:
+                self.leave_futures()
+            elif not self.pipeline.threadless:
                 self._start_threads()
             self._started = True
 

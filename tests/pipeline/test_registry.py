@@ -1,0 +1,156 @@
+"""Futures of records that are on their way to the feeder: found again, and not kept for nothing."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import threading
+import tracemalloc
+
+import pytest
+
+from producer import Result
+from producer.channels import MemoryChannel
+from producer.interfaces import Stored
+from producer.pipeline.registry import Registry, StoredFuture
+from tests.support.waiting import PATIENCE, Call, eventually
+
+FAILED = Result(successful=False, attempts=(), attempt_count=0)
+
+
+def _registry() -> Registry:
+    return Registry(MemoryChannel())
+
+
+def test_a_future_is_found_again_once() -> None:
+    """The number of a record leads to its future, the first time."""
+    registry = _registry()
+    futures = registry.open(3, None)
+    assert [future.number for future in futures] == [0, 1, 2]
+    assert registry.claim(1) is futures[1]
+    assert registry.claim(1) is None
+    assert registry.claim(77) is None
+
+
+def test_a_future_that_is_dropped_and_unheeded_costs_nothing() -> None:
+    """Ten thousand sends whose futures nobody kept leave nothing in the registry, nor in memory."""
+    registry = _registry()
+    registry.open(1, None)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(10_000):
+            registry.open(1, None)
+        assert len(registry) == 0
+        assert tracemalloc.get_traced_memory()[0] - before < 20_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_kept_future_costs_what_the_documentation_says() -> None:
+    """The memory of a future that is kept is about what the module says."""
+    registry = _registry()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept = [registry.open(1, None)[0] for _ in range(2000)]
+        each = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
+    finally:
+        tracemalloc.stop()
+    assert 300 < each < 700
+
+
+@pytest.mark.parametrize("heed", ["callback", "done callback", "waiter", "as_completed"])
+def test_a_future_that_somebody_is_to_be_told_of_is_kept(heed: str) -> None:
+    """With a callback, a done-callback or a waiter the registry keeps the future that everybody else dropped."""
+    registry = _registry()
+    future = registry.open(1, (lambda _result: None) if heed == "callback" else None)[0]
+    if heed == "done callback":
+        future.add_done_callback(lambda _future: None)
+    elif heed == "waiter":
+        concurrent.futures.wait([future], 0)
+    elif heed == "as_completed":
+        with pytest.raises(TimeoutError):
+            next(concurrent.futures.as_completed([future], 0))
+    del future
+    gc.collect()
+    assert len(registry) == 1
+    assert isinstance(registry.claim(0), StoredFuture)
+
+
+def test_who_waits_goes_on_when_a_batch_takes_the_record_over() -> None:
+    """A thread in result() follows the future to its next holder, and is not spinning until then."""
+    registry = _registry()
+    future = registry.open(1, None)[0]
+    waiting = future._holder
+    holder = _Holder()
+    call = Call(lambda: future.exception(PATIENCE))
+    eventually(lambda: waiting._event is not None)  # type: ignore[attr-defined]
+    assert registry.claim(0) is future
+    future._holder = holder
+    waiting.wake()  # type: ignore[attr-defined]
+    eventually(holder.asked.is_set)
+    holder.result = FAILED
+    holder.done.set()
+    assert call.result().result is FAILED
+
+
+def test_a_wakeup_before_the_wait_is_not_lost() -> None:
+    """Who comes to wait just after a batch took over does not wait."""
+    registry = _registry()
+    waiting = registry.open(1, None)[0]._holder
+    waiting.wake()  # type: ignore[attr-defined]
+    waiting.wait(PATIENCE)
+
+
+class _Holder:
+    """A holder like a batch."""
+
+    def __init__(self) -> None:
+        self.result: Result | None = None
+        self.asked, self.done = threading.Event(), threading.Event()
+
+    def wait(self, timeout: float | None) -> None:
+        self.asked.set()
+        self.done.wait(timeout)
+
+    def heed(self, future: object) -> None:
+        pass
+
+
+def test_close_returns_the_committed_and_their_senders_settle_the_others() -> None:
+    """A put that is committed only after close began is told to its sender; none is forgotten, none told twice."""
+    registry = _registry()
+    early, late, never = registry.open(3, print)
+    assert registry.committed([early], Stored.DISK, 1) == []
+    assert registry.close() == [early]
+    assert registry.committed([late], Stored.DISK, 2) == [late]
+    registry.withdraw([never])
+    assert len(registry) == 0
+
+
+@pytest.mark.parametrize(("stored", "synced", "expected"), [(Stored.DISK, -1, True), (Stored.MEMORY, 99, False)])
+def test_stored_is_what_the_commit_said(stored: Stored, synced: int, expected: bool) -> None:
+    """On disk at once, or never."""
+    future = Registry(_Synced(synced)).open(1, None)[0]  # type: ignore[arg-type]
+    assert future.stored is False
+    future.committed(stored, 5)
+    assert future.stored is expected
+
+
+def test_stored_becomes_true_when_the_channel_has_synced_it() -> None:
+    """Of what is in the page cache, the future says when it has reached the disk, and does not forget it."""
+    channel = _Synced(4)
+    future = Registry(channel).open(1, None)[0]  # type: ignore[arg-type]
+    future.committed(Stored.CACHE, 5)
+    assert future.stored is False
+    channel.synced_sequence = 5
+    assert future.stored is True
+    channel.synced_sequence = -1
+    assert future.stored is True
+
+
+class _Synced:
+    def __init__(self, synced: int) -> None:
+        self.synced_sequence = synced
