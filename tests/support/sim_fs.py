@@ -3,7 +3,7 @@
 It keeps apart what a process sees, what was synced of each file's bytes, and what was synced of each directory's
 entries. :meth:`SimFS.crash` tells how the disk may be found after the power failed, :meth:`SimFS.kill` after only the
 process died. Both return a new disk, the next life of this one, which is then dead: whatever a forgotten thread still
-asks of it is refused and changes nothing; only files may be closed.
+asks of it is refused and changes nothing; only what never fails is answered, and files can be closed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.support.sim_file import SimFile
 from tests.support.sim_tree import SimDirectory, SimTree, error, parts
 
 #: Operations that only look: a disk that is about to die does not count them.
-LOOKS = frozenset({"open", "read", "size", "close", "names", "is_directory", "exists", "free", "load"})
+LOOKS = frozenset({"open", "read", "names", "free", "load"})
 #: Operations that have no effect when the disk dies in them; the others have been carried out.
 SYNCS = frozenset({"sync", "sync_directory"})
-#: Operations that never fail, on a real disk either, as far as anybody is told.
-SAFE = frozenset({"close", "exists", "is_directory", "size"})
+#: Operations that never fail, on a real disk either, as far as anybody is told; on a dead disk neither.
+SAFE = frozenset({"close", "exists", "is_directory", "size", "size_of"})
 #: What is free on a disk without a limit, bytes.
 PLENTY = 1 << 40
 #: Files are numbered over all disks, so that one of a former life is not known in the next.
@@ -155,8 +155,8 @@ class SimFS:
         with self._lock:
             self._faults.clear()
 
-    def die_after(self, operations: int) -> None:
-        """Let the power fail in the middle of an operation, after so many others that do more than look."""
+    def die_after(self, operations: int | None) -> None:
+        """Let the power fail in the middle of an operation, after so many others that do more than look; None: not."""
         with self._lock:
             self._operations_left = operations
 
@@ -219,6 +219,10 @@ class SimFS:
         with self._call("size", self._path(file)):
             return len(self._opened(file).file.content)
 
+    def size_of(self, path: str) -> int:
+        with self._call("size_of", path):
+            return len(self._medium.tree.file(path).content)
+
     def truncate(self, file: int, size: int) -> None:
         with self._call("truncate", self._path(file), size):
             handle = self._opened(file)
@@ -234,8 +238,6 @@ class SimFS:
             handle.file.sync()
 
     def close(self, file: int) -> None:
-        if self._dead:
-            return
         with self._call("close", self._path(file)):
             self._opened(file)
             del self._handles[file]
@@ -328,6 +330,8 @@ class SimFS:
                 self.calls.append(Call(name, path, size, failed))
 
     def _dies(self, name: str, path: str) -> bool:
+        if name in SAFE:
+            return False
         if self._dead:
             raise error(errno.EIO, path)
         if self._operations_left is None or name in LOOKS:

@@ -57,29 +57,38 @@ SimNode = SimFile | SimDirectory
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A directory's entries were changed; each change reaches the disk, or does not, as a whole.
+    """Directories' entries were changed; each change reaches the disk, or does not, as a whole.
 
-    :ivar directory: whose entries.
-    :ivar name: the name that was given, or removed.
+    :ivar directory: where a name was given, or removed.
+    :ivar name: that name.
     :ivar node: what has the name now; None if it was removed.
-    :ivar before: the name that the node had until then; None if it is new.
+    :ivar source: the directory and name that the node had until then; None if it is new.
     """
 
     directory: SimDirectory
     name: str
     node: SimNode | None
-    before: str | None = None
+    source: tuple[SimDirectory, str] | None = None
 
-    def apply(self) -> None:
-        """Let the disk have it; a node whose old name is not on the disk cannot get a new one."""
-        durable = self.directory.durable
+    def concerns(self, directory: SimDirectory) -> bool:
+        """Whether a sync of this directory saves the change."""
+        return self.directory is directory or (self.source is not None and self.source[0] is directory)
+
+    def apply(self, *, certain: bool) -> None:
+        """Let the disk have it.
+
+        :param certain: also if the node had no name on the disk; without this, such a node cannot get another.
+        """
         if self.node is None:
-            durable.pop(self.name, None)
-        elif self.before is None:
-            durable[self.name] = self.node
-        elif durable.get(self.before) is self.node:
-            del durable[self.before]
-            durable[self.name] = self.node
+            self.directory.durable.pop(self.name, None)
+            return
+        if self.source is not None:
+            source, before = self.source
+            if source.durable.get(before) is self.node:
+                del source.durable[before]
+            elif not certain:
+                return
+        self.directory.durable[self.name] = self.node
 
 
 class SimTree:
@@ -126,15 +135,13 @@ class SimTree:
         directory.entries[name] = directory.durable[name] = file
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name in its directory."""
+        """Give a file another name, in the same directory or another."""
         directory, name = self._place(old)
         to, new_name = self._place(new)
-        if to is not directory:
-            raise NotImplementedError(f"a rename to another directory: {old} to {new}")
-        self.file(old)
-        node = directory.entries.pop(name)
-        directory.entries[new_name] = node
-        self._unsynced.append(_Change(directory, new_name, node, before=name))
+        file = self.file(old)
+        del directory.entries[name]
+        to.entries[new_name] = file
+        self._unsynced.append(_Change(to, new_name, file, (directory, name)))
 
     def unlink(self, path: str) -> None:
         """Take a file's name away."""
@@ -146,16 +153,19 @@ class SimTree:
     def sync(self, path: str) -> None:
         """A directory's entries are on the disk now."""
         directory = self.directory(path)
-        for change in self._unsynced:
-            if change.directory is directory:
-                change.apply()
-        self._unsynced = [change for change in self._unsynced if change.directory is not directory]
+        saved = [change for change in self._unsynced if change.concerns(directory)]
+        for change in saved:
+            change.apply(certain=True)
+        moved = {id(change.node) for change in saved if change.source is not None}
+        self._unsynced = [
+            change for change in self._unsynced if not change.concerns(directory) and id(change.node) not in moved
+        ]
 
     def after_crash(self, random: Random, kept: float) -> SimTree:
         """What may be found; this tree is of no use afterwards."""
         for change in self._unsynced:
             if random.random() < kept:
-                change.apply()
+                change.apply(certain=False)
         return SimTree(self.root.after_crash(random, kept))
 
     def copy(self) -> SimTree:

@@ -108,6 +108,8 @@ def everything(disk: Any, root: str) -> list[object]:
     note(disk.rename, f"{place}/new", f"{place}/a")
     note(disk.names, place)
     note(disk.load, f"{place}/a", 3)
+    note(disk.size_of, f"{place}/a")
+    note(disk.size_of, f"{place}/nothing")
     lock = disk.lock(f"{place}/LOCK")
     note(disk.lock, f"{place}/LOCK")
     note(disk.rewrite, lock, b"a longer text")
@@ -258,6 +260,27 @@ def test_a_rename_of_a_file_whose_creation_was_lost_is_lost() -> None:
 
     found = outcomes(build, lambda disk: (*disk.names("/d"), disk.content("/d/file")))
     assert found == {("file", b"file"), ("file", "tmp", b"file"), ("file", b"new")}
+
+
+def test_a_rename_to_another_directory_is_atomic() -> None:
+    """The file is in one of the two directories, and a sync of either settles it."""
+
+    def build(synced: str | None) -> SimFS:
+        disk = disk_with()
+        disk.make_directory("/e")
+        disk.create("/d/a")
+        disk.sync_directory("/d")
+        disk.rename("/d/a", "/e/b")
+        if synced is not None:
+            disk.sync_directory(synced)
+        return disk
+
+    def look(disk: SimFS) -> tuple[str, ...]:
+        return (*disk.names("/d"), *disk.names("/e"))
+
+    assert outcomes(lambda: build(None), look) == {("a",), ("b",)}
+    assert outcomes(lambda: build("/d"), look) == {("b",)}
+    assert outcomes(lambda: build("/e"), look) == {("b",)}
 
 
 def test_a_removal_that_was_not_synced_may_be_undone() -> None:
@@ -452,7 +475,7 @@ def test_it_dies_in_the_middle_of_an_operation() -> None:
         with pytest.raises(OSError, match="Input/output"):
             disk.append(file, b"abc")
         with pytest.raises(OSError, match="Input/output"):
-            disk.size(file)
+            disk.read(file, 1, 0)
         disk.close(file)
         return disk
 
