@@ -18,12 +18,13 @@ export INPUT
 # What `make test` runs: paths or options for pytest; empty means everything.
 TESTS ?=
 
-.PHONY: help run test check clean java
+.PHONY: help run test soak check clean java
 .NOTPARALLEL:
 
 help:
 	@echo 'make run     ship real log files into an embedded LogHub and verify every line (INPUT=path to choose them)'
 	@echo 'make test    run the whole test suite, with coverage (TESTS=path for a part of it)'
+	@echo 'make soak    many more kills, crashes and random histories than make test (about an hour)'
 	@echo 'make check   ruff, mypy and import-linter'
 	@echo 'make clean   remove .venv and everything that was generated'
 
@@ -37,6 +38,10 @@ test: $(VENV)/.stamp-dev java
 	@$(BIN)/coverage run -m pytest $(TESTS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
+
+soak: $(VENV)/.stamp-dev
+	@echo '==> killing and crashing for a long time'
+	@PRODUCER_SOAK=1 $(BIN)/python -m pytest tests/durable/test_kill.py tests/channels/file/test_model.py
 
 check: $(VENV)/.stamp-dev
 	@echo '==> ruff check'

@@ -1,0 +1,211 @@
+"""Channels: commits a second, replay, memory of the queue, and the durable producer beside the one without a channel.
+
+``python -m tests.benchmarks.channels`` prints Markdown tables; what is compared takes turns in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from producer import Producer, ProducerConfig, ProjectConfig
+from producer.channels import Event, FileChannel, MemoryChannel
+from producer.interfaces import Channel
+
+from .__main__ import WEB_LOG, null_server
+
+BODY = bytes(range(250))
+SIZES = (1, 10, 100, 1000)
+MODES: tuple[str | float, ...] = ("commit", 1.0, "os")
+
+_OPEN = """
+import sys, time
+from producer.channels import FileChannel
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * 4096 / 2**20
+before = resident()
+start = time.perf_counter()
+channel = FileChannel(sys.argv[1], capacity=10**8, checkpoint_interval=None)
+seconds = time.perf_counter() - start
+print(seconds, channel.stats().size, channel.stats().file.replayed, resident() - before)
+channel.close()
+"""
+
+
+def _events(count: int) -> list[Event]:
+    return [Event({"n": "1"}, BODY) for _ in range(count)]
+
+
+def put(channel: Channel, count: int, size: int) -> float:
+    """Seconds for ``count`` events, ``size`` in a transaction."""
+    events = _events(size)
+    start = time.perf_counter()
+    for _ in range(count // size):
+        with channel.transaction() as transaction:
+            transaction.put_many(events)
+    return time.perf_counter() - start
+
+
+def take(channel: Channel, count: int, size: int) -> float:
+    """Seconds for taking ``count`` events, ``size`` in a transaction."""
+    left, start = count, time.perf_counter()
+    while left:
+        with channel.transaction() as transaction:
+            left -= len(transaction.take(min(size, left), timeout=0))
+    return time.perf_counter() - start
+
+
+@contextmanager
+def file_channel(fsync: str | float, directory: str | None = None) -> Iterator[FileChannel]:
+    """A channel in a directory that vanishes."""
+    with (
+        tempfile.TemporaryDirectory(dir=directory) as place,
+        FileChannel(place, capacity=10**7, fsync=fsync, transaction_capacity=10**5) as channel,
+    ):
+        yield channel
+
+
+def commits(count: int, rounds: int) -> str:
+    """Puts and takes by channel, mode and size of the transaction."""
+    lines = ["| channel | events a commit | put: commits/s | put: MB/s | put: µs an event | take: µs an event |"]
+    lines.append("|---|---|---|---|---|---|")
+    for name, make in _channels():
+        for size in SIZES:
+            total = max(size, count // 10 if size == 1 else count)
+            puts, takes = [], []
+            for _ in range(rounds):
+                with make() as channel:
+                    puts.append(put(channel, total, size) / total)
+                    takes.append(take(channel, total, size) / total)
+            each, took = statistics.median(puts), statistics.median(takes)
+            rate, megabytes = 1 / each / size, len(BODY) / each / 1e6
+            lines.append(
+                f"| {name} | {size} | {rate:,.0f} | {megabytes:,.1f} | {each * 1e6:,.2f} | {took * 1e6:,.2f} |"
+            )
+    return "\n".join(lines)
+
+
+def _channels() -> Iterator[tuple[str, Callable[[], Any]]]:
+    yield "memory", lambda: MemoryChannel(10**6, transaction_capacity=10**5, byte_capacity=10**9)
+    for mode in MODES:
+        label = f"{mode:g} s" if isinstance(mode, float) else mode
+        yield f"file, fsync {label}", lambda mode=mode: file_channel(mode)
+
+
+def groups(count: int) -> str:
+    """Commits of one event from several threads: how many share a sync."""
+    lines = ["| threads | commits/s | commits a sync |", "|---|---|---|"]
+    for threads in (1, 4, 16):
+        with file_channel("commit") as channel:
+            each = count // 10 // threads
+            work = [threading.Thread(target=put, args=(channel, each, 1)) for _ in range(threads)]
+            start = time.perf_counter()
+            for thread in work:
+                thread.start()
+            for thread in work:
+                thread.join()
+            seconds = time.perf_counter() - start
+            stats = channel.stats()
+            assert stats.file is not None
+            lines.append(
+                f"| {threads} | {each * threads / seconds:,.0f} | {each * threads / max(1, stats.file.syncs):.1f} |"
+            )
+    return "\n".join(lines)
+
+
+def replay(count: int) -> str:
+    """Opening a channel that holds ``count`` events, in a new process each time."""
+    lines = [
+        "| opening | seconds | records read | events | events/s | MB/s | memory, MiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    with tempfile.TemporaryDirectory() as directory:
+        with FileChannel(directory, capacity=10**8, fsync="os") as channel:
+            put(channel, count, 1000)
+        for name in ("from a checkpoint", "from the log alone"):
+            if name != "from a checkpoint":
+                for copy in ("checkpoint", "checkpoint.backup"):
+                    Path(directory, copy).unlink()
+            done = subprocess.run([sys.executable, "-c", _OPEN, directory], capture_output=True, text=True, check=True)
+            seconds, events, records, memory = map(float, done.stdout.split())
+            assert events == count
+            rate, megabytes = events / seconds, events * len(BODY) / seconds / 1e6
+            rates = f"{rate:,.0f} | {megabytes:,.0f} | {memory:.0f}"
+            lines.append(f"| {name} | {seconds:.2f} | {records:,.0f} | {events:,.0f} | {rates} |")
+    return "\n".join(lines)
+
+
+def send_many(port: int, count: int, threads: int, channel: Channel | None, size: int = 100) -> float:
+    """Logs a second of ``send_many`` of ``size`` logs, from so many threads, until all are acknowledged."""
+    project = ProjectConfig("p", endpoint=f"http://127.0.0.1:{port}", access_key_id="a", access_key_secret="s")
+    config = ProducerConfig(batch_size_threshold_in_bytes=1024 * 1024)
+    with Producer(project, config=config, channel=channel) as producer:
+        each = count // threads // size
+
+        def work(number: int) -> None:
+            stream = producer.stream("p", "bench", topic=str(number), source="s")
+            logs = [WEB_LOG] * size
+            for _ in range(each):
+                stream.send_many(logs)
+
+        workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+        start = time.perf_counter()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        producer.flush()
+        seconds = time.perf_counter() - start
+        assert producer.stats().delivered == each * threads * size
+    return each * threads * size / seconds
+
+
+def durable(count: int, rounds: int) -> str:
+    """``send_many`` of 100 with a file channel, as a share of the rate without, round by round."""
+    lines = ["| threads | fsync | logs/s | without a channel | share (min to max) |", "|---|---|---|---|---|"]
+    with null_server() as port:
+        send_many(port, count // 10, 1, None)  # warm up
+        for threads in (1, 8):
+            for mode in MODES:
+                rates, shares, plains = [], [], []
+                for _ in range(rounds):
+                    plains.append(send_many(port, count, threads, None))
+                    with file_channel(mode) as channel:
+                        rates.append(send_many(port, count, threads, channel))
+                    shares.append(rates[-1] / plains[-1])
+                label = f"{mode:g} s" if isinstance(mode, float) else mode
+                share = f"{statistics.median(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})"
+                both = f"{statistics.median(rates):,.0f} | {statistics.median(plains):,.0f}"
+                lines.append(f"| {threads} | {label} | {both} | {share} |")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.channels", description=__doc__)
+    parser.add_argument("--count", type=int, default=100_000, help="events of each measurement")
+    parser.add_argument("--events", type=int, default=1_000_000, help="events that are replayed")
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args(argv)
+    for title, text in (
+        ("Commits", commits(args.count, args.rounds)),
+        ("Group commit: one event a commit", groups(args.count)),
+        (f"Replay of {args.events:,} events of {len(BODY)} bytes", replay(args.events)),
+        ("Durable send_many of 100 logs", durable(args.count * 2, args.rounds)),
+    ):
+        print(f"{title}\n\n{text}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
