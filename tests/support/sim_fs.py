@@ -306,6 +306,12 @@ class SimFS:
             self._must_fit(len(data), handle.path)
             handle.file.write(0, data)
 
+    def overwrite(self, file: int, data: bytes, offset: int) -> None:
+        with self._call("overwrite", self._path(file), len(data)):
+            handle = self._opened(file)
+            self._must_fit(offset + len(data) - len(handle.file.content), handle.path)
+            handle.file.write(offset, data)
+
     def load(self, path: str, limit: int) -> bytes:
         with self._call("load", path):
             return bytes(self._medium.tree.file(path).content[:limit])

@@ -90,6 +90,7 @@ def everything(disk: Any, root: str) -> list[object]:
     note(disk.size, file)
     note(disk.append, file, b"end")
     note(disk.truncate, file, 1010)
+    note(disk.overwrite, file, b"over", 995)
     note(disk.read, file, 50, 990)
     note(disk.sync, file)
     note(disk.close, file)
