@@ -58,7 +58,7 @@ def test_a_kept_future_costs_what_the_documentation_says() -> None:
         each = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
     finally:
         tracemalloc.stop()
-    assert 300 < each < 700
+    assert 250 < each < 500
 
 
 @pytest.mark.parametrize("heed", ["callback", "done callback", "waiter", "as_completed"])

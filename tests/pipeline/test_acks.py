@@ -1,0 +1,221 @@
+"""What the channel is told: everything once, together, and the dead letters first."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from producer import BodyTooLargeError, ChannelIOError, NetworkError, RejectedError
+from producer.interfaces import Event
+from producer.pipeline.durable import DurablePipeline
+from producer.pipeline.event_format import read_event
+from producer.pipeline.taking import Taking
+from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from tests.durable.kit import KeptChannel, by_hand, drive, durable
+from tests.support.pipelines import KEY, record
+from tests.support.sinks import DeadSink
+from tests.support.waiting import PATIENCE, eventually
+
+REJECTED = RejectedError("ParameterInvalid", "no such field", http_status=400, request_id="r-7")
+
+
+def _accept(one: DurablePipeline, *texts: str, key: Any = KEY) -> list[Any]:
+    return [one.accept(key, record(text), 1, None) for text in texts]
+
+
+def _settled(one: DurablePipeline) -> None:
+    drive(one)
+    one.pipeline.submit_open()
+    drive(one)
+
+
+def test_all_that_was_settled_is_acknowledged_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred streams delivered between two looks cost one call to the channel."""
+    calls: list[int] = []
+    acknowledge = Taking.acknowledge
+
+    def counted(self: Taking, sequences: Sequence[int]) -> None:
+        calls.append(len(sequences))
+        acknowledge(self, sequences)
+
+    monkeypatch.setattr(Taking, "acknowledge", counted)
+    one = by_hand(RecordingSink(), KeptChannel())
+    for i in range(100):
+        _accept(one, "a", "b", key=KEY._replace(topic=str(i)))
+    one.feeder.run_once(0)
+    one.pipeline.submit_open()
+    while one.pipeline.io_pool.run_next():
+        pass
+    one.acks.run_once()
+    assert calls == [200]
+    assert one.stored == 0
+
+
+def test_nothing_is_acknowledged_before_it_is_delivered() -> None:
+    """While attempts fail the channel holds every event."""
+    one = by_hand(DeadSink(), KeptChannel())
+    _accept(one, "a", "b")
+    _settled(one)
+    assert one.stored == 2
+    assert one.pipeline.counters["attempts"]
+
+
+def test_a_dead_letter_is_stored_before_the_event_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the moment of the acknowledgement the dead letter channel has the event."""
+    dead, known = KeptChannel(), []
+    acknowledge = Taking.acknowledge
+
+    def watched(self: Taking, sequences: Sequence[int]) -> None:
+        if sequences:
+            known.append([read_event(event).record for event in dead.events()])
+        acknowledge(self, sequences)
+
+    monkeypatch.setattr(Taking, "acknowledge", watched)
+    one = by_hand(ScriptedSink([REJECTED]), KeptChannel(), dead)
+    _accept(one, "a", "b")
+    _settled(one)
+    assert known == [[record("a"), record("b")]]
+    assert (one.stored, one.stats().dead_lettered) == (0, 2)
+
+
+def test_a_dead_letter_says_why_and_when_and_can_be_delivered_later() -> None:
+    """Its headers give the stream and the reason; a producer on the dead letter channel delivers it as it was."""
+    dead = KeptChannel()
+    script = [NetworkError("RequestError", "x"), REJECTED]
+    with durable(ScriptedSink(script), KeptChannel(), dead_letter=dead, clock=None) as producer:
+        future = producer.stream("p", "l", topic="t", tags={"k": "v"}).send({"a": "b"})
+        assert future.exception(PATIENCE) is not None
+    event = dead.events()[0]
+    assert {name: value for name, value in event.headers.items() if name != "failed_at"} == {
+        "project": "p",
+        "logstore": "l",
+        "topic": "t",
+        "source": "here",
+        "shard_hash": None,
+        "tags": '[["k","v"]]',
+        "error_code": "ParameterInvalid",
+        "error_message": "no such field",
+        "request_id": "r-7",
+        "attempts": "2",
+    }
+    assert str(event.headers["failed_at"])[:2] == "20"
+    sink = RecordingSink()
+    with durable(sink, dead) as second:
+        second.flush(PATIENCE)
+    assert sink.deliveries[0].key.tags == (("k", "v"),)
+    assert dead.events() == []
+
+
+def test_what_the_dead_letters_refuse_stays_in_the_channel(caplog: pytest.LogCaptureFixture) -> None:
+    """A full dead letter channel loses nothing: what it refused is counted, logged, and there for the next producer."""
+    channel, dead = KeptChannel(), KeptChannel(capacity=2, transaction_capacity=1, keep_alive=0)
+    one = by_hand(ScriptedSink([REJECTED]), channel, dead)
+    futures = _accept(one, "a", "b", "c")
+    _settled(one)
+    assert all(future.done() for future in futures)
+    stats = one.stats()
+    assert (stats.dead_lettered, stats.kept_back, stats.stored) == (2, 1, 1)
+    assert stats.memory_used == 0
+    assert "refused 1 events" in caplog.text
+    one.give_back()
+    assert [read_event(event).record for event in channel.events()] == [record("c")]
+
+
+def test_a_dead_letter_channel_that_breaks_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it raises is a refusal; the records behind are delivered and acknowledged."""
+    dead = KeptChannel()
+    dead.transaction = lambda: 1 / 0  # type: ignore[method-assign,assignment]
+    one = by_hand(ScriptedSink([REJECTED]), KeptChannel(), dead)
+    _accept(one, "bad")
+    _settled(one)
+    _accept(one, "good")
+    _settled(one)
+    assert (one.stats().kept_back, one.stored, one.stats().delivered) == (1, 1, 1)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_without_dead_letters_a_failure_is_told_counted_logged_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    """The callback and the counter hear of it, the log says why, and the channel is rid of it."""
+    told: list[Any] = []
+    one = by_hand(ScriptedSink([REJECTED]), KeptChannel())
+    one.accept(KEY, record(), 1, told.append)
+    with caplog.at_level(logging.WARNING):
+        _settled(one)
+    assert [result.error_code for result in told] == ["ParameterInvalid"]
+    assert (one.stored, one.stats().failed, one.stats().kept_back) == (0, 1, 0)
+    assert "no such field" in caplog.text
+
+
+def test_only_the_part_of_a_list_that_failed_becomes_a_dead_letter() -> None:
+    """A list that had to be cut, one half of it refused: that half is buried, the event is acknowledged once."""
+    dead = KeptChannel()
+    one = by_hand(ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x"), None, REJECTED]), KeptChannel(), dead)
+    future = one.accept(KEY, record("a") + record("b"), 2, None)
+    _settled(one)
+    assert future.exception(0) is not None
+    assert [(read_event(e).logs, read_event(e).record) for e in dead.events()] == [(1, record("b"))]
+    assert (one.stored, one.stats().kept_back) == (0, 0)
+
+
+def test_the_memory_of_a_failed_record_is_in_use_until_it_is_buried() -> None:
+    """Bytes that wait for the dead letters are accounted; afterwards none are."""
+    one = by_hand(ScriptedSink([REJECTED]), KeptChannel(), KeptChannel())
+    _accept(one, "x" * 5000)
+    one.feeder.run_once(0)
+    one.pipeline.submit_open()
+    one.pipeline.io_pool.run_next()
+    one.pipeline.settlement.failure.run_next()
+    assert one.pipeline.budget.used > 5000
+    one.acks.run_once()
+    assert one.pipeline.budget.used == 0
+
+
+class _Ailing(KeptChannel):
+    """A channel whose disk refuses acknowledgements as often as told."""
+
+    refusals = 0
+
+    def transaction(self) -> Any:
+        transaction = super().transaction()
+        acknowledge = transaction.acknowledge
+
+        def ailing(events: Sequence[Event]) -> None:
+            if self.refusals:
+                self.refusals -= 1
+                raise ChannelIOError(self.name, "no disk today")
+            acknowledge(events)
+
+        transaction.acknowledge = ailing  # type: ignore[method-assign]
+        return transaction
+
+
+def test_an_acknowledgement_that_the_disk_refused_is_made_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    """The acks thread tries again after a pause, without anything new being settled; the log says so once."""
+    clock, channel = ManualClock(), _Ailing()
+    channel.refusals = 3
+    producer = durable(RecordingSink(), channel, clock=clock, batch_count_threshold=1)
+    producer.send("p", "l", {"a": "b"}).result(PATIENCE)
+    eventually(lambda: channel.refusals == 2)
+    assert producer.stats().stored == 1
+
+    def later() -> bool:
+        clock.advance(1.1)
+        return producer.stats().stored == 0
+
+    eventually(later)
+    assert channel.refusals == 0
+    assert caplog.text.count("no disk today") == 1
+    producer.close()
+
+
+def test_an_event_that_the_channel_does_not_know_holds_up_no_other() -> None:
+    """Of a hundred acknowledgements one is senseless: the others are made."""
+    one = by_hand(RecordingSink(), KeptChannel())
+    _accept(one, *map(str, range(100)))
+    one.feeder.run_once(0)
+    one.pipeline.accumulator.incomplete()[0].tickets[37].sequence = 10**9  # type: ignore[attr-defined]
+    _settled(one)
+    assert (one.stored, one.stats().kept_back) == (1, 1)

@@ -1,0 +1,245 @@
+"""The feeder: in order, as memory allows, and stopped by nothing but its stop."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from producer import ChannelIOError, ProducerClosedError
+from producer.clock import Deadline
+from producer.interfaces import Event
+from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from tests.durable.kit import LOG, KeptChannel, by_hand, drive, durable, pipeline_of, values
+from tests.support.pipelines import KEY, record
+from tests.support.sinks import GatedSink
+from tests.support.waiting import PATIENCE, Call, eventually
+
+
+def _put(channel: KeptChannel, *events: Event) -> None:
+    with channel.transaction() as transaction:
+        transaction.put_many(events)
+
+
+def test_a_transaction_that_is_full_is_no_limit() -> None:
+    """More events than a transaction holds are on their way at once; every transaction ends when its events do."""
+    channel = KeptChannel(transaction_capacity=3)
+    sink = GatedSink()
+    one = by_hand(sink, channel)
+    for i in range(10):
+        one.accept(KEY, record(str(i)), 1, None)
+    for _ in range(10):
+        one.feeder.run_once(0)
+    assert channel.stats().taken == 10
+    assert len(one.feeder.takings) == 4
+    sink.gate.set()
+    one.pipeline.submit_open()
+    drive(one)
+    assert one.stored == 0
+    assert [taking.ended for taking in one.feeder.takings] == [True, True, True, False]
+
+
+def test_a_transaction_smaller_than_a_block_makes_blocks_smaller() -> None:
+    """A channel whose transactions hold one event is fed from all the same."""
+    one = by_hand(RecordingSink(), KeptChannel(transaction_capacity=1))
+    for i in range(5):
+        one.accept(KEY, record(str(i)), 1, None)
+    for _ in range(20):
+        drive(one)
+    one.pipeline.submit_open()
+    drive(one)
+    assert one.stored == 0
+
+
+@pytest.mark.parametrize("with_dead_letters", [True, False])
+def test_an_event_that_is_none_of_a_producers_stops_nothing(
+    with_dead_letters: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes to the dead letters as it is, with the reason; without any it stays, counted and logged."""
+    channel, dead = KeptChannel(), KeptChannel()
+    _put(channel, Event({"mine": "yes"}, b"not a record"))
+    sink = RecordingSink()
+    one = by_hand(sink, channel, dead if with_dead_letters else None)
+    one.accept(KEY, record("behind"), 1, None)
+    drive(one)
+    one.pipeline.submit_open()
+    drive(one)
+    assert sink.records() == [record("behind")]
+    assert "none of a producer's" in caplog.text
+    buried = dead.events()
+    if with_dead_letters:
+        assert (buried[0].headers["mine"], buried[0].body) == ("yes", b"not a record")
+        assert buried[0].headers["error_code"] == "UnreadableEvent"
+        assert (one.stored, one.stats().kept_back) == (0, 0)
+    else:
+        assert (one.stored, one.stats().kept_back) == (1, 1)
+        one.give_back()
+        assert channel.events()[0].body == b"not a record"
+
+
+def test_a_bug_with_one_event_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """What raises while it is fed stays in the channel; the next ones are fed."""
+    one = by_hand(RecordingSink(), KeptChannel())
+    feed, calls = one.feeder._feed, []
+
+    def broken_once(*arguments: Any) -> object:
+        calls.append(1)
+        return 1 / 0 if len(calls) == 2 else feed(*arguments)
+
+    one.feeder._feed = broken_once
+    for i in range(3):
+        one.accept(KEY, record(str(i)), 1, None)
+    drive(one)
+    one.pipeline.submit_open()
+    drive(one)
+    assert (one.stats().delivered, one.stored, one.stats().kept_back) == (2, 1, 1)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_record_larger_than_the_memory_that_is_left_now_is_delivered_all_the_same() -> None:
+    """It was accepted by a producer with more memory: alone it gets all that there is."""
+    channel = KeptChannel()
+    first = by_hand(ScriptedSink(), channel)
+    first.accept(KEY, record("x" * 50_000), 1, None)
+    first.accept(KEY, record("small"), 1, None)
+    first.give_back()
+    sink = RecordingSink()
+    with durable(sink, channel, total_size_in_bytes=20_000) as producer:
+        producer.flush(PATIENCE)
+        assert producer.stats().memory_used == 0
+    assert len(sink.records()) == 2
+
+
+def test_records_of_an_earlier_producer_have_no_future_here() -> None:
+    """Equal numbers of two producers are not mistaken for each other."""
+    channel = KeptChannel()
+    by_hand(ScriptedSink(), channel).accept(KEY, record("old"), 1, None)
+    sink = RecordingSink()
+    one = by_hand(sink, channel)
+    future = one.accept(KEY, record("new"), 1, None)
+    assert one.recovered == 1
+    one.feeder._block = 1
+    one.feeder.run_once(0)
+    one.pipeline.submit_open()
+    drive_one_batch(one)
+    assert sink.records() == [record("old")]
+    assert not future.done()
+    drive(one)
+    one.pipeline.submit_open()
+    drive(one)
+    assert future.result(0).successful
+
+
+def drive_one_batch(one: Any) -> None:
+    """The attempt of one batch, and its handler."""
+    one.pipeline.io_pool.run_next()
+    one.pipeline.settlement.success.run_next()
+
+
+def test_an_idle_feeder_waits_in_the_channel() -> None:
+    """With nothing to take it asks once and waits: no second call as long as no time passes."""
+    clock, asked = ManualClock(), []
+    channel = KeptChannel(clock=clock)
+    producer = durable(RecordingSink(), channel, clock=clock)
+    taking = pipeline_of(producer).feeder.takings[0]
+    eventually(lambda: clock.waiting >= 1)
+    eventually(lambda: channel.stats().take_attempts == 1)
+    take = taking.take
+    taking.take = lambda *arguments: asked.append(1) or take(*arguments)  # type: ignore[method-assign,func-returns-value]
+    future = producer.send("p", "l", LOG)
+    eventually(lambda: len(asked) == 1)
+    assert channel.stats().take_attempts == 2
+    clock.advance(0.2)
+    assert future.result(PATIENCE).successful
+    closing = Call(producer.close)
+    eventually(lambda: clock.advance(0.2) or closing.done)
+    closing.result()
+
+
+class _Unreadable(KeptChannel):
+    """A channel whose disk cannot be read as often as told."""
+
+    failures = 0
+
+    def transaction(self) -> Any:
+        transaction = super().transaction()
+        take = transaction.take
+
+        def failing(*arguments: Any, **options: Any) -> list[Event]:
+            if self.failures:
+                self.failures -= 1
+                raise ChannelIOError(self.name, "no disk today")
+            return take(*arguments, **options)
+
+        transaction.take = failing  # type: ignore[method-assign]
+        return transaction
+
+
+def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
+    """The error is logged, once; each pause takes its time; then everything goes on."""
+    clock, channel = ManualClock(), _Unreadable()
+    channel.failures = 3
+    producer = durable(RecordingSink(), channel, clock=clock, batch_count_threshold=1)
+    future = producer.send("p", "l", LOG)
+    eventually(lambda: channel.failures == 2)
+
+    def later() -> bool:
+        clock.advance(1.1)
+        return future.done()
+
+    eventually(later)
+    assert caplog.text.count("no disk today") == 1
+    producer.close()
+
+
+def test_a_channel_closed_under_the_producer_is_said_and_ends_the_feeding(caplog: pytest.LogCaptureFixture) -> None:
+    """Sends raise the channel's own error, the log says what happened, and close still ends."""
+    from producer import ChannelClosedError
+    from producer.channels import MemoryChannel
+
+    channel = MemoryChannel()
+    producer = durable(RecordingSink(), channel)
+    channel.close()
+    eventually(lambda: not pipeline_of(producer).feeder.thread._thread.is_alive())
+    with pytest.raises(ChannelClosedError):
+        producer.send("p", "l", LOG)
+    assert "closed under the producer" in caplog.text
+    producer.flush(PATIENCE)
+    producer.close(PATIENCE)
+
+
+def test_wait_fed_ends_when_the_channel_is_empty_whatever_it_had_promised() -> None:
+    """A damaged event that the channel dropped must not keep a flush waiting for ever."""
+    producer = durable(RecordingSink(), KeptChannel())
+    assert pipeline_of(producer).feeder.wait_fed(10**9, Deadline(None))
+    producer.close()
+
+
+def test_the_feeder_takes_no_more_than_memory_holds() -> None:
+    """With the server stuck, what was taken is memory and one block; the rest waits in the channel."""
+    sink, channel = GatedSink(), KeptChannel()
+    producer = durable(sink, channel, total_size_in_bytes=20_000, io_thread_count=1, drain_timeout_ms=0)
+    for i in range(100):
+        producer.send("p", "l", {"i": str(i), "x": "x" * 1000})
+    eventually(lambda: producer.stats().waiting_senders == 0 and pipeline_of(producer).pipeline.budget.waiting)
+    stats = producer.stats()
+    assert stats.memory_used <= 20_000
+    assert stats.channel is not None
+    assert stats.channel.taken < 20
+    assert stats.stored == 100
+    sink.gate.set()
+    producer.flush(PATIENCE)
+    assert values(sink) == [str(i) for i in range(100)]
+    producer.close()
+    with pytest.raises(ProducerClosedError):
+        producer.send("p", "l", LOG)
+
+
+def test_what_was_recovered_is_said_at_construction(caplog: pytest.LogCaptureFixture) -> None:
+    """The log and the statistics tell how many events were found."""
+    channel = KeptChannel(name="mine")
+    by_hand(ScriptedSink(), channel).accept(KEY, record(), 1, None)
+    with caplog.at_level(logging.INFO), durable(RecordingSink(), channel) as producer:
+        assert "1 events recovered from channel mine" in caplog.text
+        assert producer.stats().recovered == 1
