@@ -26,6 +26,7 @@ from .report import counted, summary
 from .samples import write_access_logs
 from .session import build_session
 from .shipment import ship_files
+from .text import readable
 from .verify import Digest, differences, digests_of_files, digests_of_logs
 
 _PROJECT, _LOGSTORE = "demo", "machine-logs"
@@ -80,7 +81,7 @@ def _newest(found: Found) -> Found:
 def _demonstrate(found: Found, console: Console) -> int:
     console.print(f"shipping {counted(len(found.files), 'file')}, {counted(found.size, 'byte')} on disk")
     for path, reason in found.skipped:
-        console.print(f"  not {path}: {reason}", markup=False, style="dim")
+        console.print(readable(f"  not {path}: {reason}"), markup=False, style="dim")
     with LogHubServer() as server:
         console.print(f"embedded LogHub listens on {server.endpoint}")
         key = SigningKey(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)

@@ -7,16 +7,24 @@
     ├── DeliveryFailedError      records of a partition were not acknowledged
     └── ReadBackError            the server refused to hand out what it holds
 
-Spark carries only the text of a worker's exception to the driver, so each message says everything by itself.
+Spark carries only the text of a worker's exception to the driver, so each message says everything by itself. A text
+that UTF-8 cannot carry would never arrive, and the driver would wait for it for ever: a name in it is made readable.
 """
 
 from __future__ import annotations
 
 from ..errors import ProducerError
+from .text import readable
 
 
 class SparkJobError(ProducerError):
-    """What every error of this package's Spark side is."""
+    """What every error of this package's Spark side is.
+
+    :param message: may hold any path.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(readable(message))
 
 
 class JavaNotFoundError(SparkJobError):

@@ -27,6 +27,7 @@ from .failure import describe
 from .job import ShipJob, ship
 from .plan import PARTITION_BYTES, cut, pack, partition_size
 from .report import ProgressBar, Shipment, progress_bar
+from .text import readable
 from .tracking import Range, from_row
 
 if TYPE_CHECKING:
@@ -113,10 +114,8 @@ class _Batches:
 
     def _report_lost(self, lost: Sequence[Range]) -> None:
         for each in lost:
-            size = each.file.size - each.start
-            self.loss = (
-                f"{each.file.path}: {size} bytes from byte {each.start} on were deleted before they were shipped"
-            )
+            path, size = readable(each.file.path), each.file.size - each.start
+            self.loss = f"{path}: {size} bytes from byte {each.start} on were deleted before they were shipped"
             _log.error("%s", self.loss)
 
 

@@ -24,7 +24,7 @@ from .tracking import Offset, Row, advance, ranges, scan, to_row
 FORMAT = "loghub_producer_files"
 
 # Fields of tracking.Row.
-_SCHEMA = "path string, size long, compression string, device string, inode string, start long, lost boolean"
+_SCHEMA = "path binary, size long, compression string, device string, inode string, start long, lost boolean"
 
 
 class FilesSource(DataSource):

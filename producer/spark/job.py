@@ -22,6 +22,7 @@ from .parsers import Parser, make_parser
 from .plan import Split
 from .record import as_text, to_record
 from .sender import ACK_TIMEOUT, PartitionSender
+from .text import readable
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -113,7 +114,7 @@ def ship_splits(splits: Iterable[Split], job: ShipJob, parser: Parser) -> Counts
 
 
 def _send_split(split: Split, max_line_bytes: int, parser: Parser, sender: PartitionSender, counts: Counts) -> None:
-    path = split.file.path
+    path = readable(split.file.path)
     for line in read_split(split, max_line_bytes):
         fields, parsed = to_record(line, path, parser)
         if len(line.data) > _MAX_RECORD_BYTES // 8 and _record_bytes(fields) > _MAX_RECORD_BYTES:

@@ -3,7 +3,7 @@ r"""A line becomes the fields of one LogHub record.
 ===================  ==================================================================================================
 ``content``          the line as text; bytes that are not UTF-8 appear as ``\xNN``
 ``content_base64``   only if the line is not valid UTF-8: its exact bytes, base64
-``file_path``        the file it came from
+``file_path``        the file it came from; bytes of its name that are not UTF-8 appear as ``\xNN``
 ``file_offset``      where the line begins in the file, bytes; in a compressed file, of the decompressed bytes
 ``line_part``        only on pieces of a line longer than the limit: 1, 2, …; joined in order they are the line
 (parsed fields)      what the parser found

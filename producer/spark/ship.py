@@ -27,6 +27,7 @@ from .report import Shipment, counted, summary
 from .sender import ACK_TIMEOUT
 from .session import LOCAL_MASTER, build_session
 from .shipment import ship_files
+from .text import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,7 +146,8 @@ def _ship(args: argparse.Namespace, console: Console) -> Shipment:
     found = Found((), ()) if options else find_files(args.paths, exclude=args.exclude)
     _tell_skipped(found, console)
     if not options and not found.files:
-        console.print(f"there are no files to ship in {', '.join(args.paths)}", markup=False, highlight=False)
+        named = readable(", ".join(args.paths))
+        console.print(f"there are no files to ship in {named}", markup=False, highlight=False)
     with _session(args.master) as session:
         if options:
             return follow(session, job, options, console=console)
@@ -224,7 +226,7 @@ def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
 
 def _tell_skipped(found: Found, console: Console) -> None:
     for path, reason in found.skipped[:_SKIPPED_SHOWN]:
-        console.print(f"skipped {path}: {reason}", markup=False, highlight=False)
+        console.print(readable(f"skipped {path}: {reason}"), markup=False, highlight=False)
     if len(found.skipped) > _SKIPPED_SHOWN:
         more = counted(len(found.skipped) - _SKIPPED_SHOWN, "more file")
         console.print(f"skipped {more} (binary, hidden, unreadable or excluded)")

@@ -52,9 +52,9 @@ class Taken(TypedDict):
 #: By inode: how far each file was taken.
 Offset = dict[str, Taken]
 
-#: A range as a row: path, size, compression, device, inode, start, lost. Device and inode are text, because they may
-#: not fit into a signed 64-bit number.
-Row = tuple[str, int, str | None, str, str, int, bool]
+#: A range as a row: path, size, compression, device, inode, start, lost. The path is bytes, because it may not be
+#: UTF-8; device and inode are text, because they may not fit into a signed 64-bit number.
+Row = tuple[bytes, int, str | None, str, str, int, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +198,10 @@ def _range(key: str, begin: int, taken: Taken) -> Range:
 def to_row(found: Range) -> Row:
     """The range as a row of a stream."""
     path, size, compression, device, inode = astuple(found.file)
-    return path, size, compression, str(device), str(inode), found.start, found.lost
+    return os.fsencode(path), size, compression, str(device), str(inode), found.start, found.lost
 
 
 def from_row(row: Row) -> Range:
     """The range that a row of a stream stands for."""
     path, size, compression, device, inode, start, lost = row
-    return Range(LogFile(path, size, compression, int(device), int(inode)), start, lost)
+    return Range(LogFile(os.fsdecode(bytes(path)), size, compression, int(device), int(inode)), start, lost)

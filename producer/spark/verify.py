@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from .files import LogFile
 from .record import content_bytes
 from .report import counted
+from .text import readable
 
 _WHOLE: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress}
 _MODULUS = 1 << 256
@@ -57,7 +58,7 @@ class _Held:
 
 def digests_of_files(files: Iterable[LogFile]) -> dict[str, Digest]:
     """Read each file, up to the size that it had when it was found, and sum up its lines."""
-    return {file.path: _digest_of_file(file) for file in files}
+    return {readable(file.path): _digest_of_file(file) for file in files}
 
 
 def digests_of_logs(logs: Iterable[dict[str, str]]) -> dict[str, Digest]:

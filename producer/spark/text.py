@@ -1,0 +1,21 @@
+r"""Names as text that UTF-8 can carry.
+
+A file's name is bytes. Python hands out those that are not UTF-8 as halves of surrogate pairs, with which a path still
+opens its file, but which neither a record, nor a terminal, nor a Spark worker's message to the driver can hold. To be
+shown or sent, they become ``\xNN``, as such bytes of a line do.
+"""
+
+from __future__ import annotations
+
+
+def readable(text: str) -> str:
+    r"""``text`` with every byte that was not UTF-8 as ``\xNN``.
+
+    :param text: a path, or a message with paths in it.
+    """
+    if text.isascii():
+        return text
+    try:
+        return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    except UnicodeEncodeError:  # surrogates that no byte stands behind
+        return text.encode(errors="backslashreplace").decode()

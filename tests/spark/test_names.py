@@ -1,0 +1,126 @@
+r"""File names that are no text: they are sent and shown as ``\xNN``, and nothing waits for what cannot be said."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from producer.server import LogHubServer
+from producer.spark.errors import FileChangedError, SparkJobError
+from producer.spark.files import Found, LogFile, find_files
+from producer.spark.follow import FollowOptions, follow
+from producer.spark.job import ShipJob, ship_splits
+from producer.spark.parsers import make_parser
+from producer.spark.plan import plan
+from producer.spark.report import Shipment
+from producer.spark.ship import _tell_skipped
+from producer.spark.shipment import ship_files
+from producer.spark.text import readable
+from producer.spark.tracking import Range, from_row, to_row
+from producer.spark.verify import differences, digests_of_files, digests_of_logs
+from tests.support.waiting import Call
+
+from .conftest import contents, held
+
+MakeJob = Callable[..., ShipJob]
+
+
+def write(folder: Path, name: bytes, data: bytes) -> str:
+    """Write a file by the bytes of its name; the path that Python knows it by."""
+    path = os.path.join(os.fsencode(folder), name)  # noqa: PTH118
+    with open(path, "wb") as file:  # noqa: PTH123
+        file.write(data)
+    return os.fsdecode(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("plain.log", "plain.log"), ("é.log", "é.log"), ("a\udcffé", "a\\xffé"), ("\ud800", "\\ud800")],
+)
+def test_bytes_of_a_name_that_are_not_utf8_are_shown_by_number(text: str, shown: str) -> None:
+    """All else stays as it is, and whatever comes out can be sent."""
+    assert readable(text) == shown
+    assert shown.encode()
+
+
+def test_every_error_of_the_job_is_text_that_can_travel() -> None:
+    """An error with such a path in it is readable, whoever raised it."""
+    assert str(SparkJobError("/logs/a\udcff.log: gone")) == "/logs/a\\xff.log: gone"
+
+
+def test_file_with_such_a_name_is_shipped_and_verified(
+    spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """Beside others, in many partitions: each line arrives, and the comparison finds every file by its name."""
+    write(tmp_path, b"bad\xff.log", b"one\ntwo\n" * 100)
+    write(tmp_path, b"old\xe4.log.gz", gzip.compress(b"three\n"))
+    write(tmp_path, b"good.log", b"four\n")
+    found = find_files([str(tmp_path)])
+    console = Console(file=io.StringIO())
+    run = Call(lambda: ship_files(spark.sparkContext, found, make_job(), console=console, partition_bytes=100))
+    shipment: Shipment = run.result()
+    assert shipment.failure is None
+    assert shipment.counts.lines == 202
+    assert contents(server, f"{tmp_path}/old\\xe4.log.gz") == ["three"]
+    assert differences(digests_of_files(found.files), digests_of_logs(held(server))) == []
+
+
+def test_failure_over_such_a_file_reaches_the_driver(
+    spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """A worker's error with such a path in it ends the job, instead of leaving the driver waiting for ever."""
+    write(tmp_path, b"bad\xff.gz", gzip.compress(b"one\n" * 10_000)[:-20])
+    console = Console(file=io.StringIO())
+    found = find_files([str(tmp_path)])
+    run = Call(lambda: ship_files(spark.sparkContext, found, make_job(), console=console))
+    failure = run.result().failure
+    assert failure is not None
+    assert f"{tmp_path}/bad\\xff.gz: damaged or incomplete gzip data" in failure
+
+
+def test_truncated_file_with_such_a_name_is_named(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """The error of a task says which file it was, in text."""
+    path = write(tmp_path, b"bad\xff.log", b"one\n")
+    file = find_files([path]).files[0]
+    os.truncate(path, 2)
+    with pytest.raises(FileChangedError, match=r"bad\\xff\.log: has 2 bytes and had 4"):
+        ship_splits(plan([file])[0], make_job(), make_parser("text"))
+
+
+def test_followed_file_with_such_a_name_goes_on_where_it_was(
+    spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """The checkpoint and the ranges keep its true name: it is opened by it, and no line comes twice."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    options = FollowOptions(paths=[str(logs)], once=True, checkpoint=str(tmp_path / "checkpoint"))
+    path = write(logs, b"bad\xff.log", b"one\n")
+    for line in (b"two\n", b""):
+        shipment = follow(spark, make_job(parser="text"), options, console=Console(file=io.StringIO()))
+        assert shipment.failure is None
+        with open(path, "ab") as file:  # noqa: PTH123
+            file.write(line)
+    assert contents(server, f"{logs}/bad\\xff.log") == ["one", "two"]
+
+
+def test_a_range_as_a_row_keeps_the_bytes_of_the_name() -> None:
+    """Whatever they are; the row itself holds nothing that Spark cannot hold."""
+    found = Range(LogFile("/logs/a\udcff.log", 7, None, 2**63, 3), 4)
+    row = to_row(found)
+    assert row[0] == b"/logs/a\xff.log"
+    assert from_row(row) == found
+
+
+def test_skipped_file_with_such_a_name_is_told_on_any_terminal() -> None:
+    """Standard output takes UTF-8 and nothing else."""
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
+    _tell_skipped(Found((), (("/logs/a\udcff.bin", "binary"),)), Console(file=terminal, width=200))
+    terminal.flush()
+    assert terminal.buffer.getvalue() == b"skipped /logs/a\\xff.bin: binary\n"  # type: ignore[attr-defined]
