@@ -226,11 +226,12 @@ class MemoryChannel:
             old.byte_capacity if byte_capacity is None else byte_capacity or None,
             old.keep_alive if keep_alive is None else keep_alive,
         )
-        turn = Turn(lambda turn: self._attempt_resize(turn, limits), queues=False)
+        held: list[int] = []
+        turn = Turn(lambda turn: self._attempt_resize(turn, limits, held), queues=False)
         self._turns.perform(turn, self._turns.rooms, limits.keep_alive, self._must_be_open)
         if not turn.done:
             self._must_be_open()
-            self._say_not_resized(limits)
+            self._say_not_resized(limits, *held)
         return turn.done
 
     def stats(self) -> ChannelStats:
@@ -491,13 +492,14 @@ class MemoryChannel:
             self._roll_back(self._orphans[0])
             del self._orphans[0]
 
-    def _attempt_resize(self, turn: Turn, limits: Limits) -> None:
+    def _attempt_resize(self, turn: Turn, limits: Limits, held: list[int]) -> None:
+        held[:] = self._used, self._bytes
         if limits.hold(self._used, self._bytes):
             # At once.
             self._limits = limits
             turn.over = turn.done = True
 
-    def _say_not_resized(self, limits: Limits) -> None:
+    def _say_not_resized(self, limits: Limits, events: int, size: int) -> None:
         _log.warning(
             "channel %s: not resized to capacity %d and byte_capacity %s: after %.3f s (keep_alive) it still held %d "
             "events of %d bytes. Take them, and resize again",
@@ -505,8 +507,8 @@ class MemoryChannel:
             limits.capacity,
             limits.byte_capacity or "without limit",
             limits.keep_alive,
-            self._used,
-            self._bytes,
+            events,
+            size,
         )
 
     @property

@@ -1,26 +1,49 @@
 """An interrupt at every place where CPython may run a signal handler: one run of the operation for each of them.
 
 These places are the end of a call, the beginning of a function, and a jump backwards. A trace function sees each
-instruction before it runs, and raises where the one before it was of these.
+instruction before it runs, and raises where the one before it was of these. Finalizers are left out: Python itself
+swallows what is raised there.
 """
 
 from __future__ import annotations
 
 import dis
 import gc
+import itertools
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
 _BEFORE = {"CALL", "CALL_FUNCTION_EX", "CALL_KW", "RESUME", "JUMP_BACKWARD"}
-_names: dict[CodeType, dict[int, str]] = {}
 
 
-def _name(code: CodeType, offset: int) -> str:
-    if code not in _names:
-        _names[code] = {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
-    return _names[code].get(offset, "")
+class _Code:
+    """The instructions of a function, and who handles what is raised by each."""
+
+    def __init__(self, code: CodeType) -> None:
+        bytecode = dis.Bytecode(code)
+        self.names = {instruction.offset: instruction.opname for instruction in bytecode}
+        self.handled = [(entry.start, entry.end, entry.target) for entry in bytecode.exception_entries]  # type: ignore[attr-defined]
+
+    def handler(self, offset: int) -> int | None:
+        """Where an exception at ``offset`` goes."""
+        return next((target for start, end, target in self.handled if start <= offset < end), None)
+
+    def is_place(self, last: int, offset: int) -> bool:
+        """Whether a handler may run between two instructions. Python counts what it raises to the first of them; a
+        trace function raises at the second one, which is the same only where both have the same handler.
+        """
+        return self.names.get(last) in _BEFORE and self.handler(last) == self.handler(offset)
+
+
+_known: dict[CodeType, _Code] = {}
+
+
+def _in_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 class _Tracer:
@@ -32,13 +55,14 @@ class _Tracer:
         self._last: dict[FrameType, int] = {}
 
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        if "/producer/" not in frame.f_code.co_filename:
+        if "/producer/" not in frame.f_code.co_filename or _in_finalizer(frame):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
             last = self._last.get(frame)
             self._last[frame] = frame.f_lasti
-            if not self.raised and last is not None and _name(frame.f_code, last) in _BEFORE:
+            code = _known.get(frame.f_code) or _known.setdefault(frame.f_code, _Code(frame.f_code))
+            if not self.raised and last is not None and code.is_place(last, frame.f_lasti):
                 self.left -= 1
                 if self.left == 0:
                     self.raised = True
@@ -46,6 +70,10 @@ class _Tracer:
         elif event == "return":
             self._last.pop(frame, None)
         return self
+
+    def forget(self) -> None:
+        """Let go of the frames."""
+        self._last.clear()
 
 
 #: Makes the operation to interrupt, and what must hold after it, given whether it was interrupted.
@@ -58,9 +86,18 @@ def interrupted_everywhere(scenario: Scenario, at_least: int) -> int:
     :param at_least: how many places there must have been, so that a test cannot pass by finding none.
     :returns: how many there were.
     """
-    at = 0
-    while True:
-        at += 1
+    gc.collect()
+    gc.freeze()  # to look for garbage is quick then
+    try:
+        places = _interrupted_everywhere(scenario)
+    finally:
+        gc.unfreeze()
+    assert places > at_least, f"only {places} places"
+    return places
+
+
+def _interrupted_everywhere(scenario: Scenario) -> int:
+    for at in itertools.count(1):
         operation, check = scenario()
         tracer, before = _Tracer(at), sys.gettrace()
         sys.settrace(tracer)
@@ -70,11 +107,9 @@ def interrupted_everywhere(scenario: Scenario, at_least: int) -> int:
             assert tracer.raised
         finally:
             sys.settrace(before)
-        tracer._last.clear()
+        tracer.forget()
         del operation
-        if tracer.raised and at % 10 == 0:
-            gc.collect()
         check(tracer.raised)
         if not tracer.raised:
-            assert at > at_least, f"only {at} places"
             return at
+    raise AssertionError

@@ -1,0 +1,517 @@
+"""Who waits on a memory channel, for what, how long, and who is first."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from queue import SimpleQueue
+
+import pytest
+
+from producer.channels import Event, MemoryChannel
+from producer.clock import Deadline
+from producer.errors import ChannelClosedError, ChannelFullError, TransactionFullError, TransactionStateError
+from producer.testing import ManualClock
+from tests.support.waiting import Call, eventually
+
+from .helpers import bodies, drained, events, opened, put, take
+
+
+def full(clock: ManualClock | None = None, **options: object) -> MemoryChannel:
+    """A channel of three events, full, with takes and commits that wait for ever unless the call says otherwise."""
+    limits = {"capacity": 3, "transaction_capacity": 3, "keep_alive": math.inf, **options}
+    channel = MemoryChannel(clock=clock, **limits)  # type: ignore[arg-type]
+    put(channel, 0, 1, 2)
+    return channel
+
+
+def empty(clock: ManualClock | None = None, **options: object) -> MemoryChannel:
+    """A channel without events, of the same kind."""
+    channel = full(clock, **options)
+    assert take(channel, 3) == ["0", "1", "2"]
+    return channel
+
+
+def waiting_takers(channel: MemoryChannel, count: int) -> None:
+    """Return once so many takes wait."""
+    eventually(lambda: len(channel._turns.takers) == count)
+
+
+def waiting_commits(channel: MemoryChannel, count: int) -> None:
+    """Return once so many commits wait."""
+    eventually(lambda: channel.stats().waiting == count)
+
+
+# For room.
+
+
+def test_a_commit_waits_until_a_take_is_committed() -> None:
+    """Not until something is taken: a rollback must find its room."""
+    channel = full()
+    call = Call(lambda: put(channel, 3, 4))
+    waiting_commits(channel, 1)
+    transaction = opened(channel)
+    transaction.take(1)
+    assert channel.stats().waiting == 1
+    transaction.commit()
+    assert channel.stats().waiting == 1
+    take(channel)
+    call.result()
+    assert drained(channel) == ["2", "3", "4"]
+
+
+def test_an_acknowledgement_makes_room_for_a_waiting_commit() -> None:
+    """The transaction that acknowledges stays open."""
+    channel = full()
+    call = Call(lambda: put(channel, 3))
+    waiting_commits(channel, 1)
+    transaction = opened(channel)
+    transaction.acknowledge(transaction.take(2)[:1])
+    call.result()
+    assert channel.stats().taken == 1
+
+
+def test_a_commit_that_waits_stops_no_taker() -> None:
+    """The lock is free while it waits: takes, puts, statistics and empty commits go on."""
+    channel = full()
+    call = Call(lambda: put(channel, 3, 4, 5))
+    waiting_commits(channel, 1)
+    assert take(channel) == ["0"]
+    assert take(channel) == ["1"]
+    put(channel)
+    assert not call.done
+    assert take(channel) == ["2"]
+    call.result()
+
+
+def test_a_commit_waits_for_keep_alive_and_no_longer() -> None:
+    """Then it raises with how long it waited; its transaction is open and can be committed later."""
+    clock = ManualClock()
+    channel = full(clock, keep_alive=3.0)
+    transaction = opened(channel)
+    transaction.put(Event({}, b"3"))
+    call = Call(transaction.commit)
+    eventually(lambda: clock.waiting == 1)
+    clock.advance(2.999)
+    eventually(lambda: clock.waiting == 1)
+    assert not call.done
+    clock.advance(0.001)
+    with pytest.raises(ChannelFullError) as caught:
+        call.result()
+    assert caught.value.waited == pytest.approx(3.0)
+    assert "within 3.000 s (keep_alive)" in str(caught.value)
+    assert channel.stats().waiting == 0
+    take(channel)
+    transaction.commit()
+    assert drained(channel) == ["1", "2", "3"]
+
+
+def test_one_wait_is_for_events_and_bytes_together() -> None:
+    """Flume waits up to keep_alive for each; here a commit that lacks both ends after one keep_alive."""
+    clock = ManualClock()
+    channel = full(clock, keep_alive=3.0, byte_capacity=100)
+    call = Call(lambda: put(channel, "x" * 79))
+    eventually(lambda: clock.waiting == 1)
+    clock.advance(3.0)
+    with pytest.raises(ChannelFullError):
+        call.result()
+    assert clock.monotonic() == 3.0
+
+
+def test_the_timeout_of_a_commit_goes_before_keep_alive() -> None:
+    """0 does not wait, another number waits for so long, inf for ever."""
+    clock = ManualClock()
+    channel = full(clock, keep_alive=3.0)
+    transaction = opened(channel)
+    transaction.put(Event())
+    with pytest.raises(ChannelFullError):
+        transaction.commit(0)
+    call = Call(lambda: transaction.commit(10.0))
+    eventually(lambda: clock.waiting == 1)
+    clock.advance(9.0)
+    eventually(lambda: clock.waiting == 1)
+    clock.advance(1.0)
+    with pytest.raises(ChannelFullError):
+        call.result()
+    call = Call(lambda: transaction.commit(math.inf))
+    eventually(lambda: clock.waiting == 1)
+    clock.advance(1e9)
+    eventually(lambda: clock.waiting == 1)
+    take(channel)
+    call.result()
+
+
+def test_commits_are_served_in_the_order_in_which_they_came() -> None:
+    """A small one behind a large one waits, though it would fit, and nobody who comes later is faster."""
+    channel = full()
+    large = Call(lambda: put(channel, "a", "b", "c"))
+    waiting_commits(channel, 1)
+    small = [Call(lambda name=name: put(channel, name)) for name in "d"]
+    waiting_commits(channel, 2)
+    take(channel, 2)
+    assert not large.done
+    transaction = opened(channel)
+    transaction.put(Event())
+    with pytest.raises(ChannelFullError):
+        transaction.commit(0)
+    take(channel)
+    large.result()
+    assert not small[0].done
+    assert take(channel) == ["a"]
+    small[0].result()
+    assert drained(channel) == ["b", "c", "d"]
+
+
+def test_those_behind_one_who_gave_up_are_served() -> None:
+    """When a large commit times out, the small one behind it goes at once."""
+    clock = ManualClock()
+    channel = full(clock)
+    large, small = opened(channel), opened(channel)
+    large.put_many(events("abc"))
+    small.put_many(events("d"))
+    first = Call(lambda: large.commit(1.0))
+    waiting_commits(channel, 1)
+    second = Call(small.commit)
+    waiting_commits(channel, 2)
+    take(channel)
+    eventually(lambda: clock.waiting == 2)
+    clock.advance(1.0)
+    with pytest.raises(ChannelFullError):
+        first.result()
+    second.result()
+    assert drained(channel) == ["1", "2", "d"]
+
+
+def test_a_commit_that_takes_as_much_as_it_puts_waits_for_nobody() -> None:
+    """It needs no room in the balance, and passes a line of those who do."""
+    channel = full()
+    transaction = opened(channel)
+    transaction.take(2)
+    transaction.put_many(events("ab"))
+    transaction.commit(0)
+    assert drained(channel) == ["2", "a", "b"]
+
+
+# For events.
+
+
+def test_a_take_waits_until_a_put_is_committed() -> None:
+    """Not until it is put; and it gets what there is then."""
+    channel = empty()
+    call = Call(lambda: take(channel, 3, timeout=None))
+    waiting_takers(channel, 1)
+    transaction = opened(channel)
+    transaction.put_many(events("ab"))
+    assert not call.done
+    transaction.commit()
+    assert call.result() == ["a", "b"]
+
+
+@pytest.mark.parametrize("how", ["rollback", "drop"])
+def test_a_take_is_woken_by_takes_that_come_back(how: str) -> None:
+    """By a rollback, and by a transaction that is dropped."""
+    channel = full()
+    transaction = opened(channel)
+    transaction.take(3)
+    call = Call(lambda: take(channel, 3, timeout=math.inf))
+    waiting_takers(channel, 1)
+    if how == "rollback":
+        transaction.rollback()
+    del transaction
+    assert call.result() == ["0", "1", "2"]
+
+
+def test_a_take_that_finds_nothing_in_time_returns_nothing() -> None:
+    """After keep_alive, or its own timeout; it raises nothing, and the transaction is good."""
+    clock = ManualClock()
+    channel = empty(clock, keep_alive=3.0)
+    transaction = opened(channel)
+    for timeout, seconds in ((None, 3.0), (7.0, 7.0)):
+        call = Call(lambda timeout=timeout: transaction.take(timeout=timeout))
+        eventually(lambda: clock.waiting == 1)
+        clock.advance(seconds - 1)
+        eventually(lambda: clock.waiting == 1)
+        assert not call.done
+        clock.advance(1)
+        assert call.result() == []
+    assert transaction.take(timeout=0) == []
+    put(channel, "a")
+    assert bodies(transaction.take()) == ["a"]
+
+
+def test_takers_are_served_in_the_order_in_which_they_came() -> None:
+    """Each put wakes one; events are never given to one who came later."""
+    channel, order = empty(), []
+    calls = []
+    for number in range(5):
+        calls.append(Call(lambda number=number: (number, take(channel, timeout=math.inf))))
+        waiting_takers(channel, number + 1)
+    for number in range(5):
+        put(channel, number)
+        order.append(calls[number].result())
+        assert take(channel) == []
+    assert order == [(number, [str(number)]) for number in range(5)]
+
+
+def test_one_commit_serves_as_many_takers_as_it_has_events() -> None:
+    """The first one gets what it asks for, the next one the rest, the last one waits on."""
+    channel = empty()
+    calls = []
+    for number in range(3):
+        calls.append(Call(lambda: take(channel, 2, timeout=math.inf)))
+        waiting_takers(channel, number + 1)
+    put(channel, "a", "b", "c")
+    assert [calls[0].result(), calls[1].result()] == [["a", "b"], ["c"]]
+    assert len(channel._turns.takers) == 1
+    put(channel, "d")
+    assert calls[2].result() == ["d"]
+
+
+def test_takers_and_commits_that_wait_for_each_other_all_go_on() -> None:
+    """A take that is served by a commit lets its own commit serve the next commit, and so on."""
+    channel = full()
+    calls = [Call(lambda number=number: put(channel, number)) for number in range(3, 20)]
+    got: list[str] = []
+    while len(got) < 20:
+        got += take(channel, 2, timeout=math.inf)
+    for call in calls:
+        call.result()
+    assert sorted(got, key=int) == [str(number) for number in range(20)]
+
+
+def test_a_transaction_used_by_two_threads_takes_and_acknowledges() -> None:
+    """One thread takes without end, another one acknowledges: nothing is lost, and the room comes back."""
+    channel = empty()
+    transaction = opened(channel)
+    taken: SimpleQueue[list[Event]] = SimpleQueue()
+    allowed = threading.Semaphore(2)  # of the three that it can hold
+
+    def feed() -> int:
+        count = 0
+        while count < 300:
+            allowed.acquire()
+            got = transaction.take()
+            count += len(got)
+            taken.put(got)
+        return count
+
+    def settle() -> list[str]:
+        seen: list[str] = []
+        while len(seen) < 300:
+            some = taken.get()
+            seen += bodies(some)
+            transaction.acknowledge(some)
+            allowed.release()
+        return seen
+
+    calls = [Call(feed), Call(settle)]
+    for number in range(300):
+        put(channel, number)
+    assert calls[0].result() == 300
+    assert calls[1].result() == [str(number) for number in range(300)]
+    assert (channel.stats().taken, channel.stats().bytes) == (0, 0)
+
+
+def test_two_takes_of_one_transaction_share_its_capacity() -> None:
+    """The first one fills it; the second one, that waits meanwhile, hears of it and holds up nobody."""
+    channel = empty()
+    transaction = opened(channel)
+    first = Call(lambda: transaction.take(3))
+    waiting_takers(channel, 1)
+    second = Call(lambda: transaction.take(3))
+    waiting_takers(channel, 2)
+    other = Call(lambda: take(channel, timeout=math.inf))
+    waiting_takers(channel, 3)
+    put(channel, "a", "b", "c")
+    assert len(first.result()) == 3
+    transaction.acknowledge([])
+    call = Call(lambda: put(channel, "d"))
+    transaction.commit()
+    with pytest.raises((TransactionFullError, TransactionStateError)):
+        second.result()
+    call.result()
+    assert other.result() == ["d"]
+
+
+def test_a_transaction_that_is_rolled_back_ends_its_own_waits() -> None:
+    """A take and a commit that wait in other threads hear of it at once."""
+    channel = empty()
+    transaction = opened(channel)
+    call = Call(transaction.take)
+    waiting_takers(channel, 1)
+    transaction.rollback()
+    with pytest.raises(TransactionStateError, match="completed"):
+        call.result()
+    put(channel, 0, 1, 2)
+    transaction = opened(channel)
+    transaction.put(Event())
+    call = Call(transaction.commit)
+    waiting_commits(channel, 1)
+    transaction.rollback()
+    with pytest.raises(TransactionStateError):
+        call.result()
+    assert channel.stats().size == 3
+
+
+# Resize and close.
+
+
+def test_a_resize_waits_for_takes_and_commits_wait_behind_it() -> None:
+    """Nobody fills up again what it waits for; then it is done, and the commits have the new limits."""
+    channel = full()
+    call = Call(lambda: channel.resize(capacity=1, transaction_capacity=1))
+    waiting_commits(channel, 1)
+    commit = Call(lambda: put(channel, "a"))
+    waiting_commits(channel, 2)
+    take(channel, 2)
+    assert call.result() is True
+    assert not commit.done
+    assert take(channel) == ["2"]
+    commit.result()
+    assert (channel.stats().capacity, drained(channel)) == (1, ["a"])
+
+
+def test_a_resize_gives_up_after_keep_alive(caplog: pytest.LogCaptureFixture) -> None:
+    """It returns False and says why; who waited behind it goes on."""
+    clock = ManualClock()
+    channel = full(clock)
+    call = Call(lambda: channel.resize(capacity=1, transaction_capacity=1, keep_alive=4.0))
+    eventually(lambda: clock.waiting == 1)
+    take(channel)
+    commit = Call(lambda: put(channel, "a"))
+    waiting_commits(channel, 2)
+    eventually(lambda: clock.waiting == 2)
+    with caplog.at_level(logging.WARNING, "producer.channels.memory"):
+        clock.advance(4.0)
+        assert call.result() is False
+    assert "after 4.000 s (keep_alive) it still held 2 events" in caplog.text
+    commit.result()
+    assert (channel.stats().capacity, channel.keep_alive) == (3, math.inf)
+
+
+def test_a_larger_channel_serves_those_who_wait() -> None:
+    """The room that a resize adds goes to the line."""
+    channel = full()
+    call = Call(lambda: put(channel, "a"))
+    waiting_commits(channel, 1)
+    resized = Call(lambda: channel.resize(capacity=4))
+    take(channel)
+    call.result()
+    assert resized.result() is True
+
+
+def test_a_commit_that_no_longer_fits_at_all_gives_up_its_place() -> None:
+    """A resize makes the channel smaller than what a commit adds: it is refused then, and not at its timeout."""
+    channel = full()
+    resized = Call(lambda: channel.resize(capacity=2, transaction_capacity=2))
+    waiting_commits(channel, 1)
+    call = Call(lambda: put(channel, "a", "b", "c"))
+    waiting_commits(channel, 2)
+    behind = Call(lambda: put(channel, "d"))
+    waiting_commits(channel, 3)
+    take(channel)
+    assert resized.result() is True
+    with pytest.raises(ChannelFullError, match="of 2 events"):
+        call.result()
+    take(channel)
+    behind.result()
+    assert drained(channel) == ["2", "d"]
+
+
+def test_close_wakes_all_who_wait() -> None:
+    """Takers, commits and a resize get ChannelClosedError; nobody is left in a line."""
+    one, two = full(), empty()
+    calls = [Call(lambda: put(one, 3)) for _ in range(3)]
+    calls.append(Call(lambda: one.resize(capacity=1, transaction_capacity=1)))
+    calls += [Call(lambda: take(two, timeout=math.inf)) for _ in range(3)]
+    waiting_commits(one, 4)
+    waiting_takers(two, 3)
+    one.close()
+    two.close()
+    for call in calls:
+        with pytest.raises(ChannelClosedError):
+            call.result()
+    assert one.stats().waiting == 0
+
+
+# Interrupts while waiting.
+
+
+class _Interrupt(ManualClock):
+    """A clock whose wait ends with Ctrl-C, after ``before`` ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = lambda: None
+
+    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+        self.before()
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_wait_leaves_the_line() -> None:
+    """For room and for events; those behind are served, and nothing is stored or taken."""
+    clock = _Interrupt()
+    channel = full(clock)
+    transaction = opened(channel)
+    transaction.put(Event({}, b"a"))
+    with pytest.raises(KeyboardInterrupt):
+        transaction.commit()
+    assert channel.stats().waiting == 0
+    take(channel)
+    transaction.commit()
+    assert drained(channel) == ["1", "2", "a"]
+    with pytest.raises(KeyboardInterrupt):
+        take(channel, timeout=math.inf)
+    assert len(channel._turns.takers) == 0
+
+
+def test_an_interrupt_in_the_moment_of_success_loses_nothing() -> None:
+    """A commit that another thread completed stays so, once; events that were given to a take go back."""
+    clock = _Interrupt()
+    channel = full(clock)
+    clock.before = lambda: take(channel)
+    transaction = opened(channel)
+    transaction.put(Event({}, b"a"))
+    with pytest.raises(KeyboardInterrupt):
+        transaction.commit()
+    transaction.commit()
+    assert drained(channel) == ["1", "2", "a"]
+    clock.before = lambda: put(channel, "b")
+    with pytest.raises(KeyboardInterrupt):
+        take(channel, timeout=math.inf)
+    assert (channel.stats().taken, drained(channel)) == (0, ["b"])
+
+
+def test_the_lock_is_free_while_somebody_waits() -> None:
+    """For room, for events, and for a resize."""
+    clock, states = _Interrupt(), []
+    channel = full(clock)
+    clock.before = lambda: states.append(channel._lock.locked())
+    for call in (
+        lambda: put(channel, "a"),
+        lambda: channel.resize(capacity=1, transaction_capacity=1),
+        lambda: (take(channel, 3), take(channel, timeout=math.inf)),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    assert states == [False] * 3
+
+
+def test_idle_waiting_costs_nothing() -> None:
+    """A thread that waits for an hour looks once, and not again and again."""
+    channel, looked = empty(ManualClock()), []
+    serve = channel._turns.serve
+
+    def counted() -> None:
+        looked.append(threading.current_thread())
+        serve()
+
+    channel._turns.serve = counted  # type: ignore[method-assign]
+    call = Call(lambda: take(channel, timeout=3600.0))
+    waiting_takers(channel, 1)
+    eventually(lambda: channel._clock.waiting == 1)  # type: ignore[attr-defined]
+    assert looked.count(call.thread) == 1
+    put(channel, "a")
+    assert call.result() == ["a"]
