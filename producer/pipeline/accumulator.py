@@ -80,6 +80,11 @@ class LogAccumulator:
         """Whether the stream has an open batch at this moment: a guess, which :meth:`append` checks."""
         return key in self._open
 
+    @property
+    def all_open(self) -> bool:
+        """Whether every batch still takes records, so that none will be settled soon: a guess."""
+        return len(self._open) == len(self._incomplete)
+
     def append(
         self, key: StreamKey, record: bytes, logs: int, sender: Sender, charge: int, opening: int
     ) -> SendFuture | None:

@@ -220,6 +220,8 @@ class Pipeline:
         opening = 0 if self.accumulator.has_open(key) else min(overhead, self.budget.limit)
         while True:
             future = None
+            if self.budget.used + charge + opening > self.budget.limit and self.accumulator.all_open:
+                self.submit_open()  # nothing else will ever give memory back before they have lingered
             self.budget.acquire(charge + opening, None)
             try:
                 future = self.accumulator.append(key, record, stored.logs, ticket, charge, opening)

@@ -1,0 +1,424 @@
+"""From ``send`` through a channel to the server, and to the sender's future."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import pickle
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import (
+    ChannelFullError,
+    ConfigError,
+    DiskFullError,
+    FlushTimeoutError,
+    LogSizeTooLargeError,
+    MaxBatchCountExceedError,
+    NetworkError,
+    Producer,
+    ProducerError,
+    ProjectConfig,
+    RejectedError,
+    Result,
+    SendTimeoutError,
+    TransactionFullError,
+    UnauthorizedError,
+)
+from producer.channels import MemoryChannel, SpillableChannel
+from producer.interfaces import Delivery, Event
+from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from tests.durable.kit import LOG, KeptChannel, by_hand, drive, durable, file_channel, pipeline_of, values
+from tests.support.pipelines import KEY, config, record
+from tests.support.sinks import GatedSink
+from tests.support.waiting import PATIENCE, eventually, passed
+
+REJECTED = RejectedError("ParameterInvalid", "no", http_status=400)
+
+
+def test_send_returns_when_the_record_is_on_disk_and_the_future_completes_on_delivery(tmp_path: Path) -> None:
+    """While the server is stuck the future says stored, not done; afterwards it has the server's answer."""
+    sink = GatedSink()
+    producer = durable(sink, file_channel(tmp_path / "d"))
+    future = producer.send("p", "l", LOG)
+    assert future.stored
+    assert not future.done()
+    assert sink.entered.acquire(timeout=PATIENCE)
+    assert producer.stats().stored == 1
+    sink.gate.set()
+    assert future.result(PATIENCE).request_id
+    assert future.stored
+    producer.close()
+    assert producer.stats().stored == 0
+
+
+def test_without_a_channel_a_future_is_never_stored() -> None:
+    """future.stored is False, and the statistics know of no channel."""
+    with Producer(sink=RecordingSink(), config=config()) as producer:
+        future = producer.send("p", "l", LOG)
+        producer.flush()
+        assert (future.stored, producer.stats().stored, producer.stats().channel) == (False, 0, None)
+
+
+def test_stored_follows_the_sync_of_a_channel_that_syncs_later(tmp_path: Path) -> None:
+    """With an interval, stored is False at first, and True once the channel has synced."""
+    channel = file_channel(tmp_path / "d", fsync=3600.0)
+    producer = durable(GatedSink(), channel, drain_timeout_ms=0)
+    future = producer.send("p", "l", LOG)
+    assert not future.stored
+    channel.sync()
+    assert future.stored
+    sink = producer._given_sink
+    assert isinstance(sink, GatedSink)
+    sink.gate.set()
+    producer.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "memory", "spillable"])
+def test_every_channel_carries_records_in_order_to_the_server(kind: str, tmp_path: Path) -> None:
+    """Whatever channel: from eight threads, per stream in order, each once, nothing left in the channel."""
+    channel: Any = {
+        "file": lambda: file_channel(tmp_path / "d"),
+        "memory": MemoryChannel,
+        "spillable": lambda: SpillableChannel(MemoryChannel(50, 50), file_channel(tmp_path / "d")),
+    }[kind]()
+    sink = RecordingSink()
+    with durable(sink, channel, batch_count_threshold=20) as producer:
+
+        def send(name: int) -> None:
+            stream = producer.stream("p", "l", topic=str(name))
+            for i in range(0, 100, 2):
+                stream.send({"i": str(i)})
+                stream.send_many([{"i": str(i + 1)}])
+
+        threads = [threading.Thread(target=send, args=(name,)) for name in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        producer.flush(PATIENCE)
+        assert producer.stats().stored == 0
+        assert producer.stats().accepted == producer.stats().delivered == 800
+    for name in range(8):
+        assert values(sink, str(name)) == [str(i) for i in range(100)]
+
+
+def test_send_many_is_one_transaction() -> None:
+    """All pieces are stored together, or none of them: with too little room for the last nothing is."""
+    channel = KeptChannel(capacity=5, transaction_capacity=5)
+    sink = GatedSink()
+    producer = durable(sink, channel, batch_count_threshold=10, max_block_ms=0, drain_timeout_ms=0)
+    stream = producer.stream("p", "l")
+    futures = stream.send_many({"i": str(i)} for i in range(35))
+    assert len(futures) == 4
+    with pytest.raises(SendTimeoutError) as caught:
+        stream.send_many({"i": str(i)} for i in range(35))
+    assert (caught.value.accepted, caught.value.accepted_logs) == ((), 0)
+    with pytest.raises(TransactionFullError):
+        stream.send_many({"i": str(i)} for i in range(100))
+    assert stream.send_many([]) == []
+    assert (producer.stats().accepted, producer.stats().stored) == (35, 4)
+    eventually(lambda: len(pipeline_of(producer).registry) == 0)
+    sink.gate.set()
+    producer.flush(PATIENCE)
+    assert all(future.result(0).successful for future in futures)
+    assert values(sink) == [str(i) for i in range(35)]
+    producer.close()
+
+
+def test_a_full_channel_is_a_send_timeout_that_says_so() -> None:
+    """After max_block_ms: SendTimeoutError about the channel, from the channel's own error; it can be pickled."""
+    channel = KeptChannel(capacity=1, transaction_capacity=1, name="mine")
+    sink = GatedSink()
+    producer = durable(sink, channel, max_block_ms=1, drain_timeout_ms=0)
+    producer.send("p", "l", LOG)
+    told: list[Result] = []
+    with pytest.raises(SendTimeoutError, match=r"channel mine: no room .* max_block_ms") as caught:
+        producer.send("p", "l", LOG, callback=told.append)
+    error = caught.value
+    assert isinstance(error.__cause__, ChannelFullError)
+    assert error.waited > 0
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    sink.gate.set()
+    producer.flush(PATIENCE)
+    assert producer.send("p", "l", LOG).result(PATIENCE).successful
+    producer.close()
+    assert told == []
+
+
+def test_a_send_waits_for_room_as_long_as_max_block_ms_says() -> None:
+    """A full channel blocks the sender until a delivery makes room."""
+    sink, channel = GatedSink(), KeptChannel(capacity=1, transaction_capacity=1)
+    producer = durable(sink, channel, max_block_ms=-1)
+    producer.send("p", "l", LOG)
+    sent = threading.Event()
+    thread = threading.Thread(target=lambda: (producer.send("p", "l", LOG), sent.set()))
+    thread.start()
+    eventually(lambda: producer.stats().waiting_senders == 1)
+    assert not sent.is_set()
+    sink.gate.set()
+    passed(sent)
+    thread.join()
+    producer.close()
+    assert len(sink.deliveries) == 2
+
+
+def test_a_disk_that_is_full_refuses_the_send_in_its_own_words(tmp_path: Path) -> None:
+    """DiskFullError reaches the sender; nothing was accepted, and no callback runs."""
+    told: list[Result] = []
+    with durable(RecordingSink(), file_channel(tmp_path / "d", minimum_free_space=2**60)) as producer:
+        with pytest.raises(DiskFullError, match="free"):
+            producer.send("p", "l", LOG, callback=told.append)
+        assert (producer.stats().accepted, producer.stats().stored) == (0, 0)
+    assert told == []
+
+
+def test_what_can_never_be_sent_is_refused_before_it_is_stored() -> None:
+    """Too large a log or list raises as without a channel; nothing is in the channel."""
+    with durable(RecordingSink(), KeptChannel()) as producer:
+        with pytest.raises(LogSizeTooLargeError):
+            producer.send("p", "l", {"a": "x" * (8 * 2**20)})
+        with pytest.raises(MaxBatchCountExceedError):
+            producer.send("p", "l", [{}] * 40_961)
+        assert producer.stats().stored == 0
+
+
+def test_a_permanent_failure_does_not_block_what_is_behind_it() -> None:
+    """A refused batch in the middle of a stream: it fails, what is before and behind it is delivered in order."""
+    sink = ScriptedSink([None, REJECTED])
+    with durable(sink, KeptChannel(), batch_count_threshold=1) as producer:
+        futures = [producer.send("p", "l", {"i": str(i)}) for i in range(5)]
+        producer.flush(PATIENCE)
+        assert [future.exception(0) is None for future in futures] == [True, False, True, True, True]
+    assert values(sink) == ["0", "2", "3", "4"]
+
+
+def test_refused_credentials_are_tried_until_they_are_accepted() -> None:
+    """More 401 in a row than a producer without a channel would bear: the record arrives."""
+    sink = ScriptedSink([UnauthorizedError("Unauthorized", "x", http_status=401)] * 20)
+    with durable(sink, KeptChannel(), retries=0) as producer:
+        assert producer.send("p", "l", LOG).result(PATIENCE).attempt_count == 21
+
+
+def test_delivery_timeout_makes_a_record_a_dead_letter() -> None:
+    """With delivery_timeout_ms an outage ends in the dead letters, with the last error."""
+    clock, dead = ManualClock(), KeptChannel()
+    sink = ScriptedSink([NetworkError("RequestError", "down")] * 10_000)
+    one = by_hand(sink, KeptChannel(), dead, clock, delivery_timeout_ms=60_000)
+    future = one.accept(KEY, record(), 1, None)
+    for _ in range(100):
+        drive(one)
+        assert not future.done() or clock.monotonic() >= 60
+        clock.advance(1)
+    error = future.exception(0)
+    assert error is not None
+    assert error.result.error_code == "RequestError"
+    assert [event.headers["error_code"] for event in dead.events()] == ["RequestError"]
+    assert one.stored == 0
+
+
+def test_callbacks_run_on_the_handler_threads_and_once() -> None:
+    """As without a channel: success and failure threads, each callback and done-callback once."""
+    told: list[tuple[str, bool]] = []
+    with durable(ScriptedSink([REJECTED]), KeptChannel(), name="told", batch_count_threshold=1) as producer:
+        for _ in range(3):
+            producer.send(
+                "p", "l", LOG, callback=lambda r: told.append((threading.current_thread().name, r.successful))
+            ).add_done_callback(lambda f: told.append((threading.current_thread().name, f.exception() is None)))
+        producer.flush(PATIENCE)
+    assert sorted(told) == [("told-failure", False)] * 2 + [("told-success", True)] * 4
+
+
+def test_a_future_can_be_awaited_while_its_record_is_in_the_channel() -> None:
+    """await works from before the feeder takes the event, and nothing else keeps the future."""
+
+    async def main() -> Result:
+        return await producer.send("p", "l", LOG)
+
+    with durable(RecordingSink(), KeptChannel()) as producer:
+        assert asyncio.run(main()).successful
+
+
+def test_a_callback_may_send_and_never_waits_for_room() -> None:
+    """A send in a callback into a full channel fails at once, and the producer goes on."""
+    sink, channel, outcomes = GatedSink(), KeptChannel(capacity=2, transaction_capacity=2), []
+    producer = durable(sink, channel, max_block_ms=-1, batch_count_threshold=1)
+
+    def callback(_result: Result) -> None:
+        try:
+            for _ in range(5):
+                producer.send("p", "l", LOG)
+        except SendTimeoutError as error:
+            outcomes.append(error)
+
+    producer.send("p", "l", LOG, callback=callback)
+    sink.gate.set()
+    eventually(lambda: outcomes)
+    producer.flush(PATIENCE)
+    producer.close()
+
+
+def test_a_slow_callback_does_not_delay_the_acknowledgement() -> None:
+    """While a callback blocks its thread, what was delivered is acknowledged all the same."""
+    gate = threading.Event()
+    with durable(RecordingSink(), KeptChannel(), batch_count_threshold=1) as producer:
+        producer.send("p", "l", LOG, callback=lambda _result: gate.wait(PATIENCE))
+        producer.send("p", "l", LOG)
+        eventually(lambda: producer.stats().delivered == 2 and producer.stats().stored == 0)
+        gate.set()
+
+
+def test_flush_waits_for_everything_that_is_in_the_channel() -> None:
+    """Recovered, not yet fed, and in flight: after flush the channel is empty and every callback has run."""
+    channel = KeptChannel()
+    first = by_hand(ScriptedSink(), channel)
+    for i in range(50):
+        first.accept(KEY, record(f"old {i}"), 1, None)
+    first.give_back()
+    told: list[Result] = []
+    sink = RecordingSink()
+    with durable(sink, channel, total_size_in_bytes=30_000, linger_ms=100) as producer:
+        for i in range(100):
+            producer.send("p", "l", {"i": f"{i}", "x": "x" * 1000}, callback=told.append)
+        producer.flush(PATIENCE)
+        assert len(told) == 100
+        assert producer.stats().stored == 0
+        assert len(sink.records()) == 150
+
+
+def test_a_flush_that_is_too_short_says_what_is_left() -> None:
+    """FlushTimeoutError counts batches and events; the deliveries go on."""
+    sink = GatedSink()
+    producer = durable(sink, KeptChannel(), batch_count_threshold=1)
+    producer.send("p", "l", LOG)
+    assert sink.entered.acquire(timeout=PATIENCE)
+    with pytest.raises(FlushTimeoutError, match=r"1 batches are still on their way, and the channel holds 1 events"):
+        producer.flush(0.01)
+    sink.gate.set()
+    producer.flush(PATIENCE)
+    producer.close()
+
+
+def test_flush_inside_a_callback_is_refused() -> None:
+    """As without a channel, in words."""
+    errors: list[ProducerError] = []
+
+    def callback(_result: Result) -> None:
+        try:
+            producer.flush()
+        except ProducerError as error:
+            errors.append(error)
+
+    with durable(RecordingSink(), KeptChannel()) as producer:
+        producer.send("p", "l", LOG, callback=callback)
+        producer.flush(PATIENCE)
+    assert "call it on another thread" in str(errors[0])
+
+
+def test_recovered_records_flow_without_any_send() -> None:
+    """The threads start with the producer when it has a channel."""
+    channel = KeptChannel()
+    by_hand(ScriptedSink(), channel).accept(KEY, record("old"), 1, None)
+    sink = RecordingSink()
+    with durable(sink, channel):
+        eventually(lambda: sink.records() == [record("old")])
+
+
+def test_futures_that_nobody_keeps_are_freed_while_their_records_wait() -> None:
+    """A thousand records in the channel and a stuck server: no future of them lives."""
+    sink, channel = GatedSink(), KeptChannel()
+    producer = durable(sink, channel, total_size_in_bytes=20_000, drain_timeout_ms=0)
+    known: weakref.WeakSet[object] = weakref.WeakSet()
+    for _ in range(1000):
+        known.add(producer.send("p", "l", {"x": "x" * 500}))
+    gc.collect()
+    assert len(known) < 60
+    assert len(pipeline_of(producer).registry) < 60
+    kept = producer.send("p", "l", LOG)
+    sink.gate.set()
+    assert kept.result(PATIENCE).successful
+    producer.close()
+
+
+def test_a_dead_letter_channel_needs_another_channel() -> None:
+    """A dead letter channel alone, or the same one twice, is a ConfigError."""
+    channel = MemoryChannel()
+    for options in ({"dead_letter": channel}, {"dead_letter": channel, "channel": channel}):
+        with pytest.raises(ConfigError, match="dead_letter"):
+            Producer(sink=RecordingSink(), **options)  # type: ignore[arg-type]
+
+
+def test_pickling_takes_the_channel_along(tmp_path: Path) -> None:
+    """A copy has a channel of the same configuration; one that belongs to a process says so."""
+    with durable(RecordingSink(), MemoryChannel(77, 7)) as producer:
+        producer._given_sink = None
+        copy = pickle.loads(pickle.dumps(producer))
+        assert copy._channel.stats().capacity == 77
+        copy.close()
+    with durable(RecordingSink(), file_channel(tmp_path / "d")) as producer:
+        producer._given_sink = None
+        with pytest.raises(TypeError, match="for_process"):
+            pickle.dumps(producer)
+
+
+def test_credentials_and_endpoints_are_never_written_to_disk(tmp_path: Path) -> None:
+    """Neither key, secret nor endpoint is in any byte of the channel's directory, nor of the dead letters'."""
+    project = ProjectConfig(
+        "p", endpoint="http://secret-endpoint.example:1", access_key_id="KEYID123", access_key_secret="SECRET123"
+    )
+    channel, dead = file_channel(tmp_path / "d"), file_channel(tmp_path / "dead")
+    producer = Producer(project, config=config(delivery_timeout_ms=1, linger_ms=100), channel=channel, dead_letter=dead)
+    producer.send("p", "l", {"a": "visible"})
+    producer.close()
+    found = b"".join(path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file())
+    assert b"visible" in found
+    for secret in (b"KEYID123", b"SECRET123", b"secret-endpoint"):
+        assert secret not in found
+
+
+def test_two_batches_of_a_stream_are_never_with_the_server_at_once() -> None:
+    """With four IO threads and many batches ready, each stream has one attempt at a time, streams run side by side."""
+    active: dict[str, int] = {"a": 0, "b": 0}
+    most: list[int] = []
+    both, met = threading.Barrier(2), threading.Event()
+    lock = threading.Lock()
+
+    class Watching(RecordingSink):
+        def write(self, delivery: Delivery) -> Any:
+            with lock:
+                active[delivery.key.topic] += 1
+                most.append(active[delivery.key.topic])
+            if not met.is_set():  # one of each stream is here at the same time
+                both.wait(PATIENCE)
+                met.set()
+            receipt = super().write(delivery)
+            with lock:
+                active[delivery.key.topic] -= 1
+            return receipt
+
+    sink = Watching()
+    with durable(sink, KeptChannel(), io_thread_count=4, batch_count_threshold=1) as producer:
+        for i in range(50):
+            producer.send("p", "l", {"i": str(i)}, topic="a")
+            producer.send("p", "l", {"i": str(i)}, topic="b")
+        producer.flush(PATIENCE)
+    assert set(most) == {1}
+    assert values(sink, "a") == values(sink, "b") == [str(i) for i in range(50)]
+
+
+def test_the_statistics_tell_of_channel_and_dead_letters() -> None:
+    """stored, recovered, dead_lettered and the channel's own numbers."""
+    channel, dead = KeptChannel(name="mine"), KeptChannel()
+    with channel.transaction() as transaction:
+        transaction.put(Event({}, b"?"))
+    with durable(ScriptedSink([REJECTED]), channel, dead_letter=dead) as producer:
+        producer.send("p", "l", LOG)
+        producer.flush(PATIENCE)
+        stats = producer.stats()
+        assert (stats.accepted, stats.recovered, stats.dead_lettered, stats.stored) == (1, 1, 2, 0)
+        assert stats.channel is not None
+        assert stats.channel.name == "mine"
