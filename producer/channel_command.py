@@ -116,8 +116,9 @@ def _told(report: DirectoryReport) -> list[str]:
     lines.append(f"segments    {len(report.segments)}, {sum(segment.size for segment in report.segments)} bytes")
     for segment in report.segments:
         records = ", ".join(f"{count} {kind}s" for kind, count in sorted(segment.records.items())) or "empty"
+        taken_out = f", {len(segment.gaps)} repaired" if segment.gaps else ""
         key = f", key {segment.key_id}" if segment.key_id else ""
-        lines.append(f"  {os.path.basename(segment.path)}  {segment.size} bytes, {records}{key}")  # noqa: PTH119
+        lines.append(f"  {os.path.basename(segment.path)}  {segment.size} bytes, {records}{taken_out}{key}")  # noqa: PTH119
     if report.quarantine:
         lines.append(f"quarantine  {', '.join(report.quarantine)}")
     return lines + _damage(report)

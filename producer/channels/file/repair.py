@@ -16,6 +16,7 @@ from ...errors import ChannelFormatError, ChannelIOError, ChannelKeyError
 from . import checkpoint as checkpoints
 from .disk import Disk
 from .encryption import KeyProvider, SegmentCipher
+from .event_queue import Entry
 from .format import (
     FIRST_RECORD,
     FRAME_SIZE,
@@ -38,6 +39,7 @@ class SegmentReport:
 
     :ivar records: how many of each kind it holds.
     :ivar damages: stretches that do not check out, as offsets.
+    :ivar gaps: stretches that a repair has taken out.
     :ivar header_damaged: one of the two copies of its header does not check out.
     """
 
@@ -48,7 +50,13 @@ class SegmentReport:
     key_id: str | None
     records: dict[str, int]
     damages: Sequence[Damage]
+    gaps: Sequence[tuple[int, int]]
     header_damaged: bool
+
+    def holds(self, offset: int) -> bool:
+        """Whether what begins at ``offset`` can still be read."""
+        broken = [(damage.start, damage.end) for damage in self.damages]
+        return not any(start <= offset < end for start, end in [*broken, *self.gaps])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,22 +136,32 @@ def _report(
     sizes = {segment.header.number: segment.size for segment in found}
     start, bad = checkpoints.load_best(disk, directory, name, salts, sizes)
     replay = None if segments is None else Replay(disk, name, segments, start, clock).run()
+    looked = tuple(_look_through(disk, segment) for segment in found)
+    events, lost = ([], 0) if replay is None else _readable(replay, looked)
     quarantine = f"{directory}/{QUARANTINE}"
     return DirectoryReport(
         directory=directory,
         owner=read_owner(disk, directory),
         in_use=_in_use(disk, directory),
-        events=None if replay is None else len(replay.events),
-        event_bytes=0 if replay is None else sum(replay.events.lengths),
-        oldest=None if replay is None else min(replay.events.times, default=None),
+        events=None if replay is None else len(events),
+        event_bytes=sum(entry.length for entry in events),
+        oldest=min((entry.time for entry in events), default=None),
         checkpoint=None if start is None else start.generation,
         bad_checkpoints=bad,
         torn=replay is not None and replay.cut is not None,
-        lost_events=0 if replay is None else replay.findings.lost_events,
+        lost_events=lost,
         unreadable=tuple(unreadable),
         quarantine=tuple(disk.names(quarantine)) if disk.exists(quarantine) else (),
-        segments=tuple(_look_through(disk, segment) for segment in found),
+        segments=looked,
     )
+
+
+def _readable(replay: Replay, segments: Sequence[SegmentReport]) -> tuple[list[Entry], int]:
+    """The events that can still be read, and how many of those that should be there cannot."""
+    flawed = {segment.number: segment for segment in segments if segment.damages or segment.gaps}
+    entries = replay.events.entries(0, len(replay.events))
+    events = [entry for entry in entries if entry.segment not in flawed or flawed[entry.segment].holds(entry.offset)]
+    return events, replay.findings.lost_events + len(entries) - len(events)
 
 
 def _segments(name: str, found: Sequence[Found], keys: KeyProvider | None) -> list[Segment] | None:
@@ -188,12 +206,14 @@ def _look_through(disk: Disk, found: Found) -> SegmentReport:
     data = _read(disk, found.path)
     header = found.header
     counts: Counter[str] = Counter()
-    damages = []
+    damages, gaps = [], []
     for item in scan(data, header.seed):
-        if isinstance(item, Record):
-            counts[Kind(item.kind).name.lower()] += 1
-        else:
+        if isinstance(item, Damage):
             damages.append(item)
+        elif item.kind == Kind.GAP:
+            gaps.append((item.offset, item.offset + FRAME_SIZE + item.length))
+        else:
+            counts[Kind(item.kind).name.lower()] += 1
     copies = data[:HEADER_SIZE], data[SECOND_HEADER:FIRST_RECORD]
     return SegmentReport(
         number=header.number,
@@ -203,6 +223,7 @@ def _look_through(disk: Disk, found: Found) -> SegmentReport:
         key_id=header.key_id,
         records=dict(counts),
         damages=tuple(damages),
+        gaps=tuple(gaps),
         header_damaged=copies[0] != copies[1],
     )
 
