@@ -185,7 +185,10 @@ def _drain(args: argparse.Namespace) -> int:
         dead_letter = FileChannel(args.dead_letter or f"{_directory(args)}.dead-letter", minimum_free_space=0)
         refused = dead_letter.stats().size
         with Producer(
-            *projects.values(), config=ProducerConfig(name="drain"), channel=channel, dead_letter=dead_letter
+            *projects.values(),
+            config=ProducerConfig(name="drain", drain_timeout_ms=0),
+            channel=channel,
+            dead_letter=dead_letter,
         ) as producer:
             left = _wait(producer, args.timeout)
             refused = producer.stats().dead_lettered

@@ -66,7 +66,7 @@ def test_inspect_tells_what_is_there_and_changes_nothing(run: Run, directory: Pa
     code, out, _ = run("inspect", directory)
     assert code == 0
     assert "53, " in out
-    assert "segments    4, " in out
+    assert "segments    3, " in out
     assert "which has ended" in out
     code, out, _ = run("inspect", directory, "--json")
     report = json.loads(out)
