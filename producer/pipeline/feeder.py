@@ -156,6 +156,7 @@ class Feeder:
                 self._registry.restore(future)
             raise
         if isinstance(waiting, Waiting):
+            self._registry.adopted()
             waiting.wake()
 
     def _note(self, fed: int, *, idle: bool) -> None:

@@ -109,6 +109,7 @@ class Registry:
         self.lock = threading.Lock()
         self._held: weakref.WeakValueDictionary[int, StoredFuture] = weakref.WeakValueDictionary()
         self._heeded: dict[int, StoredFuture] = {}
+        self._claimed: StoredFuture | None = None
         self._next = 0
         self._closed = False
 
@@ -129,20 +130,31 @@ class Registry:
 
     def withdraw(self, futures: Sequence[StoredFuture]) -> None:
         """These records were not put."""
-        for future in futures:
-            if isinstance(future._holder, Waiting):
-                self.claim(future._holder.number)
+        with self.lock:
+            for future in futures:
+                self._forget(future)
 
     def claim(self, number: int) -> StoredFuture | None:
-        """The future of a record that a batch is about to take over, out of the registry; None if nobody asks."""
+        """The future of a record that a batch is about to take over, out of the registry; None if nobody asks.
+
+        To be followed by :meth:`adopted` or :meth:`restore`; the feeder has one at a time.
+        """
         with self.lock:
-            return self._heeded.pop(number, None) or self._held.pop(number, None)
+            self._claimed = self._heeded.pop(number, None) or self._held.pop(number, None)
+            return self._claimed
+
+    def adopted(self) -> None:
+        """A batch has taken the record over."""
+        with self.lock:
+            claimed, self._claimed = self._claimed, None
+        del claimed
 
     def restore(self, future: StoredFuture) -> None:
         """No batch took the record over after all."""
         holder = future._holder
-        if isinstance(holder, Waiting):
-            with self.lock:
+        with self.lock:
+            self._claimed = None
+            if isinstance(holder, Waiting):
                 self._heeded[holder.number] = future
 
     def heed(self, number: int, future: SendFuture) -> None:
@@ -185,4 +197,5 @@ class Registry:
 
     def left_in_child(self) -> list[StoredFuture]:
         """Every future, after a fork; takes no lock, which a thread of the parent may have held."""
-        return [*self._held.values(), *self._heeded.values()]
+        claimed = () if self._claimed is None else (self._claimed,)
+        return [*self._held.values(), *self._heeded.values(), *claimed]

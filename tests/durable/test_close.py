@@ -1,0 +1,464 @@
+"""The end of a producer with a channel: what is not delivered stays there, and everybody hears of it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import NetworkError, Producer, ProducerClosedError, RejectedError, Result, SendFuture
+from producer.pipeline.event_format import read_event
+from producer.testing import RecordingSink, ScriptedSink
+from tests.durable.kit import LOG, KeptChannel, crashed, durable, file_channel, pipeline_of, values
+from tests.support.pipelines import config
+from tests.support.sinks import DeadSink, GatedSink
+from tests.support.waiting import PATIENCE, Call, eventually
+
+
+def _alive(name: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"{name}-")]
+
+
+def _send(producer: Producer, count: int, **options: Any) -> list[SendFuture]:
+    return [producer.send("p", "l", {"i": str(i)}, topic=str(i % 3), **options) for i in range(count)]
+
+
+def test_close_delivers_what_can_be_delivered_and_ends_every_thread() -> None:
+    """With a server that answers, close leaves nothing in the channel, even of what no batch held yet."""
+    sink, told = RecordingSink(), []
+    channel = KeptChannel()
+    producer = durable(sink, channel, name="tidy", linger_ms=10**6)
+    futures = _send(producer, 30, callback=told.append)
+    producer.close()
+    assert all(future.result(0).successful for future in futures)
+    assert (len(told), channel.events(), channel.closes) == (30, [], 1)
+    assert sink.closed
+    eventually(lambda: _alive("tidy") == [])
+
+
+def test_close_leaves_on_disk_what_could_not_be_sent_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A dead server: close raises nothing, futures fail with LeftInChannel, the number is in log and statistics; the
+    next producer on the directory delivers everything in order.
+    """
+    told: list[Result] = []
+    producer = durable(DeadSink(), file_channel(tmp_path / "d"), drain_timeout_ms=50, batch_count_threshold=2)
+    futures = _send(producer, 20) + _send(producer, 10, callback=told.append)
+    done: list[object] = []
+    futures[5].add_done_callback(done.append)
+    with caplog.at_level(logging.INFO):
+        producer.close(PATIENCE)
+    results = [future.exception(0).result for future in futures]  # type: ignore[union-attr]
+    assert {result.error_code for result in results} == {"LeftInChannel"}
+    assert "the next producer on it delivers it" in results[0].error_message
+    assert not any(result.may_have_been_stored for result in results)
+    assert (len(told), len(done)) == (10, 1)
+    assert "30 events stay in channel d" in caplog.text
+    assert producer.stats().stored == 30
+    assert (producer.stats().failed, producer.stats().memory_used) == (0, 0)
+    with pytest.raises(ProducerClosedError):
+        producer.send("p", "l", LOG)
+    sink = RecordingSink()
+    with durable(sink, file_channel(tmp_path / "d")) as second:
+        second.flush(PATIENCE)
+        assert second.stats().recovered == 30
+    for topic in "012":
+        own = [str(i) for i in range(20) if i % 3 == int(topic)] + [str(i) for i in range(10) if i % 3 == int(topic)]
+        assert values(sink, topic) == own
+
+
+def test_what_is_with_the_server_gets_the_rest_of_the_time() -> None:
+    """After the time of the retries nothing new is sent, but an attempt that was begun may still succeed."""
+    sink, channel = GatedSink(), KeptChannel()
+    producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=1, io_thread_count=1)
+    futures = [producer.send("p", "l", {"i": str(i)}) for i in range(5)]
+    assert sink.entered.acquire(timeout=PATIENCE)
+    closing = Call(producer.close)
+    eventually(futures[4].done)
+    assert not futures[0].done()
+    sink.gate.set()
+    closing.result()
+    assert futures[0].result(0).successful
+    assert [future.exception(0) is None for future in futures] == [True, False, False, False, False]
+    assert values(sink) == ["0"]
+    assert len(channel.events()) == 4
+
+
+def test_at_the_deadline_an_attempt_that_hangs_is_left_too_and_may_have_been_stored() -> None:
+    """close(timeout) ends in time, names the thread that hangs, and the record stays in the channel."""
+    from producer import CloseTimeoutError
+
+    sink, channel = GatedSink(), KeptChannel()
+    producer = durable(sink, channel, name="late", io_thread_count=1, batch_count_threshold=1)
+    future = producer.send("p", "l", LOG)
+    assert sink.entered.acquire(timeout=PATIENCE)
+    with pytest.raises(CloseTimeoutError) as caught:
+        producer.close(0.1)
+    assert (caught.value.failed_records, caught.value.stuck) == (0, ("late-io-0",))
+    error = future.exception(0)
+    assert error is not None
+    assert (error.result.error_code, error.result.may_have_been_stored) == ("LeftInChannel", True)
+    assert len(channel.events()) == 1
+    sink.gate.set()
+    eventually(lambda: _alive("late") == [])
+    assert producer.stats().stored == 1
+
+
+def test_no_later_batch_of_a_stream_overtakes_one_that_is_left() -> None:
+    """The first batch of a stream fails while the producer closes: those behind it are left as well, in order."""
+    script = [NetworkError("R", "x")] * 3
+    for attempt in range(3):
+        sink, channel = ScriptedSink(script[:attempt]), KeptChannel()
+        gated = GatedSink(*script[:attempt])
+        producer = durable(gated, channel, drain_timeout_ms=0, batch_count_threshold=1)
+        for i in range(6):
+            producer.send("p", "l", {"i": str(i)})
+        assert gated.entered.acquire(timeout=PATIENCE)
+        closing = Call(producer.close)
+        eventually(lambda producer=producer: pipeline_of(producer).pipeline._leaving)
+        gated.gate.set()
+        closing.result()
+        with durable(sink, channel) as second:
+            second.flush(PATIENCE)
+        assert values(gated) + values(sink) == [str(i) for i in range(6)]
+
+
+def test_a_batch_that_is_cut_while_the_producer_closes_is_left_in_the_channel() -> None:
+    """Its halves are not sent any more, close ends, and the next producer delivers the whole."""
+    from producer import BodyTooLargeError
+
+    sink, channel = GatedSink(BodyTooLargeError("PostBodyTooLarge", "x")), KeptChannel()
+    producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=4)
+    futures = [producer.send("p", "l", {"i": str(i)}) for i in range(4)]
+    assert sink.entered.acquire(timeout=PATIENCE)
+    closing = Call(producer.close)
+    eventually(lambda: pipeline_of(producer).pipeline._leaving)
+    sink.gate.set()
+    closing.result()
+    assert {future.exception(0).result.error_code for future in futures} == {"LeftInChannel"}  # type: ignore[union-attr]
+    assert len(channel.events()) == 4
+
+
+def test_a_permanent_failure_while_closing_still_reaches_the_dead_letters() -> None:
+    """What the server refuses in the last moment is buried before the channels are closed."""
+    sink, channel, dead = GatedSink(RejectedError("C", "x")), KeptChannel(), KeptChannel()
+    producer = durable(sink, channel, dead_letter=dead, drain_timeout_ms=0, batch_count_threshold=1)
+    producer.send("p", "l", LOG)
+    assert sink.entered.acquire(timeout=PATIENCE)
+    closing = Call(producer.close)
+    eventually(lambda: pipeline_of(producer).pipeline._leaving)
+    sink.gate.set()
+    closing.result()
+    assert (len(channel.events()), len(dead.events())) == (0, 1)
+    assert (channel.closes, dead.closes) == (1, 1)
+
+
+def test_futures_in_the_channel_wake_their_waiters_when_the_producer_closes() -> None:
+    """result(), concurrent.futures.wait and callbacks of records that no batch holds: all hear of it."""
+    sink, channel, told = GatedSink(), KeptChannel(), []
+    producer = durable(sink, channel, total_size_in_bytes=6000, drain_timeout_ms=0, io_thread_count=1)
+    futures = [producer.send("p", "l", {"x": "x" * 1000}, callback=told.append) for _ in range(30)]
+    assert sink.entered.acquire(timeout=PATIENCE)
+    waiter = Call(lambda: futures[29].exception(PATIENCE))
+    several = Call(lambda: concurrent.futures.wait(futures[20:], PATIENCE))
+    eventually(lambda: futures[25]._watch is not None and futures[25]._watch.waiters)
+    sink.gate.set()
+    producer.close(PATIENCE)
+    assert waiter.result().result.error_code == "LeftInChannel"
+    assert len(several.result().done) == 10
+    assert len(told) == 30
+
+
+def test_close_follows_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Feeder, memory, accumulator, mover, IO pool, retries, acks, handlers, sink, channel, dead letters: in this
+    order.
+    """
+    sink, channel, dead = RecordingSink(), KeptChannel(), KeptChannel()
+    producer = durable(sink, channel, dead_letter=dead)
+    one = pipeline_of(producer)
+    order: list[str] = []
+
+    def watch(owner: object, method: str, name: str) -> None:
+        original = getattr(owner, method)
+        monkeypatch.setattr(owner, method, lambda *arguments: order.append(name) or original(*arguments))
+
+    watch(one.feeder, "stop", "feeder")
+    watch(one.pipeline.budget, "close", "memory")
+    watch(one.pipeline.accumulator, "close", "accumulator")
+    watch(one.pipeline.mover, "stop", "mover")
+    watch(one.pipeline.io_pool, "stop_at_once", "io pool")
+    watch(one.pipeline.retry_queue, "close", "retry queue")
+    watch(one.acks, "stop", "acks")
+    watch(one.pipeline.settlement.success, "stop", "success")
+    watch(one.pipeline.settlement.failure, "stop", "failure")
+    watch(sink, "close", "sink")
+    watch(one.feeder.takings[0], "roll_back", "give back")
+    watch(channel, "close", "channel")
+    watch(dead, "close", "dead letters")
+    producer.close()
+    stages = ["feeder", "memory", "accumulator", "mover", "io pool", "retry queue", "acks", "success", "failure"]
+    assert order == [*stages, "sink", "give back", "channel", "dead letters"]
+
+
+def test_a_send_that_waits_for_room_hears_that_the_producer_closed(tmp_path: Path) -> None:
+    """The sender gets ProducerClosedError, not a future that nobody would complete."""
+    channel = file_channel(tmp_path / "d", capacity=1, transaction_capacity=1)
+    producer = durable(DeadSink(), channel, max_block_ms=-1, drain_timeout_ms=0)
+    told: list[Result] = []
+    producer.send("p", "l", LOG)
+    sender = Call(lambda: producer.send("p", "l", LOG, callback=told.append))
+    eventually(lambda: producer.stats().waiting_senders == 1)
+    producer.close()
+    with pytest.raises(ProducerClosedError, match="closed while send waited for room"):
+        sender.result()
+    assert told == []
+
+
+def test_a_put_that_is_committed_after_the_sweep_of_close_is_settled_by_its_sender() -> None:
+    """No instant of close leaves a future without an end."""
+    channel = KeptChannel()
+    producer = durable(RecordingSink(), channel)
+    one = pipeline_of(producer)
+    transaction, told = channel.transaction, []
+
+    def closing_meanwhile() -> Any:
+        real = transaction()
+        commit = real.commit
+
+        def late(timeout: float | None = None) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                channel.transaction = transaction  # type: ignore[method-assign]
+                Call(producer.close).result()
+            return commit(timeout)
+
+        real.commit = late  # type: ignore[method-assign]
+        return real
+
+    channel.transaction = closing_meanwhile  # type: ignore[method-assign,assignment]
+    future = producer.send("p", "l", LOG, callback=told.append)
+    assert future.exception(PATIENCE).result.error_code == "LeftInChannel"  # type: ignore[union-attr]
+    eventually(lambda: len(told) == 1)
+    assert len(channel.events()) == 1
+    assert len(one.registry) == 0
+
+
+def test_fifty_threads_that_send_while_one_closes_have_one_outcome_each() -> None:
+    """Accepted sends = callbacks = delivered + left, whatever moment close chose; what is left is in the channel."""
+    told: list[Result] = []
+    channel, sink = KeptChannel(), RecordingSink()
+    producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=7)
+    accepted: list[int] = []
+    begun = threading.Barrier(21)
+
+    def send() -> None:
+        begun.wait()
+        count = 0
+        try:
+            while True:
+                producer.send("p", "l", LOG, topic=str(count % 3), callback=told.append)
+                count += 1
+        except ProducerClosedError:
+            accepted.append(count)
+
+    senders = [Call(send) for _ in range(20)]
+    begun.wait()
+    eventually(lambda: len(told) > 500)
+    producer.close(PATIENCE)
+    for sender in senders:
+        sender.result()
+    eventually(lambda: len(told) == sum(accepted))
+    left = sum(result.error_code == "LeftInChannel" for result in told)
+    assert len(channel.events()) == left
+    assert len(sink.records()) == sum(accepted) - left
+    assert producer.stats().memory_used == 0
+
+
+def test_close_may_be_called_in_a_callback_and_twice() -> None:
+    """The callback's close ends everything; a later one returns at once."""
+    channel = KeptChannel()
+    producer = durable(RecordingSink(), channel, name="inside", batch_count_threshold=1)
+    producer.send("p", "l", LOG, callback=lambda _result: producer.close())
+    eventually(lambda: channel.closes == 1)
+    producer.close(PATIENCE)
+    eventually(lambda: _alive("inside") == [])
+    assert channel.closes == 1
+    producer.flush()
+
+
+def test_a_producer_that_was_dropped_is_drained_and_gives_its_channel_back() -> None:
+    """Nobody holds it any more: it delivers, closes its channels, and its threads end."""
+    sink, channel = RecordingSink(), KeptChannel()
+    producer = durable(sink, channel, name="dropped")
+    producer.send("p", "l", LOG)
+    del producer
+    gc.collect()
+    eventually(lambda: channel.closes == 1)
+    eventually(lambda: _alive("dropped") == [])
+    assert values(sink) == ["b"]
+    assert channel.events() == []
+
+
+def test_a_channel_whose_close_raises_does_not_keep_the_other_one_open(caplog: pytest.LogCaptureFixture) -> None:
+    """The error is logged; the dead letter channel is closed; close ends."""
+    channel, dead = KeptChannel(), KeptChannel()
+    channel.close = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    durable(RecordingSink(), channel, dead_letter=dead).close()
+    assert dead.closes == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_after_a_crash_the_next_producer_delivers_what_is_owed_in_order(tmp_path: Path) -> None:
+    """The process dies with records stored, fed, in flight and delivered: all arrive, in order, at least once."""
+    sink, channel = GatedSink(), file_channel(tmp_path / "before")
+    producer = durable(sink, channel, batch_count_threshold=5, total_size_in_bytes=20_000, drain_timeout_ms=0)
+    sink.gate.set()
+    _send(producer, 30)
+    producer.flush(PATIENCE)
+    sink.gate.clear()
+    for i in range(30, 200):
+        producer.send("p", "l", {"i": str(i)}, topic=str(i % 3))
+    eventually(lambda: producer.stats().batches["sending"] == 2)
+    after = RecordingSink()
+    with durable(after, crashed(channel, tmp_path / "after")) as second:
+        second.flush(PATIENCE)
+        assert second.stats().recovered == 170
+        assert second.stats().stored == 0
+    for topic in range(3):
+        assert values(after, str(topic)) == [str(i) for i in range(30, 200) if i % 3 == topic]
+    sink.gate.set()
+    producer.close()
+
+
+_PROGRAM = """
+import logging, os, sys
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+sys.path.insert(0, os.getcwd())
+from producer import Producer, ProducerConfig
+from producer.channels import FileChannel
+from tests.support.sinks import DeadSink
+config = ProducerConfig(linger_ms=100, drain_timeout_ms=300, source="here", name="child")
+producer = Producer(sink=DeadSink(), config=config, channel=FileChannel(sys.argv[1], minimum_free_space=0))
+for i in range(10):
+    producer.send("p", "l", {"i": str(i)})
+"""
+
+_FORK = """
+pid = os.fork()
+if not pid:
+    try:
+        producer.send("p", "l", {})
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [
+        ("", ["10 events stay in channel"]),
+        ("import signal; os.kill(os.getpid(), signal.SIGKILL)", []),
+        (
+            _FORK,
+            ["ChannelClosedError", "for_process", "10 events stay in channel"],
+        ),
+    ],
+    ids=["exit", "kill", "fork"],
+)
+def test_a_process_that_ends_without_close_leaves_its_records_to_the_next(
+    ending: str, expected: list[str], tmp_path: Path
+) -> None:
+    """At exit they are left and counted, nothing is called lost; SIGKILL loses nothing; a forked child is refused."""
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(
+        [sys.executable, "-c", _PROGRAM + ending, str(tmp_path / "d")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=root,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        check=False,
+    )
+    assert ended.returncode == (-signal.SIGKILL if "KILL" in ending else 0), ended.stderr
+    for words in expected:
+        assert words in ended.stdout
+    assert "lost" not in ended.stdout + ended.stderr
+    sink = RecordingSink()
+    with durable(sink, file_channel(tmp_path / "d")) as producer:
+        producer.flush(PATIENCE)
+    assert values(sink) == [str(i) for i in range(10)]
+
+
+def test_in_a_forked_child_the_futures_of_the_parent_are_done() -> None:
+    """Nobody in the child waits for records of the parent, wherever they were; a memory channel works there."""
+    sink, channel = GatedSink(), KeptChannel()
+    producer = durable(sink, channel, total_size_in_bytes=6000, drain_timeout_ms=0, io_thread_count=1)
+    futures = [producer.send("p", "l", {"x": "x" * 1000}) for _ in range(20)]
+    assert sink.entered.acquire(timeout=PATIENCE)
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:  # what is forked has one thread, and must end without the tests' own ending
+        said = b"failed"
+        try:
+            codes = {future.exception(1).result.error_code for future in futures}  # type: ignore[union-attr]
+            futures[19].add_done_callback(lambda _future: None)
+            sink.gate.set()
+            own = producer.send("p", "l", LOG).result(PATIENCE).successful
+            said = (
+                b"well" if codes == {"ForkedAway"} and own and producer.stats().recovered == 0 else repr(codes).encode()
+            )
+        finally:
+            os.write(write, said)
+            os._exit(0)
+    os.waitpid(pid, 0)
+    assert os.read(read, 1000) == b"well"
+    os.close(read)
+    os.close(write)
+    sink.gate.set()
+    producer.flush(PATIENCE)
+    assert len(sink.records()) == 20
+    producer.close()
+
+
+def test_records_of_a_closed_producer_keep_their_stable_names(tmp_path: Path) -> None:
+    """The id that the first producer gave a record is the one that the next one finds."""
+    channel = KeptChannel()
+    producer = durable(DeadSink(), channel, drain_timeout_ms=0)
+    _send(producer, 3)
+    producer.close()
+    idents = [read_event(event).ident for event in channel.events()]
+    assert len(set(idents)) == 3
+    second = durable(DeadSink(), channel, drain_timeout_ms=0)
+    second.close()
+    assert [read_event(event).ident for event in channel.events()] == idents
+
+
+def test_without_threads_what_is_sent_stays_in_the_channel(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In an interpreter that starts no threads any more, send stores, and the future says that it is left there."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    channel = KeptChannel()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        producer = Producer(sink=RecordingSink(), channel=channel, config=config())
+        future = producer.send("p", "l", LOG)
+        assert future.exception(0).result.error_code == "LeftInChannel"  # type: ignore[union-attr]
+        producer.flush(0)
+        producer.close()
+    assert "stay in the channel" in caplog.text
+    assert len(channel.events()) == 1
