@@ -105,6 +105,19 @@ def test_sigterm_delivers_everything_that_was_sent(start: Callable[..., Child], 
     assert {str(number) for number in range(last + 1)} <= set(stored) <= {str(number) for number in range(last + 2)}
 
 
+def test_record_that_was_stored_before_a_kill_is_delivered_by_the_next_run(
+    run: Run, server: LogHubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run is killed after its send, the second one delivers both records."""
+    monkeypatch.setenv("CRASH", "1")
+    assert run(EXAMPLES / "durable.py", tmp_path).returncode == -signal.SIGKILL
+    assert server.count(PROJECT, LOGSTORE) == 0
+    monkeypatch.delenv("CRASH")
+    ended = run(EXAMPLES / "durable.py", tmp_path)
+    assert ended.stdout == "on the disk: True, found here when it started: 1\n", ended.stderr
+    assert server.count(PROJECT, LOGSTORE) == 2
+
+
 def test_web_application_delivers_what_it_accepted_when_it_stops(serve: Serve, server: LogHubServer) -> None:
     """uvicorn ends the lifespan on SIGTERM, which closes the producer."""
     process, address = serve("uvicorn", "--port", "0", "fastapi_lifespan:app")

@@ -1,0 +1,28 @@
+"""Records that survive the process: ``python examples/durable.py DIRECTORY``.
+
+``send`` returns when the record is on the disk. Kill this program at any moment and start it again: what it had stored
+and not delivered is delivered then. ``for_process`` gives each process a directory of its own below the one named, and
+adopts those of dead ones, so that pre-forked workers may share the line that makes the producer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from producer import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig
+from producer.channels import FileChannel
+
+project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
+base = sys.argv[1]
+with Producer(
+    project,
+    config=ProducerConfig(linger_ms=200),
+    channel=FileChannel.for_process(f"{base}/logs"),
+    dead_letter=FileChannel.for_process(f"{base}/refused"),
+) as producer:
+    future = producer.send("my-project", "app-log", {"event": "paid", "order": "4711"})
+    if os.environ.get("CRASH"):
+        os.kill(os.getpid(), 9)
+    print(f"on the disk: {future.stored}, found here when it started: {producer.stats().recovered}")
+    producer.flush(timeout=30)
