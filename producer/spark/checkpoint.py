@@ -1,5 +1,8 @@
 """Whose a checkpoint is: a checkpoint says how far files were shipped to one target, and is wrong for any other.
 
+Patterns to exclude may be added later, which leaves files out from then on. They cannot be taken away: how far those
+files were shipped is no longer known, and they would come again from their beginning.
+
 The target lies in the checkpoint directory beside what Spark keeps there, as ``loghub-producer-target.json``.
 """
 
@@ -44,9 +47,10 @@ def claim_checkpoint(job: ShipJob, options: FollowOptions) -> None:
     file = Path(options.checkpoint) / _FILE
     asked = _target(job, options)
     try:
+        held = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
         if file.exists():
-            _compare(file, json.loads(file.read_text(encoding="utf-8")), asked)
-        else:
+            _compare(file, held, asked)
+        if held != asked:
             _write(file, asked)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -69,7 +73,7 @@ def _compare(file: Path, held: object, asked: dict[str, object]) -> None:
     differing = [
         f"{name} {_shown(held.get(name))}, not {_shown(wanted)}"
         for name, wanted in asked.items()
-        if held.get(name) != wanted
+        if held.get(name) != wanted and not (name == "exclude" and _adds_to(held.get(name), wanted))
     ]
     if differing:
         raise InputError(
@@ -77,6 +81,10 @@ def _compare(file: Path, held: object, asked: dict[str, object]) -> None:
             "Each target and set of paths needs a --checkpoint DIR of its own; with a new one all is shipped from the "
             "beginning"
         )
+
+
+def _adds_to(held: object, wanted: object) -> bool:
+    return isinstance(held, list) and isinstance(wanted, list) and all(pattern in wanted for pattern in held)
 
 
 def _shown(value: object) -> str:

@@ -29,6 +29,9 @@ from urllib.parse import unquote, urlsplit
 from .compressed import compression_of
 from .errors import InputError
 
+#: Why a directory walk left out a link to a directory: it may lead in a circle, or to what is found anyway.
+LINK_TO_DIRECTORY = "a link to a directory, which is not entered: name it as well to ship what it holds"
+
 # A NUL byte this early means that the file is not text: the rule of grep and git.
 _SNIFF_BYTES = 8192
 
@@ -74,10 +77,15 @@ class _Exclusion:
     directory: str | None
 
     def matches(self, path: str) -> bool:
-        name = Path(path).name
-        if any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(path, pattern) for pattern in self.patterns):
+        if is_excluded(path, self.patterns):
             return True
         return self.directory is not None and lies_in(path, self.directory)
+
+
+def is_excluded(path: str, patterns: Iterable[str]) -> bool:
+    """Whether a path, or its last part, matches one of the glob patterns to leave out."""
+    name = Path(path).name
+    return any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(path, pattern) for pattern in patterns)
 
 
 def lies_in(path: str, directory: str) -> bool:
@@ -133,7 +141,7 @@ def _matches(path: str) -> list[str]:
 def _collect(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:
     absolute = str(Path(path).absolute())
     if Path(path).is_dir():
-        for file in _walk(absolute, skipped):
+        for file in _walk(absolute, exclude, skipped):
             _collect_walked(file, exclude, files, skipped)
     elif exclude.matches(absolute):
         skipped[absolute] = "excluded"
@@ -141,16 +149,18 @@ def _collect(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped:
         files[absolute] = _named(absolute)
 
 
-def _walk(directory: str, skipped: dict[str, str]) -> Iterator[str]:
+def _walk(directory: str, exclude: _Exclusion, skipped: dict[str, str]) -> Iterator[str]:
     def unreadable(error: OSError) -> None:
         skipped[str(error.filename)] = f"cannot be listed: {error.strerror}"
 
     for folder, folders, names in os.walk(directory, onerror=unreadable):
-        hidden = [name for name in folders if name.startswith(".")]
-        for name in hidden:
-            folders.remove(name)
-            skipped[os.path.join(folder, name)] = "hidden"  # noqa: PTH118  (os.walk deals in strings)
-        folders.sort()
+        for name in sorted(folders):
+            path = os.path.join(folder, name)  # noqa: PTH118  (os.walk deals in strings)
+            if name.startswith("."):
+                skipped[path] = "hidden"
+            elif Path(path).is_symlink():
+                skipped[path] = "excluded" if exclude.matches(path) else LINK_TO_DIRECTORY
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             yield os.path.join(folder, name)  # noqa: PTH118
 

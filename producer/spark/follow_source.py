@@ -9,6 +9,7 @@ The parts of the Data Source API that it uses exist since PySpark 4.2.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from .files import LINK_TO_DIRECTORY, Found
+from .text import readable
 from .tracking import Offset, Row, advance, ranges, scan, to_row
+
+_log = logging.getLogger("producer.spark.follow")
 
 #: The name by which the source is registered.
 FORMAT = "loghub_producer_files"
@@ -70,6 +75,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_bytes = max_bytes
         self._once = False
         self._target: Offset | None = None
+        self._links: set[str] = set()  # those that were told
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Nothing taken of any file."""
@@ -102,11 +108,19 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             settle=self._settle,
             now=time.time(),
             checkpoint=self._checkpoint,
+            look=self._tell_links,
         )
+
+    def _tell_links(self, found: Found) -> None:
+        """Say once of each link to a directory that nothing behind it is shipped."""
+        links = {path for path, reason in found.skipped if reason == LINK_TO_DIRECTORY}
+        for path in sorted(links - self._links):
+            _log.warning("skipped %s: %s", readable(path), LINK_TO_DIRECTORY)
+        self._links |= links
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges between two offsets; few and small enough for one partition."""
-        found = [to_row(each) for each in ranges(cast("Offset", start), cast("Offset", end))]
+        found = [to_row(each) for each in ranges(cast("Offset", start), cast("Offset", end), self._exclude)]
         return [_Ranges(found)] if found else []
 
     def read(self, partition: InputPartition) -> Iterator[Row]:

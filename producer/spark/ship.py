@@ -229,7 +229,7 @@ def _tell_skipped(found: Found, console: Console) -> None:
         console.print(readable(f"skipped {path}: {reason}"), markup=False, highlight=False)
     if len(found.skipped) > _SKIPPED_SHOWN:
         more = counted(len(found.skipped) - _SKIPPED_SHOWN, "more file")
-        console.print(f"skipped {more} (binary, hidden, unreadable or excluded)")
+        console.print(f"skipped {more} (binary, hidden, unreadable, excluded, or links)")
 
 
 def _positive_integer(text: str) -> int:

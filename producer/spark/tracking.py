@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
 from .compressed import compression_of
 from .errors import InputError
-from .files import LogFile, find_files, open_file
+from .files import Found, LogFile, find_files, is_excluded, open_file
 
 # The first bytes tell whether two looks at an inode saw the same file; a log's first line nearly always has a time.
 _HEAD_BYTES = 256
@@ -79,6 +79,7 @@ def scan(
     settle: float,
     now: float,
     checkpoint: str | None = None,
+    look: Callable[[Found], object] = lambda _found: None,
 ) -> Offset:
     """The offset after everything that can be taken now. Files that are gone drop out of it.
 
@@ -88,9 +89,10 @@ def scan(
     :param settle: a file not written to for this long is complete, seconds.
     :param now: the time, seconds since the epoch.
     :param checkpoint: a directory that is never followed: each batch writes there, and so would make another.
+    :param look: is shown what each path came to, with what was left out.
     """
     latest: Offset = {}
-    for file in _present_files(paths, exclude, checkpoint):
+    for file in _present_files(paths, exclude, checkpoint, look):
         key = str(file.inode)
         if key in latest:  # a hard link, or the same number on another file system
             key = f"{file.inode}@{file.path}"
@@ -122,23 +124,31 @@ def advance(start: Offset, target: Offset, max_bytes: int) -> Offset:
     return reached
 
 
-def ranges(start: Offset, end: Offset) -> list[Range]:
-    """What lies between two offsets, by path."""
+def ranges(start: Offset, end: Offset, exclude: Iterable[str] = ()) -> list[Range]:
+    """What lies between two offsets, by path.
+
+    :param exclude: glob patterns to leave out: they may be newer than the offsets, and have to help against a file
+        that fails its batch each time.
+    """
+    patterns = tuple(exclude)
     found = [
         _range(key, _begin(start.get(key), taken), taken)
         for key, taken in end.items()
-        if _begin(start.get(key), taken) < taken["end"]
+        if _begin(start.get(key), taken) < taken["end"] and not is_excluded(taken["path"], patterns)
     ]
     return sorted(found, key=lambda each: each.file.path)
 
 
-def _present_files(paths: Iterable[str], exclude: Iterable[str], checkpoint: str | None) -> Iterator[LogFile]:
+def _present_files(
+    paths: Iterable[str], exclude: Iterable[str], checkpoint: str | None, look: Callable[[Found], object]
+) -> Iterator[LogFile]:
     patterns = tuple(exclude)
     for path in paths:
         try:
             found = find_files([path], exclude=patterns, exclude_directory=checkpoint)
         except InputError:
             continue  # not there yet, or not any more
+        look(found)
         yield from found.files
 
 

@@ -24,14 +24,15 @@ def claim(tmp_path: Path) -> Claim:
     """Starts with the checkpoint, as far as its target is concerned."""
 
     def run(**changed: object) -> None:
-        chosen = {"endpoint": "http://localhost:1", "project": "p", "logstore": "l", "paths": ["/logs"], **changed}
+        target = {"endpoint": "http://localhost:1", "project": "p", "logstore": "l", "paths": ["/logs"]}
+        chosen = {**target, "exclude": ["*.bak"], **changed}
         args = parse_ship(["x", *(f"--{name}={chosen[name]}" for name in ("endpoint", "project", "logstore"))])
         job = ship.job_of(args, {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "the-secret"})
         claim_checkpoint(
             job,
             FollowOptions(
                 paths=chosen["paths"],  # type: ignore[arg-type]
-                exclude=chosen.get("exclude", ()),  # type: ignore[arg-type]
+                exclude=chosen["exclude"],  # type: ignore[arg-type]
                 checkpoint=str(tmp_path / "checkpoint"),
             ),
         )
@@ -60,7 +61,8 @@ def test_checkpoint_is_used_again_for_the_same_target(claim: Claim, tmp_path: Pa
         ({"project": "other"}, "project p, not other"),
         ({"logstore": "other"}, "logstore l, not other"),
         ({"paths": ["/logs", "/more"]}, "paths /logs, not /logs /more"),
-        ({"exclude": ["*.gz"]}, r"exclude \(none\), not \*\.gz"),
+        ({"exclude": []}, r"exclude \*\.bak, not \(none\)"),
+        ({"exclude": ["*.gz"]}, r"exclude \*\.bak, not \*\.gz"),
     ],
 )
 def test_checkpoint_of_another_target_is_refused_naming_both(
@@ -71,6 +73,15 @@ def test_checkpoint_of_another_target_is_refused_naming_both(
     with pytest.raises(InputError, match=f"checkpoint belongs to {said}"):
         claim(**changed)
     claim()
+
+
+def test_pattern_to_exclude_may_be_added_and_then_belongs_to_the_target(claim: Claim) -> None:
+    """A file that cannot be shipped is left out without losing the checkpoint; it never comes back by accident."""
+    claim()
+    claim(exclude=["bad.gz", "*.bak"])
+    claim(exclude=["*.bak", "bad.gz"])
+    with pytest.raises(InputError, match=r"exclude \*\.bak bad\.gz, not \*\.bak"):
+        claim()
 
 
 def test_checkpoint_made_before_targets_were_kept_gets_one(claim: Claim, tmp_path: Path) -> None:

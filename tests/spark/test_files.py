@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from producer.spark.errors import InputError
-from producer.spark.files import find_files, open_file
+from producer.spark.files import LINK_TO_DIRECTORY, find_files, open_file
 
 
 def paths_of(*arguments: Path | str, exclude: list[str] | None = None) -> list[str]:
@@ -88,6 +88,26 @@ def test_directory_leaves_out_what_is_no_log_and_says_why(tmp_path: Path) -> Non
         str(tmp_path / "pipe"): f"{tmp_path / 'pipe'}: not a regular file",
         str(tmp_path / "wtmp"): "binary",
     }
+
+
+def test_link_to_a_directory_is_told_and_not_entered(tmp_path: Path) -> None:
+    """It may lead in a circle; a person who names it means it."""
+    outside, logs = tmp_path / "outside", tmp_path / "logs"
+    for folder in (outside, logs):
+        folder.mkdir()
+        (folder / "a.log").write_text("x\n")
+    for name in ("linked", "left-out", ".hidden"):
+        (logs / name).symlink_to(outside)
+    (logs / "circle").symlink_to(logs)
+    found = find_files([str(logs)], exclude=["left-*"])
+    assert [file.path for file in found.files] == [str(logs / "a.log")]
+    assert dict(found.skipped) == {
+        str(logs / ".hidden"): "hidden",
+        str(logs / "circle"): LINK_TO_DIRECTORY,
+        str(logs / "left-out"): "excluded",
+        str(logs / "linked"): LINK_TO_DIRECTORY,
+    }
+    assert paths_of(logs / "linked") == [str(logs / "linked" / "a.log")]
 
 
 def test_named_file_is_shipped_whatever_is_in_it(tmp_path: Path) -> None:

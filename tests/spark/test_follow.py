@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import signal
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxBytes
 from rich.console import Console
 
 from producer.server import LogHubServer
 from producer.server.faults import answer
+from producer.spark.files import LINK_TO_DIRECTORY
 from producer.spark.follow import FollowOptions, follow
+from producer.spark.follow_source import FilesReader
 from producer.spark.job import ShipJob
 from producer.spark.report import Shipment
 
@@ -127,6 +131,34 @@ def test_lines_deleted_between_plan_and_restart_are_told(server: LogHubServer, l
     assert f"{logs}/a.log: 4 bytes from byte 0 on were deleted before they were shipped" in failure
     assert contents(server) == ["two"]
     assert run_once().failure is None
+
+
+def test_damaged_file_that_is_excluded_lets_the_rest_of_its_batch_go_on(
+    server: LogHubServer, logs: Path, run_once: Run
+) -> None:
+    """The batch that it made fail is shipped without it, from the same checkpoint."""
+    (logs / "bad.gz").write_bytes(gzip.compress(b"x" * 1000)[:-9])
+    append(logs / "good.log", "one\n")
+    failure = run_once(settle=1e-9).failure
+    assert failure is not None
+    assert f"{logs}/bad.gz: damaged or incomplete gzip data" in failure
+    shipment = run_once(settle=1e-9, exclude=["bad.gz"])
+    assert shipment.failure is None
+    assert contents(server, logs / "good.log") == ["one"]
+
+
+def test_link_to_a_directory_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each look finds it again, the log has it once; one that comes later is told as well."""
+    logs, outside = tmp_path / "logs", tmp_path / "outside"
+    logs.mkdir()
+    outside.mkdir()
+    reader = FilesReader([str(logs)], [], str(tmp_path / "checkpoint"), 10.0, 1000)
+    for name in ("first", "second"):
+        (logs / name).symlink_to(outside)
+        for _ in range(3):
+            assert reader.latestOffset({}, ReadMaxBytes(1000)) == {}
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [f"skipped {logs / name}: {LINK_TO_DIRECTORY}" for name in ("first", "second")]
 
 
 def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_path: Path) -> None:
