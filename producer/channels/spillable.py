@@ -92,8 +92,8 @@ class SpillableChannel:
 
     Both channels belong to this one: others shall not use them, and :meth:`close` closes them.
 
-    :param memory: used first. Puts of a transaction are limited by its ``transaction_capacity``, a take waits for its
-        ``keep_alive``.
+    :param memory: used first. Puts of a transaction are limited by its ``transaction_capacity``, takes by those of
+        both; a take waits for its ``keep_alive``.
     :param overflow: used when the memory is full. A commit waits for its room; its ``transaction_capacity`` shall not
         be less than the memory's.
     :param name: for messages and statistics; by default the names of both.
@@ -320,7 +320,12 @@ class SpillableChannel:
         return events
 
     def _take_now(self, transaction: SpillableTransaction, count: int, max_bytes: int | None) -> list[Event]:
-        events = self._part(transaction, self._memory).take(count, max_bytes=max_bytes, timeout=0.0)
+        events: list[Event] = []
+        try:
+            events = self._part(transaction, self._memory).take(count, max_bytes=max_bytes, timeout=0.0)
+        except TransactionFullError:
+            if self._memory.stats().size:  # these are first; the overflow, where there is room, has to wait
+                raise
         if not events and self._spilling:
             events = self._part(transaction, self._overflow).take(count, max_bytes=max_bytes, timeout=0.0)
         return events
