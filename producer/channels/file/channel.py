@@ -512,6 +512,7 @@ class FileChannel:
             return
         self.put_back(transaction, [entry.sequence for entry in entries])
         with self._lock:
+            self._counters.take_attempts += 1
             self._counters.take_errors += 1
         message = f"an event cannot be read ({failures} of {_READ_TRIES} tries before it is given up): {error}"
         raise ChannelIOError(self.name, message) from error
@@ -626,6 +627,8 @@ class FileChannel:
             if not self._space.give_up_reserve():
                 raise
             backup_error = checkpoints.write_both(self._disk, self.directory, copies, data)
+        if not self.options.dual_checkpoints:
+            checkpoints.remove_backup(self._disk, self.directory)
         self._checkpointed = changes
         with self._lock:
             self._add("checkpoints", 1)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from .disk import Disk
-from .event_queue import Columns
+from .event_queue import OFFSET_BITS, Columns
 from .log import Position
 
 _log = logging.getLogger("producer.channel")
@@ -162,6 +162,38 @@ def check_fits(checkpoint: Checkpoint, salts: Mapping[int, bytes], sizes: Mappin
         raise BadCheckpointError(f"segment {position.segment}, where it goes on, does not exist")
     if sizes[position.segment] < position.offset:
         raise BadCheckpointError(f"segment {position.segment} ends before its position {position.offset}")
+
+
+def remove_backup(disk: Disk, directory: str) -> None:
+    """No second copy is kept any more: one of former times would soon need segments that are deleted.
+
+    :raises OSError: it could not be removed.
+    """
+    if disk.exists(f"{directory}/{BACKUP_NAME}"):
+        disk.unlink(f"{directory}/{BACKUP_NAME}")
+        disk.sync_directory(directory)
+
+
+def missing_segments(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> set[int]:
+    """The segments that the newest readable checkpoint of this log needs, and that are not there.
+
+    They are deleted only when no checkpoint needs them any more: a directory is missing, or somebody removed them.
+
+    :param salts: of each segment that exists.
+    """
+    found: list[Checkpoint] = []
+    for copy in (NAME, BACKUP_NAME):
+        with contextlib.suppress(BadCheckpointError):
+            checkpoint = load(disk, directory, copy)
+            if checkpoint is not None and all(
+                salts.get(number, salt) == salt for number, salt in checkpoint.segments.items()
+            ):
+                found.append(checkpoint)
+    newest = max(found, key=lambda checkpoint: checkpoint.generation, default=None)
+    if newest is None:
+        return set()
+    needed = {pointer >> OFFSET_BITS for pointer in newest.events.pointers}
+    return (needed | {newest.position.segment}) - salts.keys()
 
 
 def load_best(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...clock import Clock
-from ...errors import ChannelIOError
+from ...errors import ChannelFormatError, ChannelIOError
 from . import checkpoint as checkpoints
 from .disk import Disk
 from .encryption import SegmentCipher
@@ -51,8 +53,8 @@ def recover(
     """Read a channel's directory.
 
     :param cipher_of: what opens a segment; may raise :class:`~producer.errors.ChannelKeyError`.
-    :raises ChannelFormatError: a file is of a newer version.
-    :raises ChannelIOError: it cannot be read, or a torn end cannot be cut.
+    :raises ChannelFormatError: a file is of a newer version, or two files are the same segment.
+    :raises ChannelIOError: it cannot be read, a torn end cannot be cut, or segments are missing.
     """
     try:
         return _recover(disk, name, directory, data_directories, cipher_of, clock)
@@ -76,9 +78,12 @@ def _recover(
     headless = sum([_set_aside(disk, name, directory, path) for path in unreadable])
     segments = [Segment(segment.path, segment.header, cipher_of(segment.header)) for segment in found]
     salts = {segment.number: segment.header.salt for segment in segments}
+    _check_unique(name, segments)
     sizes = {segment.header.number: segment.size for segment in found}
     while True:
         start, bad = checkpoints.load_best(disk, directory, name, salts, sizes)
+        if bad or (start is not None and start.segments.keys() - salts.keys()):
+            _check_all_there(disk, name, directory, salts)
         generation = 0 if start is None else start.generation
         position = None if start is None else start.position
         replay = Replay(disk, name, segments, start, clock).run()
@@ -114,6 +119,31 @@ def _recover(
     return Recovered(
         segments, replay.events, replay.next_sequence, replay.next_transaction, generation, sums, tuple(replay.damaged)
     )
+
+
+def _check_unique(name: str, segments: Sequence[Segment]) -> None:
+    counts = Counter(segment.number for segment in segments)
+    twice = [segment.path for segment in segments if counts[segment.number] > 1]
+    if twice:
+        message = f"these are the same segment: {', '.join(twice)}: find out which is the copy, and remove it"
+        raise ChannelFormatError(name, message)
+
+
+def _check_all_there(disk: Disk, name: str, directory: str, salts: Mapping[int, bytes]) -> None:
+    """Refuse to open without segments that are needed: what lies in them would be forgotten for good."""
+    missing = [
+        number
+        for number in sorted(checkpoints.missing_segments(disk, directory, salts))
+        if not disk.exists(f"{directory}/{QUARANTINE}/log-{number:010d}")
+    ]
+    if missing:
+        message = (
+            f"segments {', '.join(map(str, missing[:5]))}{', …' if len(missing) > 5 else ''}, which the checkpoint in "
+            f"{directory} needs, are in none of its directories: give data_directories as before, or mount what is "
+            f"missing; if they are gone for good, remove {checkpoints.NAME} and {checkpoints.BACKUP_NAME}, and what is "
+            "left is delivered"
+        )
+        raise ChannelIOError(name, message, errno.ENOENT)
 
 
 def _set_aside(disk: Disk, name: str, directory: str, path: str) -> bool:
