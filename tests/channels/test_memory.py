@@ -358,6 +358,30 @@ def test_rolled_back_puts_need_no_room() -> None:
     assert drained(channel) == ["d", "e", "f"]
 
 
+def test_bytes_come_back_when_takes_are_committed() -> None:
+    """Three bodies of 405 bytes fill 2000 with 20 % set aside; after two takes, two more fit."""
+    channel = small(byte_capacity=2000)
+    put(channel, *["x" * 405] * 3)
+    transaction = opened(channel)
+    transaction.take(2)
+    with pytest.raises(ChannelFullError):
+        put(channel, "y" * 405)
+    transaction.commit()
+    put(channel, *["y" * 405] * 2)
+    assert drained(channel) == ["x" * 405] + ["y" * 405] * 2
+
+
+def test_rolled_back_puts_need_no_bytes() -> None:
+    """Three bodies that fill the channel are rolled back; the same three again fit, and no fourth."""
+    channel = small(byte_capacity=2000)
+    transaction = opened(channel)
+    transaction.put_many(events(["x" * 405] * 3))
+    transaction.rollback()
+    put(channel, *["x" * 405] * 3)
+    with pytest.raises(ChannelFullError):
+        put(channel, "x" * 405)
+
+
 def test_a_full_channel_says_all_that_one_wants_to_know() -> None:
     """Name, size, capacity, bytes, what was asked for, how long ago the last take was, and what to do."""
     clock = ManualClock()

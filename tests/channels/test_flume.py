@@ -1,0 +1,50 @@
+"""``docs/flume.md`` says the truth about our tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from producer.channels.memory import BYTE_CAPACITY, CAPACITY, TRANSACTION_CAPACITY
+from tests.support.named_tests import missing_tests
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "flume.md"
+NAMED = re.compile(r"`([a-z_/]+\.py::\w+)`")
+ROW = re.compile(r"^\| `(Test\w+\.\w+)` \| (.*) \|$", re.MULTILINE)
+
+#: How many tests each of Flume's classes has.
+COUNTS = {
+    "TestMemoryChannel": 14,
+    "TestMemoryChannelTransaction": 4,
+    "TestMemoryChannelConcurrency": 3,
+    "TestBasicChannelSemantics": 24,
+}
+
+
+def section(title: str) -> str:
+    """The part of the document below the heading ``title``."""
+    return DOCUMENT.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_every_test_that_the_document_names_exists() -> None:
+    """A row whose test was renamed or removed promises what nobody holds."""
+    named = NAMED.findall(DOCUMENT.read_text())
+    assert len(named) > 40
+    assert missing_tests(named) == []
+
+
+def test_every_test_of_flumes_memory_channel_has_a_row() -> None:
+    """Each of its classes is there with all its tests, once, and each row names a test of ours."""
+    rows = ROW.findall(section("Memory channel"))
+    assert len({name for name, _ in rows}) == len(rows)
+    for kind, count in COUNTS.items():
+        assert sum(name.startswith(f"{kind}.") for name, _ in rows) == count, kind
+    assert [name for name, ours in rows if not NAMED.search(ours)] == []
+
+
+def test_the_documented_defaults_are_the_codes() -> None:
+    """The table of options shows the numbers that the memory channel uses."""
+    text = section("Memory channel")
+    assert f"| `capacity` = {CAPACITY} |" in text
+    assert f"| `transaction_capacity` = {TRANSACTION_CAPACITY} |" in text
+    assert f"| `byte_capacity` = {BYTE_CAPACITY // 2**20} MiB |" in text
