@@ -1,5 +1,6 @@
-"""The requirements of a LogHub producer, 134 to 160, one test for each, in their corrected forms. The file is long
-since the list is.
+"""The requirements, in their corrected forms. Those of a memory channel, 1 to 63, are held by the tests of the
+channel, which are named here; those of a LogHub producer, 134 to 160, by one test each. The file is long since the list
+is.
 """
 
 from __future__ import annotations
@@ -29,12 +30,126 @@ from producer.errors import AttemptError
 from producer.pipeline.shutdown import Shutdown
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
+from tests.support.named_tests import missing_tests
 from tests.support.pipelines import KEY, config, record, settle, threadless
 from tests.support.sinks import DeadSink, GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 LOG = {"a": "b"}
 DOWN = NetworkError("RequestError", "refused")
+
+
+MEMORY = "channels/test_memory.py::"
+WAITING = "channels/test_memory_waiting.py::"
+THREADS = "channels/test_memory_concurrency.py::"
+LIFE = "channels/test_transaction.py::"
+MACHINE = "channels/test_memory_machine.py::TestMemoryChannel"
+
+#: The tests that hold each requirement.
+CHANNEL_LINES: dict[int, tuple[str, ...]] = {
+    1: (THREADS + "test_fifty_sources_and_fifty_sinks",),
+    3: (
+        "channels/test_spillable.py::test_close_loses_what_is_in_memory_and_says_so",
+        MEMORY + "test_a_pickled_channel_is_an_empty_one_of_the_same_configuration",
+    ),
+    4: (MEMORY + "test_it_is_a_channel_and_says_what_it_promises", LIFE + "test_every_call_in_every_state"),
+    5: (LIFE + "test_every_call_in_every_state", LIFE + "test_the_table_of_transitions_is_what_the_calls_do"),
+    6: (MEMORY + "test_a_put_is_invisible_until_it_is_committed",),
+    7: (MEMORY + "test_the_defaults_hold_what_a_producer_holds",),  # 100 is known to be too small
+    8: (MEMORY + "test_the_defaults_hold_what_a_producer_holds",),  # likewise
+    9: (MEMORY + "test_a_wrong_value_is_refused_with_name_rule_and_value",),
+    10: (MEMORY + "test_the_defaults_hold_what_a_producer_holds",),
+    11: (MEMORY + "test_the_defaults_hold_what_a_producer_holds",),  # Python's heap has no bound to take 80 % of
+    12: (MEMORY + "test_bodies_fill_what_is_not_set_aside_for_headers",),
+    13: (MEMORY + "test_bodies_fill_what_is_not_set_aside_for_headers",),  # bytes, not slots of a hundred
+    14: (MEMORY + "test_without_a_byte_capacity_bytes_have_no_limit",),
+    15: (MEMORY + "test_headers_count_where_they_need_more_than_their_share",),  # likewise
+    16: (MEMORY + "test_a_wrong_value_is_refused_with_name_rule_and_value",),  # an error, not a default
+    17: (MEMORY + "test_the_statistics_tell_what_happened",),
+    18: (MACHINE,),  # the balance takes the place of semaphores
+    19: (WAITING + "test_a_commit_that_waits_stops_no_taker", WAITING + "test_the_lock_is_free_while_somebody_waits"),
+    20: (MEMORY + "test_a_transaction_holds_so_many_puts", MEMORY + "test_a_transaction_holds_so_many_takes"),
+    21: (MEMORY + "test_attempts_count_before_they_fail",),
+    22: (MEMORY + "test_a_transaction_holds_so_many_puts",),
+    23: (MEMORY + "test_rolled_back_puts_need_no_bytes", MEMORY + "test_a_put_is_invisible_until_it_is_committed"),
+    24: (MEMORY + "test_attempts_count_before_they_fail",),
+    25: (MEMORY + "test_a_transaction_holds_so_many_takes",),
+    26: (WAITING + "test_a_take_that_finds_nothing_in_time_returns_nothing",),
+    27: (MACHINE,),
+    28: (MEMORY + "test_what_is_put_is_taken", MACHINE),
+    29: (MEMORY + "test_a_transaction_may_take_and_put",),
+    30: (WAITING + "test_one_wait_is_for_events_and_bytes_together",),
+    31: (WAITING + "test_a_commit_waits_for_keep_alive_and_no_longer", MEMORY + "test_rolled_back_puts_need_no_bytes"),
+    32: (
+        MEMORY + "test_a_failed_commit_can_be_tried_again",
+        MEMORY + "test_after_a_failed_commit_a_rollback_forgets_the_puts",
+    ),
+    33: (
+        MEMORY + "test_a_full_channel_refuses_a_commit_whole",
+        MEMORY + "test_the_queue_is_in_the_order_of_commits",
+        "channels/test_memory_interrupts.py::test_a_put_and_its_commit",
+    ),
+    34: (MEMORY + "test_a_commit_after_acknowledgements_commits_the_rest", MACHINE),
+    35: (MEMORY + "test_bytes_come_back_when_takes_are_committed",),
+    36: (WAITING + "test_a_take_waits_until_a_put_is_committed",),
+    37: (WAITING + "test_a_commit_waits_until_a_take_is_committed",),
+    38: (MEMORY + "test_the_statistics_tell_what_happened",),
+    39: (
+        WAITING + "test_one_commit_serves_as_many_takers_as_it_has_events",
+        WAITING + "test_a_take_is_woken_by_takes_that_come_back",
+    ),
+    40: (MEMORY + "test_room_comes_back_when_takes_are_committed",),
+    41: (
+        MEMORY + "test_rolled_back_puts_are_gone_and_rolled_back_takes_are_back",
+        MEMORY + "test_rollbacks_in_any_order_restore_the_first_order",
+    ),
+    42: (MEMORY + "test_rolled_back_puts_are_gone_and_rolled_back_takes_are_back",),
+    43: (MEMORY + "test_open_takes_count_when_a_channel_shrinks",),
+    44: (WAITING + "test_a_take_is_woken_by_takes_that_come_back",),
+    45: (
+        MEMORY + "test_rollbacks_leave_the_bytes_as_they_were",
+        MEMORY + "test_mixed_transactions_leak_no_bytes",
+    ),
+    46: (LIFE + "test_each_call_of_transaction_makes_a_new_one",),
+    47: (
+        LIFE + "test_an_exception_in_the_block_rolls_back_and_goes_on",
+        LIFE + "test_a_failed_commit_at_the_end_of_the_block_rolls_back_and_raises",
+    ),
+    49: (MEMORY + "test_a_take_returns_what_is_there",),
+    50: (THREADS + "test_resizing_up_and_down_under_load_loses_nothing",),
+    51: (MEMORY + "test_resizing_to_what_it_is_changes_nothing",),
+    52: (MEMORY + "test_open_takes_count_when_a_channel_shrinks",),
+    53: (
+        MEMORY + "test_a_refused_resize_says_why_and_changes_nothing",
+        WAITING + "test_a_resize_waits_for_takes_and_commits_wait_behind_it",
+        WAITING + "test_a_resize_gives_up_after_keep_alive",
+    ),
+    54: (THREADS + "test_resizing_up_and_down_under_load_loses_nothing",),
+    55: (WAITING + "test_a_larger_channel_serves_those_who_wait",),
+    57: (MEMORY + "test_a_failed_commit_can_be_tried_again",),
+    58: (MEMORY + "test_a_larger_channel_holds_more_and_a_smaller_one_waits_for_takes",),
+    61: (
+        MEMORY + "test_close_says_once_how_many_events_are_lost",
+        MEMORY + "test_a_refused_commit_is_an_error_that_is_counted",
+    ),
+    62: (MEMORY + "test_rolled_back_puts_are_gone_and_rolled_back_takes_are_back",),
+    63: (MEMORY + "test_sequence_numbers_are_unique_and_increase",),
+}
+
+#: The requirements of an agent, which no channel has, and what is here in their place.
+AGENT_LINES = {
+    2: "no configuration names types: a channel is an object (memory, file, spillable); none is on a database or Kafka",
+    48: "there is no Kafka source; who puts decides by put_many what one transaction is",
+    56: "there is no configuration file to load again; MemoryChannel.resize changes a channel in use",
+    59: "there are no hops between agents; both ends of a channel are transactional, in memory and on disk",
+    60: "there is no chain of agents; a full channel refuses (57), and how much it shall hold is its owner's decision",
+}
+
+
+def test_1_to_63_each_requirement_of_a_channel_is_held_or_is_not_a_channels() -> None:
+    """No line is missing, none is in both tables, and every test that is named exists."""
+    assert sorted([*CHANNEL_LINES, *AGENT_LINES]) == list(range(1, 64))
+    assert missing_tests([test for tests in CHANNEL_LINES.values() for test in tests]) == []
 
 
 def test_134_all_public_methods_are_thread_safe() -> None:
