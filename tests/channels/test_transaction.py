@@ -131,6 +131,17 @@ def test_after_a_failed_commit_a_rollback_is_allowed() -> None:
     assert transaction.state is S.CLOSED
 
 
+def test_after_a_failed_commit_a_close_is_refused() -> None:
+    """The transaction is open: somebody has to decide what becomes of its events."""
+    transaction = in_state(S.OPEN)
+    transaction.error = ChannelError("test", "full")
+    with pytest.raises(ChannelError, match="full"):
+        transaction.commit()
+    with pytest.raises(TransactionStateError):
+        transaction.close()
+    assert transaction.state is S.OPEN
+
+
 @pytest.mark.parametrize("error", [ChannelError("test", "no"), RuntimeError("a bug"), KeyboardInterrupt()])
 def test_a_rollback_that_raises_has_happened(error: BaseException) -> None:
     """It completes the transaction before it tries, and cannot be repeated; close is allowed."""
