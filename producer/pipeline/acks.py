@@ -207,7 +207,7 @@ class Acks:
 
     @staticmethod
     def _letters(dead_letters: DeadLetters, item: _Failed) -> list[Event]:
-        reason = dead_letters.reason(item.result.error_code, item.result.error_message, item.result)
+        reason = dead_letters.reason_of(item.result)
         return [
             write_event(item.key, ticket.ident, logs, record, reason)
             for ticket, logs, record in zip(item.tickets, item.logs, item.records, strict=True)
@@ -217,7 +217,7 @@ class Acks:
         """Nobody's only copy is destroyed for being unreadable here: without dead letters it stays."""
         event = item.event
         if self._dead_letters is not None:
-            reason = self._dead_letters.reason("UnreadableEvent", item.reason)
+            reason = self._dead_letters.reason_unreadable(item.reason)
             if self._dead_letters.store([Event({**event.headers, **reason}, event.body)]):
                 self._owed.setdefault(item.taking, []).append(event.sequence or 0)
                 return

@@ -3,6 +3,10 @@
 To the headers that name the stream these are added: ``error_code``, ``error_message``, ``request_id``, ``attempts``
 (how many were made) and ``failed_at`` (ISO 8601, UTC). The body stays as it was, so that a producer on the dead letter
 channel delivers them, once the reason is gone.
+
+What the server says of the record is kept word for word. Of what it says of credentials, and of what this side says of
+a connection, only the beginning is, since the rest may name a key or an endpoint, which do not go to disk; the log has
+the whole.
 """
 
 from __future__ import annotations
@@ -14,13 +18,35 @@ from datetime import UTC, datetime
 from ..clock import Clock
 from ..errors import TransactionFullError
 from ..interfaces import Channel, Event
-from ..results import Result
+from ..results import Attempt, Result
 from .thinned_log import ThinnedLog
 
 _log = logging.getLogger("producer.dead_letters")
 
 #: Events of one transaction, at most; fewer if the channel's transactions hold no more.
 _EVENTS = 256
+#: Codes of answers that are about credentials, or no LogHub's answers at all.
+_WITHHELD = frozenset(
+    {
+        "BadResponse",
+        "InvalidAccessKeyId",
+        "InvalidSecurityToken",
+        "MissAccessKeyId",
+        "SecurityTokenExpired",
+        "SignatureNotMatch",
+        "Unauthorized",
+    }
+)
+#: The code of this side whose message names nothing but the record's own project.
+_OPEN = "ProjectConfigNotExist"
+
+
+def _message_of(result: Result) -> str:
+    last = result.attempts[-1] if result.attempts else Attempt(success=False)
+    from_server = last.http_status is not None and last.error_code not in _WITHHELD
+    if from_server or last.error_code == _OPEN:
+        return last.error_message
+    return last.error_message.partition(": ")[0] if ": " in last.error_message else "see the log"
 
 
 class DeadLetters:
@@ -37,13 +63,20 @@ class DeadLetters:
         self._name = name
         self._refusals = ThinnedLog(clock)
 
-    def reason(self, code: str, message: str, result: Result | None = None) -> dict[str, str]:
-        """The headers that say why."""
+    def reason_of(self, result: Result) -> dict[str, str]:
+        """The headers that say why a record could not be delivered."""
+        return self._headers(result.error_code, _message_of(result), result.request_id, result.attempt_count)
+
+    def reason_unreadable(self, message: str) -> dict[str, str]:
+        """The headers of an event that holds no record."""
+        return self._headers("UnreadableEvent", message, "", 0)
+
+    def _headers(self, code: str, message: str, request_id: str, attempts: int) -> dict[str, str]:
         return {
             "error_code": code,
             "error_message": message,
-            "request_id": result.request_id if result is not None else "",
-            "attempts": str(result.attempt_count if result is not None else 0),
+            "request_id": request_id,
+            "attempts": str(attempts),
             "failed_at": datetime.fromtimestamp(self._clock.time(), UTC).isoformat(timespec="milliseconds"),
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
+import socket
 import threading
 import weakref
 from pathlib import Path
@@ -366,17 +367,26 @@ def test_pickling_takes_the_channel_along(tmp_path: Path) -> None:
 
 
 def test_credentials_and_endpoints_are_never_written_to_disk(tmp_path: Path) -> None:
-    """Neither key, secret nor endpoint is in any byte of the channel's directory, nor of the dead letters'."""
-    project = ProjectConfig(
-        "p", endpoint="http://secret-endpoint.example:1", access_key_id="KEYID123", access_key_secret="SECRET123"
-    )
-    channel, dead = file_channel(tmp_path / "d"), file_channel(tmp_path / "dead")
-    producer = Producer(project, config=config(delivery_timeout_ms=1, linger_ms=100), channel=channel, dead_letter=dead)
-    producer.send("p", "l", {"a": "visible"})
-    producer.close()
+    """Neither key, secret nor endpoint is in any byte of the channel's directory, nor of the dead letters', whose
+    reason is an error that names the endpoint.
+    """
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        project = ProjectConfig(
+            "p", endpoint=f"http://127.0.0.1:{port}", access_key_id="KEYID123", access_key_secret="SECRET123"
+        )
+        options = config(delivery_timeout_ms=1, linger_ms=100, base_retry_backoff_ms=1)
+        channel, dead = file_channel(tmp_path / "d"), file_channel(tmp_path / "dead")
+        with Producer(project, config=options, channel=channel, dead_letter=dead) as producer:
+            error = producer.send("p", "l", {"a": "visible"}).exception(PATIENCE)
+            assert "127.0.0.1" in str(error)
+            eventually(lambda: producer.stats().dead_lettered == 1)
+    with file_channel(tmp_path / "dead") as dead:
+        assert next(iter(dead.peek())).headers["error_message"] == "no connection"
     found = b"".join(path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file())
     assert b"visible" in found
-    for secret in (b"KEYID123", b"SECRET123", b"secret-endpoint"):
+    for secret in (b"KEYID123", b"SECRET123", b"127.0.0.1", str(port).encode()):
         assert secret not in found
 
 

@@ -109,6 +109,29 @@ def test_a_dead_letter_says_why_and_when_and_can_be_delivered_later() -> None:
     assert dead.events() == []
 
 
+@pytest.mark.parametrize(
+    ("code", "status", "message", "kept"),
+    [
+        ("ParameterInvalid", 400, "field x: bad", "field x: bad"),
+        ("InvalidAccessKeyId", 403, "no such key: KEY", "no such key"),
+        ("Unauthorized", 401, "KEY is not known", "see the log"),
+        ("BadResponse", 502, "HTTP 502 without a LogHub error: 'HOST'", "HTTP 502 without a LogHub error"),
+        ("RequestError", None, "no connection: refused by HOST", "no connection"),
+        ("InternalError", None, "KeyError: SECRET", "KeyError"),
+        ("ProjectConfigNotExist", None, "no ProjectConfig for 'p': pass one", "no ProjectConfig for 'p': pass one"),
+    ],
+)
+def test_a_dead_letter_says_nothing_of_credentials_and_endpoints(
+    code: str, status: int | None, message: str, kept: str
+) -> None:
+    """Of messages that may name a key or a host only the beginning is written; the server's own are whole."""
+    dead = KeptChannel()
+    one = by_hand(ScriptedSink([RejectedError(code, message, http_status=status)]), KeptChannel(), dead)
+    _accept(one, "a")
+    _settled(one)
+    assert dead.events()[0].headers["error_message"] == kept
+
+
 def test_what_the_dead_letters_refuse_stays_in_the_channel(caplog: pytest.LogCaptureFixture) -> None:
     """A full dead letter channel loses nothing: what it refused is counted, logged, and there for the next producer."""
     channel, dead = KeptChannel(), KeptChannel(capacity=2, transaction_capacity=1, keep_alive=0)

@@ -101,7 +101,7 @@ def test_a_wakeup_before_the_wait_is_not_lost() -> None:
     registry = _registry()
     waiting = registry.open(1, None)[0]._holder
     waiting.wake()  # type: ignore[attr-defined]
-    waiting.wait(PATIENCE)
+    Call(lambda: waiting.wait(None)).result()
 
 
 class _Holder:

@@ -1,0 +1,51 @@
+"""Batches of records that came out of a channel."""
+
+from __future__ import annotations
+
+from producer import BodyTooLargeError, NetworkError
+from producer.pipeline.fed_batch import FedBatch
+from producer.testing import ManualClock, ScriptedSink
+from tests.durable.kit import KeptChannel, by_hand, drive
+from tests.support.pipelines import KEY, record
+
+
+def test_memory_holds_a_waiting_batch_once() -> None:
+    """Between two attempts the records are there and no body made of them; the next attempt has an equal one."""
+    clock = ManualClock()
+    sink = ScriptedSink([NetworkError("RequestError", "x")])
+    one = by_hand(sink, KeptChannel(), None, clock, max_retry_backoff_ms=1000)
+    one.accept(KEY, record("a"), 1, None)
+    drive(one)
+    one.pipeline.submit_open()
+    drive(one)
+    (batch,) = one.pipeline.accumulator.incomplete()
+    assert isinstance(batch, FedBatch)
+    assert batch.payload is None
+    assert batch.records == [record("a")]
+    clock.advance(10)
+    drive(one)
+    assert [delivery.payload for delivery in sink.attempts] == [sink.deliveries[0].payload] * 2
+
+
+def test_tickets_go_where_their_records_go() -> None:
+    """A batch cut between sends divides its tickets; one that is cut inside a send gives the ticket to both halves."""
+    sink = ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x")])
+    one = by_hand(sink, KeptChannel())
+    for text in "abcd":
+        one.accept(KEY, record(text), 1, None)
+    one.accept(KEY._replace(topic="alone"), record("e") + record("f"), 2, None)
+    one.feeder.run_once(0)
+    one.pipeline.submit_open()
+    one.pipeline.io_pool.run_next()
+    sink.script.append(BodyTooLargeError("PostBodyTooLarge", "x"))
+    one.pipeline.io_pool.run_next()
+    batches = one.pipeline.accumulator.incomplete()
+    tickets = {}
+    for batch in batches:
+        assert isinstance(batch, FedBatch)
+        tickets[batch.key.topic, b"".join(batch.records)] = batch.tickets
+    assert [len(found) for found in tickets.values()] == [2, 2, 1, 1]
+    assert tickets["alone", record("e")] == tickets["alone", record("f")]
+    assert tickets["alone", record("e")][0].shares == 2
+    drive(one)
+    assert (one.stored, one.pipeline.budget.used) == (0, 0)
