@@ -7,6 +7,7 @@ for writing (see ``log.py``).
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import threading
@@ -515,7 +516,7 @@ class FileChannel:
             self._counters.take_attempts += 1
             self._counters.take_errors += 1
         message = f"an event cannot be read ({failures} of {_READ_TRIES} tries before it is given up): {error}"
-        raise ChannelIOError(self.name, message) from error
+        raise ChannelIOError(self.name, message, error.errno or errno.EIO) from error
 
     def _lose(self, transaction: FileTransaction, entries: Sequence[Entry]) -> None:
         with self._lock:

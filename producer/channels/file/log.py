@@ -627,7 +627,9 @@ class Log:
             self._files.clear()
 
     def _io_error(self, what: str, error: BaseException) -> ChannelIOError:
-        return ChannelIOError(self._name, f"{what}: {error}. Nothing of it is stored; look at the disk, then try again")
+        number = getattr(error, "errno", None) or errno.EIO
+        message = f"{what}: {error}. Nothing of it is stored; look at the disk, then try again"
+        return ChannelIOError(self._name, message, number)
 
 
 def _is_full(error: OSError) -> bool:
