@@ -23,6 +23,8 @@ from tests.support.pipelines import config
 from tests.support.sinks import DeadSink, GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually
 
+_BACKOFFS = ("base_retry_backoff_ms", "max_retry_backoff_ms")
+
 
 def _alive(name: str) -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"{name}-")]
@@ -133,19 +135,15 @@ def test_no_later_batch_of_a_stream_overtakes_one_that_is_left() -> None:
         assert values(gated) + values(sink) == [str(i) for i in range(6)]
 
 
-def test_a_stream_with_thousands_of_batches_is_left_as_a_whole() -> None:
-    """However long the line behind the batch that is with the server, close leaves it all, at once."""
-    sink, channel = GatedSink(), KeptChannel()
-    producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=1)
-    stream = producer.stream("p", "l")
-    stream.send_many({"i": str(i)} for i in range(3000))
-    assert sink.entered.acquire(timeout=PATIENCE)
-    eventually(lambda: pipeline_of(producer).feeder.fed == 3000)
-    closing = Call(producer.close)
-    eventually(lambda: producer.stats().pending == 1)
-    sink.gate.set()
-    closing.result()
-    assert (len(channel.events()), producer.stats().memory_used) == (2999, 0)
+def test_a_stream_with_thousands_of_batches_is_left_as_a_whole(caplog: pytest.LogCaptureFixture) -> None:
+    """However long the line behind a batch that waits for a retry, close leaves it all, and none of it is sent."""
+    sink, channel = DeadSink(), KeptChannel()
+    producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=1, **dict.fromkeys(_BACKOFFS, 40_000))
+    producer.stream("p", "l").send_many({"i": str(i)} for i in range(3000))
+    eventually(lambda: pipeline_of(producer).feeder.fed == 3000 and producer.stats().batches["waiting"] == 1)
+    producer.close(PATIENCE)
+    assert (len(channel.events()), producer.stats().memory_used, len(sink.attempts)) == (3000, 0, 1)
+    assert "Traceback" not in caplog.text
 
 
 def test_a_batch_that_is_cut_while_the_producer_closes_is_left_in_the_channel() -> None:
