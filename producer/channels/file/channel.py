@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("producer.channel")
 
-#: Reads of an event that fail so often in a row lose it, and the channel goes on with the next.
+#: When the disk fails so often in a row to read an event, it is set aside, and the channel goes on with the next.
 _READ_TRIES = 3
 _PEEKED_AT_ONCE = 1000
 
@@ -180,6 +180,7 @@ class FileChannel:
         self._takers: deque[SimpleQueue[None]] = deque()
         self._closed: str | None = None
         self._read_failures: dict[int, int] = {}
+        self._aside: list[int] = []  # taken by nobody, until the next checkpoint is due; guarded by _lock
         self._damaged: set[int] = set()
         self._stats = FileStats()
         self._sums: dict[str, int] = {}
@@ -508,15 +509,34 @@ class FileChannel:
         first = entries[0].sequence
         failures = self._read_failures[first] = self._read_failures.get(first, 0) + 1
         if failures >= _READ_TRIES:
-            self._lose(transaction, entries[:1])
+            self._set_aside(transaction, first, error)
             self.put_back(transaction, [entry.sequence for entry in entries[1:]])
             return
         self.put_back(transaction, [entry.sequence for entry in entries])
         with self._lock:
             self._counters.take_attempts += 1
             self._counters.take_errors += 1
-        message = f"an event cannot be read ({failures} of {_READ_TRIES} tries before it is given up): {error}"
+        message = f"an event cannot be read ({failures} of {_READ_TRIES} tries before it is set aside): {error}"
         raise ChannelIOError(self.name, message, error.errno or errno.EIO) from error
+
+    def _set_aside(self, transaction: FileTransaction, sequence: int, error: OSError) -> None:
+        """Let what is behind an event pass that may be whole, but cannot be read; it stays in the channel."""
+        with self._lock:
+            if transaction.taken.pop(sequence, None) is not None:
+                self._aside.append(sequence)
+            self._read_failures.pop(sequence, None)
+            self._counters.take_errors += 1
+        _log.error(
+            "channel %s: event %d cannot be read and is set aside; it comes back with the next checkpoint: %s",
+            *(self.name, sequence, error),
+        )
+
+    def _return_aside(self) -> None:
+        with self._lock:
+            aside, self._aside = self._aside, []
+            self._queue.put_back([self._queue.taken[sequence] for sequence in aside])
+            if aside:
+                self._wake_takers()
 
     def _lose(self, transaction: FileTransaction, entries: Sequence[Entry]) -> None:
         with self._lock:
@@ -589,6 +609,7 @@ class FileChannel:
             return self._checkpoint(force=force)
 
     def _checkpoint(self, *, force: bool) -> bool:
+        self._return_aside()
         if not force and self._changes == self._checkpointed:
             return False
         try:

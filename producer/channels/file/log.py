@@ -185,6 +185,7 @@ class Log:
         self.synced_transaction = 0
         self.synced_sequence = -1
         self._failed: tuple[int, ChannelIOError | None] = (0, None)  # the last run that a sync has failed for, and why
+        self._unsafe = False  # something is in the queue that could not be synced, and never will be
         self._syncing = False
         self._waiters: list[SimpleQueue[None]] = []
         # Guards the files open for reading; held while one of them is read, so that nobody closes it meanwhile.
@@ -220,9 +221,9 @@ class Log:
         :raises DiskFullError: too little space for puts.
         :raises ChannelIOError: it could not be written, or not be synced; then it did not happen.
         """
-        with self._writing:
-            self._write(run)
-            early = self._keeps and not self._waits and self._unsynced_bytes > MAX_UNSYNCED
+        while not self._write_in_order(run):
+            self.sync()
+        early = self._keeps and not self._waits and self._unsynced_bytes > MAX_UNSYNCED
         if self._waits:
             try:
                 self._wait_synced(run.number)
@@ -235,6 +236,24 @@ class Log:
                 self.sync()
         if run.error is not None:
             raise run.error
+
+    def _write_in_order(self, run: Run) -> bool:
+        """Write a run; False if the segments before have to be synced first.
+
+        Who does not wait for the disk may lose the end of the log, but nothing in its middle: so no segment is begun
+        while an earlier one is not on the disk.
+        """
+        with self._writing:
+            if not self._waits and self._is_new_due(run.size):
+                writers = [*self._dirty, *([] if self._active is None else [self._active])]
+                if any(writer.synced < writer.size for writer in writers):
+                    return False
+            self._write(run)
+        return True
+
+    def _is_new_due(self, size: int) -> bool:
+        writer = self._active
+        return writer is None or (writer.size > FIRST_RECORD and writer.size + size > self._segment_size)
 
     def _write(self, run: Run) -> None:
         size, essential = run.size, not run.puts
@@ -285,7 +304,7 @@ class Log:
     def _writer_for(self, size: int, *, essential: bool) -> SegmentWriter:
         """The segment to write to, a new one if need be; what is voided is said in it first."""
         writer = self._active
-        if writer is None or (writer.size > FIRST_RECORD and writer.size + size > self._segment_size):
+        if writer is None or self._is_new_due(size):
             writer = self._roll(self.next_sequence, essential=essential)
         while self._voided:
             run = self._voided[0]
@@ -317,7 +336,9 @@ class Log:
                 if not (essential and _is_full(error) and not writer.broken and self._space.give_up_reserve()):
                     raise
                 writer.write_header()
-            # The name has to be on the disk before anything in the file is promised to be.
+            # The name has to be on the disk before anything in the file is promised to be, and the header before a
+            # checkpoint may say that the log goes on here.
+            writer.sync()
             self._disk.sync_directory(os.path.dirname(segment.path))  # noqa: PTH120  # a string for the Disk
         except OSError:
             self._forget_file(writer)
@@ -436,8 +457,9 @@ class Log:
         self._publish_through(target)
         with self._state:
             self._synced_run = max(self._synced_run, target)
-            self.synced_transaction = max(self.synced_transaction, transaction)
-            self.synced_sequence = max(self.synced_sequence, sequence)
+            if not self._unsafe:
+                self.synced_transaction = max(self.synced_transaction, transaction)
+                self.synced_sequence = max(self.synced_sequence, sequence)
 
     def _publish_through(self, number: int) -> None:
         with self._state:
@@ -504,6 +526,8 @@ class Log:
         if self._waits:
             self._voided += runs
         else:  # they are in the queue already, and their bytes may still be read
+            with self._state:
+                self._unsafe = True
             _log.error(
                 "channel %s: %d transactions may not survive the machine: they could not be synced",
                 self._name,

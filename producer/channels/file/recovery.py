@@ -171,9 +171,9 @@ def _set_aside(disk: Disk, name: str, directory: str, path: str) -> bool:
 def _cut(disk: Disk, name: str, directory: str, segments: Sequence[Segment], cut: Cut) -> dict[int, int]:
     """End the log at ``cut``; what is cut off is kept aside. Returns the new sizes."""
     sizes = {}
-    for segment in segments:
+    for segment in reversed(segments):  # so that, if this is interrupted, what is left still ends somewhere
         if segment.number < cut.segment:
-            continue
+            break
         offset = cut.offset if segment.number == cut.segment else FIRST_RECORD
         file = disk.open(segment.path)
         try:

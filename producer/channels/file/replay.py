@@ -187,10 +187,12 @@ class _SegmentPass:
     def _note(self, damage: Damage, last_lost: int, next_transaction: int) -> None:
         """A damaged stretch between two records: it may hold the end of one transaction and others, whole."""
         torn = has_lost_sector(self._data, damage.start, damage.end)
-        missing = next_transaction - 1
-        if torn and missing > self._last_transaction > 0 and missing > self._replay.known_synced:
-            self._replay.missing(missing, damage.start, self._segment)
-        flaw = _Flaw(self._segment.number, missing, self._last_sequence + 1, last_lost, torn)
+        seen = max(self._last_transaction, self._replay.next_transaction - 1, self._segment.header.went_past)
+        # If none is missing between the last one and this one, it is the beginning of this one that is lost.
+        damaged = max(next_transaction - 1, seen + 1)
+        if torn and damaged < next_transaction and damaged > self._replay.known_synced:
+            self._replay.missing(damaged, damage.start, self._segment)
+        flaw = _Flaw(self._segment.number, damaged, self._last_sequence + 1, last_lost, torn)
         self._replay.flaws.append(flaw)
 
     def end(self) -> None:

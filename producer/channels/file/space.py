@@ -57,8 +57,10 @@ class Space:
         :raises DiskFullError: it may not.
         """
         if self.free < self._minimum + size:
-            self._free = None  # look again at the next put: somebody may make room
-            raise self.full(size)
+            self._free = None  # what was seen up to a second ago is no reason to refuse: look again, now and next time
+            if self.free < self._minimum + size:
+                self._free = None
+                raise self.full(size)
 
     def full(self, size: int) -> DiskFullError:
         """What to tell the one who wanted to put ``size`` bytes."""

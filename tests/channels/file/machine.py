@@ -1,0 +1,620 @@
+"""The file channel on a simulated disk, driven through random histories and held to the model after every step.
+
+Long since a machine is one class with all its rules.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from producer.channels.file.channel import FileChannel, FileTransaction
+from producer.channels.file.format import encode_event
+from producer.channels.file.keeper import Keeper
+from producer.errors import ChannelError, ChannelFullError, ChannelIOError, DiskFullError, TransactionStateError
+from producer.interfaces import Event, Stored
+from producer.testing import ManualClock
+from tests.channels.file.model import Entry, Model, event_of, number_of
+from tests.support.sim_fs import Fault, SimFS
+
+DIRECTORY = "/channel"
+CAPACITY = 30
+TRANSACTION_CAPACITY = 8
+#: Everything that may fail.
+OPERATIONS = (
+    *("append", "sync", "rename", "unlink", "truncate", "sync_directory", "create", "open", "names", "allocate"),
+    *("append", "sync", "read", "lock", "rewrite", "*"),
+)
+SEEDS = st.integers(0, 1 << 32)
+
+#: What happened in all runs, so that a test can tell that the machine reached it.
+SEEN: Counter[str] = Counter()
+
+
+class _Open:
+    """A transaction that is open, and what the model knows of it."""
+
+    def __init__(self, owner: int, transaction: FileTransaction) -> None:
+        self.owner = owner
+        self.transaction = transaction
+        self.puts: list[int] = []
+        self.takes: dict[int, Event] = {}
+
+
+class ChannelMachine(RuleBasedStateMachine):
+    """See the module; subclasses choose the policy, and mutations the disk.
+
+    :cvar fsync: the channel's option.
+    :cvar sync_faults: whether syncs may fail.
+    """
+
+    fsync: ClassVar[str | float] = "commit"
+    sync_faults: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keeper_start = Keeper.start
+        Keeper.start = lambda _keeper: None  # type: ignore[method-assign]  # the machine does its work: one thread
+        self.clock = ManualClock()
+        self.disk = SimFS()
+        self.model = Model()
+        self.open: list[_Open] = []
+        self.aside: set[int] = set()  # what could not be read three times
+        self.numbers = self.owners = 0
+        self.faults: list[Fault] = []
+        self.seed = 0
+        self.failed = False  # the channel could not be opened again as it should be: the run is over
+        self.channel: FileChannel = self._opened()
+        self._new_life()
+
+    # -- the parts
+
+    def _opened(self, disk: SimFS | None = None) -> FileChannel:
+        return FileChannel(
+            DIRECTORY,
+            capacity=CAPACITY,
+            transaction_capacity=TRANSACTION_CAPACITY,
+            keep_alive=0,
+            fsync=self.fsync,
+            segment_size=4096,
+            checkpoint_interval=None,
+            minimum_free_space=1024,
+            reserve=3000,
+            clock=self.clock,
+            disk=disk or self.disk,  # type: ignore[arg-type]
+        )
+
+    def _new_life(self) -> None:
+        self.open.clear()
+        self.aside.clear()
+        self.unread: Counter[int] = Counter()
+        self.put_successes = self.take_successes = 0
+        self.file_stats = self.channel.stats().file
+
+    @property
+    def _struck(self) -> int:
+        return sum(fault.met for fault in self.faults)
+
+    def _try(self, call: Callable[[], Any]) -> tuple[bool, Any]:
+        """Whether a call succeeded, and its value or its error, which there must be a reason for."""
+        before = self._struck
+        try:
+            return True, call()
+        except ChannelIOError as error:
+            if self.disk.capacity is None and not self.disk.dead and self._struck == before:
+                raise AssertionError("an error without a cause") from error
+            SEEN["disk full" if isinstance(error, DiskFullError) else "io error"] += 1
+            return False, error
+
+    def _revive(self) -> None:
+        """If the power failed meanwhile, the machine starts again."""
+        if self.disk.dead:
+            SEEN["the power failed in an operation"] += 1
+            self._start_again(self.disk.crash(self.seed), machine_died=True)
+
+    def _start_again(self, disk: SimFS, *, machine_died: bool) -> None:
+        synced = self.channel.synced_sequence
+        with suppress(ChannelError):
+            self.channel.close()  # its disk is dead: this ends it, and changes nothing
+        self._count_faults()
+        self.disk = disk
+        self._look(machine_died=machine_died, synced=synced)
+
+    def _look(self, *, machine_died: bool, synced: int = -1) -> None:
+        """Open the channel and compare what is in it with the model."""
+        self.failed = True
+        found = self._probe()
+        doubts = [entry for entry in self.model.history if entry.doubt]
+        # What a failed sync left in the cache may be seen by the next process, and be gone after the machine died.
+        unsure = sum(len(entry.puts) for entry in doubts) if machine_died else 0
+        lost = self.model.found(
+            [number_of(event) for event in found], machine_died=machine_died, synced_sequence=synced
+        )
+        SEEN["unsynced transactions lost"] += lost
+        for entry in doubts:
+            happened = set(entry.puts) <= set(self.model.visible) if entry.puts else entry.takes - {*self.model.visible}
+            SEEN["a transaction in doubt had happened" if happened else "a transaction in doubt had not happened"] += 1
+        for event in found:
+            self._learn(event)
+        self._open_for_good()
+        stats = self.channel.stats()
+        assert stats.file is not None
+        phantoms = stats.file.recovered - len(found)
+        assert 0 <= phantoms <= unsure, "the channel does not know what it has"
+        assert stats.file.lost_events == 0, "the channel believes that it lost something"
+        SEEN["phantoms"] += phantoms
+        for name in ("torn_tails", "checkpoint_fallbacks", "damaged_records", "quarantined", "recovered"):
+            SEEN[name] += getattr(stats.file, name)
+        self._new_life()
+        self.failed = False
+
+    def _probe(self) -> list[Event]:
+        """What a channel on a copy of the disk has."""
+        copy = self.disk.copy()
+        copy.capacity = None
+        channel = self._opened(copy)
+        events = self._drained(channel)
+        channel.close()
+        return events
+
+    def _open_for_good(self) -> None:
+        try:
+            self.channel = self._opened()
+        except ChannelIOError:
+            if self.disk.capacity is None:
+                raise
+            SEEN["too full to be opened"] += 1
+            assert self.disk.open_files == []
+            self.disk.capacity = None
+            self.channel = self._opened()
+
+    def _drained(self, channel: FileChannel) -> list[Event]:
+        """Everything in the channel, which is none the poorer for it."""
+        events: list[Event] = []
+        transactions = []
+        while True:
+            transaction = channel.transaction()
+            transactions.append(transaction)
+            transaction.begin()
+            taken = transaction.take(TRANSACTION_CAPACITY)
+            if not taken:
+                break
+            events += taken
+        for transaction in transactions:
+            transaction.rollback()
+        return events
+
+    def _learn(self, event: Event) -> None:
+        number = number_of(event)
+        assert event.sequence is not None
+        known = self.model.sequences.setdefault(number, event.sequence)
+        assert known == event.sequence, f"event {number} had the sequence number {known}, now {event.sequence}"
+
+    def _pick(self, which: int, *, takes: bool) -> _Open:
+        """An open transaction of this kind, or a new one."""
+        fitting = [each for each in self.open if not (each.puts if takes else each.takes)]
+        if fitting and (which % 3 or len(self.open) >= 5):
+            self.open.append(self.open.pop(self.open.index(fitting[which % len(fitting)])))
+            return self.open[-1]
+        self.owners += 1
+        made = _Open(self.owners, self.channel.transaction())
+        made.transaction.begin()
+        self.open.append(made)
+        return made
+
+    @property
+    def _taken(self) -> set[int]:
+        return {number for each in self.open for number in each.takes}
+
+    @property
+    def _queued(self) -> list[int]:
+        taken = self._taken
+        return [number for number in self.model.visible if number not in taken and number not in self.aside]
+
+    @property
+    def _on_disk(self) -> bool:
+        return self.fsync == "commit"
+
+    # -- transactions
+
+    @rule(which=st.integers(0, 20), count=st.integers(1, 4))
+    def put(self, which: int, count: int) -> None:
+        """Events go into a transaction."""
+        each = self._pick(which, takes=False)
+        count = min(count, TRANSACTION_CAPACITY - len(each.puts))
+        if each.takes or not count:
+            return
+        numbers = range(self.numbers + 1, self.numbers + count + 1)
+        self.numbers += count
+        each.transaction.put_many([event_of(number) for number in numbers])
+        each.puts += numbers
+
+    @rule(which=st.integers(0, 20), count=st.integers(1, 6), max_bytes=st.sampled_from([None, None, 100, 4000]))
+    def take(self, which: int, count: int, max_bytes: int | None) -> None:
+        """Events come from the head, in order."""
+        each = self._pick(which, takes=True)
+        count = min(count, TRANSACTION_CAPACITY - len(each.takes))
+        if each.puts or not count:
+            return
+        done, events = self._try(lambda: each.transaction.take(count, max_bytes=max_bytes))
+        if done:
+            for event in events:
+                self._learn(event)
+                each.takes[number_of(event)] = event
+            self._delivered([number_of(event) for event in events], count, whole=max_bytes is None)
+        else:
+            self._could_not_read(self._queued)
+        self._revive()
+
+    def _delivered(self, numbers: list[int], count: int, *, whole: bool) -> None:
+        expected = [number for number in self.model.visible if number in {*self._queued, *numbers}]
+        while expected[:1] != numbers[:1] and self.unread[expected[0]] == 2:
+            self._set_aside(expected.pop(0))
+        expected = expected[:count]
+        assert numbers == expected[: len(numbers)], f"{numbers} came, the head is {expected}"
+        assert bool(numbers) == bool(expected), "nothing came of a channel that is not empty"
+        if whole:
+            assert len(numbers) == len(expected)
+        if numbers:
+            self.unread.clear()
+        SEEN["taken"] += len(numbers)
+
+    def _could_not_read(self, queued: list[int]) -> None:
+        while self.unread[queued[0]] == 2:
+            self._set_aside(queued.pop(0))
+        self.unread[queued[0]] += 1
+
+    def _set_aside(self, number: int) -> None:
+        SEEN["set aside as unreadable"] += 1
+        self.aside.add(number)
+        del self.unread[number]
+
+    @rule(count=st.integers(1, 4), times=st.integers(1, 3))
+    def put_and_commit(self, count: int, times: int) -> None:
+        """Transactions of puts, one after the other."""
+        for _ in range(times):
+            self.put(0, count)
+            self.commit(-1)
+
+    @rule(count=st.integers(1, 6), times=st.integers(1, 2))
+    def take_and_commit(self, count: int, times: int) -> None:
+        """Transactions of takes, one after the other."""
+        for _ in range(times):
+            self.take(0, count, None)
+            if self.open:
+                self.commit(-1)
+
+    @precondition(lambda self: self._taken)
+    @rule(which=st.integers(0, 20), part=st.integers(0, 255))
+    def acknowledge(self, which: int, part: int) -> None:
+        """Some takes of a transaction become final; it stays open."""
+        having = [each for each in self.open if each.takes]
+        each = having[which % len(having)]
+        numbers = [number for place, number in enumerate(each.takes) if part >> place & 1]
+        done, _ = self._try(lambda: each.transaction.acknowledge([each.takes[number] for number in numbers]))
+        self._end_takes(each, numbers, done=done)
+        self._revive()
+
+    def _end_takes(self, each: _Open, numbers: list[int], *, done: bool) -> None:
+        if not numbers:
+            return
+        if not done:
+            self.model.doubt(each.owner, (), numbers)
+            return
+        self.take_successes += len(numbers)
+        for number in numbers:
+            del each.takes[number]
+        self.model.commit(Entry(each.owner, takes=frozenset(numbers)), on_disk=self._on_disk)
+        SEEN["takes committed"] += 1
+
+    @precondition(lambda self: self.open)
+    @rule(which=st.integers(0, 20))
+    def commit(self, which: int) -> None:
+        """A transaction is committed; if it cannot be, it stays open."""
+        each = self.open[which % len(self.open)]
+        fits = len(self.model.visible) + len(each.puts) <= CAPACITY or not each.puts
+        try:
+            done, stored = self._try(each.transaction.commit)
+        except ChannelFullError as error:
+            if fits:
+                raise AssertionError("refused, and there is room") from error
+            SEEN["channel full"] += 1
+            return
+        assert fits or not done, "more events than the capacity"
+        if each.puts:
+            self._end_puts(each, done=done)
+        else:
+            self._end_takes(each, list(each.takes), done=done)
+        if done:
+            assert stored is (Stored.DISK if self._on_disk else Stored.CACHE)
+            each.transaction.close()
+            self.open.remove(each)
+        self._revive()
+
+    def _end_puts(self, each: _Open, *, done: bool) -> None:
+        if not done:
+            self.model.doubt(each.owner, each.puts, ())
+            return
+        last = each.transaction.last_sequence
+        assert last is not None
+        for place, number in enumerate(reversed(each.puts)):
+            self.model.sequences[number] = last - place
+        self.put_successes += len(each.puts)
+        self.model.commit(Entry(each.owner, puts=tuple(each.puts)), on_disk=self._on_disk)
+        SEEN["puts committed"] += 1
+
+    @precondition(lambda self: self.open)
+    @rule(which=st.integers(0, 20))
+    def roll_back(self, which: int) -> None:
+        """A transaction is undone."""
+        each = self.open.pop(which % len(self.open))
+        self._try(each.transaction.rollback)
+        each.transaction.close()
+        SEEN["rollbacks of takes"] += bool(each.takes)
+        self._revive()
+
+    @precondition(lambda self: any(each.takes for each in self.open))
+    @rule()
+    def mix(self) -> None:
+        """A transaction that takes cannot put."""
+        each = next(each for each in self.open if each.takes)
+        with suppress(TransactionStateError):
+            each.transaction.put(event_of(0))
+            raise AssertionError("a transaction of both kinds")
+
+    # -- the channel
+
+    @rule()
+    def checkpoint(self) -> None:
+        """A checkpoint is written, if anything changed; it raises nothing."""
+        before = self._struck
+        written = self.channel.checkpoint(force=True)
+        self.aside.clear()
+        assert written or self._struck > before or self.disk.dead or self.disk.capacity is not None
+        self._revive()
+
+    @rule()
+    def sync(self) -> None:
+        """All that was committed goes to the disk."""
+        done, _ = self._try(self.channel.sync)
+        if done:
+            self.model.synced()
+        self._revive()
+
+    @rule(seconds=st.sampled_from([0.5, 2.0, 100.0]))
+    def time_passes(self, seconds: float) -> None:
+        """Time jumps."""
+        self.clock.advance(seconds)
+
+    def close_and_open(self) -> None:
+        """A clean end and a new beginning: nothing is lost, whatever the policy; open transactions are rolled back."""
+        self._heal()
+        self.channel.close()
+        assert self.disk.open_files == []
+        self.model.synced()
+        self._look(machine_died=False)
+
+    # -- what goes wrong
+
+    @rule(how=st.sampled_from(["crash", "crash", "kill", "close"]), seed=SEEDS)
+    def end(self, how: str, seed: int) -> None:
+        """The channel ends between two calls, and is opened again."""
+        if how == "crash":
+            self.crash(seed)
+        elif how == "kill":
+            self.kill()
+        else:
+            self.close_and_open()
+
+    def crash(self, seed: int) -> None:
+        """The power fails between two calls."""
+        SEEN["crashes"] += 1
+        self._start_again(self.disk.crash(seed), machine_died=True)
+
+    def kill(self) -> None:
+        """The process dies between two calls."""
+        SEEN["kills"] += 1
+        self._start_again(self.disk.kill(), machine_died=False)
+
+    @rule(operations=st.integers(0, 12), seed=SEEDS)
+    def power_fails_soon(self, operations: int, seed: int) -> None:
+        """The power fails in one of the next operations."""
+        self.seed = seed
+        self.disk.die_after(operations)
+
+    @rule(opening=st.booleans(), operations=st.integers(0, 25), seeds=st.tuples(SEEDS, SEEDS))
+    def end_in_the_middle(self, opening: bool, operations: int, seeds: tuple[int, int]) -> None:
+        """The power fails while the channel is being opened or closed."""
+        if opening:
+            self.crash_and_crash_again(operations, seeds)
+        else:
+            self.crash_while_closing(operations, seeds[0])
+
+    def crash_and_crash_again(self, operations: int, seeds: tuple[int, int]) -> None:
+        """The power fails, and again while the channel is being opened."""
+        synced = self.channel.synced_sequence
+        disk = self.disk.crash(seeds[0])
+        with suppress(ChannelError):
+            self.channel.close()
+        disk.die_after(operations)
+        try:
+            self._opened(disk).close()
+        except ChannelError:
+            assert disk.dead or disk.capacity is not None
+            SEEN["crashes while opening"] += 1
+        self._count_faults()
+        self.disk = disk.crash(seeds[1])
+        self._look(machine_died=True, synced=synced)
+
+    def crash_while_closing(self, operations: int, seed: int) -> None:
+        """The power fails while the channel is being closed, or right after it."""
+        synced = self.channel.synced_sequence
+        self.disk.die_after(operations)
+        self._try(self.channel.close)
+        synced = max(synced, self.channel.synced_sequence)
+        self._count_faults()
+        self.disk = self.disk.crash(seed)
+        self._look(machine_died=True, synced=synced)
+
+    @rule(operation=st.sampled_from(OPERATIONS), nth=st.integers(1, 4))
+    def open_with_a_fault(self, operation: str, nth: int) -> None:
+        """An error while the channel is being opened is told, or does not matter; the next time it opens."""
+        if operation in ("sync", "*") and not self._on_disk:
+            return  # what the cache had is lost then, and the next process cannot know
+        self._heal()
+        disk = self.disk.kill()
+        with suppress(ChannelError):
+            self.channel.close()
+        fault = disk.fail(operation, nth)
+        try:
+            self._opened(disk).close()
+        except ChannelIOError:
+            assert fault.met
+            SEEN["could not be opened"] += 1
+        SEEN[f"fault: {fault.operation}"] += fault.met
+        disk.heal()
+        assert disk.open_files == []
+        self.disk = disk
+        self._look(machine_died=False)
+
+    @rule(room=st.one_of(st.none(), st.integers(0, 6000)))
+    def disk_fills(self, room: int | None) -> None:
+        """Somebody else leaves so many bytes, or goes away."""
+        self.disk.capacity = None if room is None else self.disk.used + room
+
+    @rule(
+        operation=st.sampled_from(OPERATIONS),
+        nth=st.integers(1, 4),
+        number=st.sampled_from([errno.EIO, errno.ENOSPC]),
+        times=st.sampled_from([1, 1, 2, None]),
+        written=st.sampled_from([0, 0, 1, 40, 700]),
+    )
+    def fault(self, operation: str, nth: int, number: int, times: int | None, written: int) -> None:
+        """The nth operation will fail."""
+        if operation in ("sync", "*"):
+            times = self.sync_faults and (times if self._on_disk else 1)
+        if times != 0:
+            self.faults.append(self.disk.fail(operation, nth, number, times, written=written))
+
+    @rule(nth=st.integers(1, 3), written=st.integers(1, 900))
+    def short_write(self, nth: int, written: int) -> None:
+        """A write writes less than it was given."""
+        self.faults.append(self.disk.fail("append", nth, None, written=written))
+
+    @rule()
+    def heal(self) -> None:
+        """All faults are over."""
+        self._heal()
+
+    def _heal(self) -> None:
+        self.disk.heal()
+        self.disk.die_after(None)
+        self.disk.capacity = None
+        self._count_faults()
+
+    def _count_faults(self) -> None:
+        for fault in self.faults:
+            SEEN[f"fault: {fault.operation}"] += fault.met
+        self.faults = []
+
+    @rule(copy=st.sampled_from(["checkpoint", "checkpoint.backup"]), how=st.sampled_from(["gone", "empty", "flip"]))
+    def damage_a_checkpoint(self, copy: str, how: str) -> None:
+        """One copy of the checkpoint is lost or damaged while the channel is not open."""
+        self._heal()
+        disk = self.disk.kill()
+        with suppress(ChannelError):
+            self.channel.close()
+        path = f"{DIRECTORY}/{copy}"
+        if disk.exists(path):
+            content = disk.content(path)
+            if how == "gone":
+                disk.unlink(path)
+                disk.sync_directory(DIRECTORY)
+            else:
+                disk.put(path, b"" if how == "empty" else content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+        self.disk = disk
+        self._look(machine_died=False)
+
+    # -- what is always true
+
+    @invariant()
+    def counters_are_true(self) -> None:
+        """What the channel says of itself is what the model knows."""
+        if self.disk.dead:
+            return
+        stats = self.channel.stats()
+        taken = self._taken | self.aside
+        assert (stats.size, stats.taken) == (len(self.model.visible) - len(taken), len(taken))
+        assert stats.bytes == sum(len(encode_event(event_of(number))) for number in self.model.visible)
+        assert stats.fill == len(self.model.visible) / CAPACITY
+        assert (stats.put_successes, stats.take_successes) == (self.put_successes, self.take_successes)
+        assert stats.open
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        stats, before = self.channel.stats().file, self.file_stats
+        assert stats is not None
+        assert before is not None
+        for name in ("rolls", "checkpoints", "poisoned", "checkpoint_errors", "checkpoint_backup_errors"):
+            SEEN[name] += getattr(stats, name) - getattr(before, name)
+        assert stats.lost_events == before.lost_events == 0
+        self.file_stats = stats
+
+    def teardown(self) -> None:
+        """Whatever happened: without faults everything can be taken, and then nothing is left."""
+        try:
+            if not self.failed:
+                self._heal()
+                self._finish()
+        finally:
+            Keeper.start = self._keeper_start  # type: ignore[method-assign]
+            with suppress(ChannelError):
+                self.channel.close()
+
+    def _finish(self) -> None:
+        self._revive()
+        for each in self.open:
+            each.transaction.rollback()
+        self.open.clear()
+        self.checkpoint()
+        while self.model.visible:
+            self.take(3, TRANSACTION_CAPACITY, None)
+            self.commit(0)
+            self._revive()
+        self.counters_are_true()
+        self.checkpoint()
+        self.checkpoint()
+        SEEN["segments deleted"] += self.disk.count("unlink", "/log-")
+        stats = self.channel.stats()
+        assert (stats.size, stats.taken, stats.bytes, stats.fill) == (0, 0, 0, 0)
+        self.close_and_open()
+        assert self.model.visible == []
+        assert len([name for name in self.disk.names(DIRECTORY) if name.startswith("log-")]) <= 3
+        SEEN["examples"] += 1
+
+
+class OsMachine(ChannelMachine):
+    """With ``fsync="os"``: a crash of the machine may lose what came last.
+
+    A failed sync may lose more there, since nothing is kept in memory to be written again; none fails here.
+    """
+
+    fsync = "os"
+    sync_faults = 0
+
+
+class IntervalMachine(ChannelMachine):
+    """With a sync at intervals: likewise."""
+
+    fsync = 5.0
+
+    @rule()
+    def interval_ends(self) -> None:
+        """The keeper syncs."""
+        self.channel._keeper._sync(self.channel)

@@ -1,0 +1,178 @@
+"""What a file channel must hold: a list of events, and which states may be found after a crash.
+
+Events are known by a number; everything else of them is a function of it. ``history`` has what was committed, or may
+have been, and is not known to be on the disk. After the machine died the channel holds what ``durable`` and some prefix
+of the history make; after only the process died, all of it. A transaction whose commit raised may be found, whole, or
+not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from producer.interfaces import Event
+
+
+def event_of(number: int) -> Event:
+    """The event of this number: its size, headers and body are a function of it."""
+    headers: dict[str, str | None] = {"id": str(number)}
+    if number % 3 == 1:
+        headers["größe"] = "x" * (number * 7 % 90)
+    if number % 5 == 2:
+        headers["none"] = None
+    size = (0, 1, 40, 333, 900, 3000)[number * 2654435761 % 6]
+    return Event(headers, (b"%d:" % number * (size // 2 + 1))[:size])
+
+
+def number_of(event: Event) -> int:
+    """Which event this is.
+
+    :raises AssertionError: it is not what it was when it was put.
+    """
+    text = event.headers.get("id")
+    assert text, f"an event that nobody put: {event!r}"
+    whole = event_of(int(text))
+    assert dict(event.headers) == dict(whole.headers), f"the headers of event {text} have changed: {event.headers}"
+    assert event.body == whole.body, f"the body of event {text} has changed: {event.body[:50]!r}…"
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A transaction.
+
+    :ivar owner: tells transactions apart.
+    :ivar puts: events that it put, in order.
+    :ivar takes: events that it took.
+    :ivar doubt: its commit raised.
+    """
+
+    owner: int
+    puts: tuple[int, ...] = ()
+    takes: frozenset[int] = frozenset()
+    doubt: bool = False
+
+    def without(self, gone: frozenset[int]) -> Entry:
+        """The same, but for events that are gone for certain."""
+        return Entry(
+            self.owner, tuple(number for number in self.puts if number not in gone), self.takes - gone, self.doubt
+        )
+
+
+@dataclass(slots=True)
+class Model:
+    """See the module.
+
+    :ivar durable: what is on the disk for certain, in order.
+    :ivar history: what came after, and may be lost from its end.
+    :ivar visible: what the channel holds now, in order, events taken in open transactions included.
+    :ivar taken: every event whose take was committed.
+    :ivar sequences: the sequence numbers, as far as the channel has told them.
+    """
+
+    durable: list[int] = field(default_factory=list)
+    history: list[Entry] = field(default_factory=list)
+    visible: list[int] = field(default_factory=list)
+    taken: set[int] = field(default_factory=set)
+    sequences: dict[int, int] = field(default_factory=dict)
+
+    def commit(self, entry: Entry, *, on_disk: bool) -> None:
+        """A commit returned."""
+        self.history = [other for other in self.history if not (other.doubt and other.owner == entry.owner)]
+        self.history.append(entry)
+        self.visible = [number for number in (*self.visible, *entry.puts) if number not in entry.takes]
+        self.taken |= entry.takes
+        if on_disk:
+            self.synced()
+            # What failed before is voided by what was written since; only what a former life left in doubt still is.
+            self.history = [
+                entry for entry in self.history if {*entry.puts} & {*self.visible} or entry.takes - {*self.visible}
+            ]
+
+    def doubt(self, owner: int, puts: Iterable[int], takes: Iterable[int]) -> None:
+        """A commit raised: it may have happened, as will be seen after the next crash."""
+        self.history.append(Entry(owner, tuple(puts), frozenset(takes), doubt=True))
+
+    def synced(self) -> None:
+        """All that was committed is on the disk; what is in doubt still is."""
+        gone = frozenset(number for entry in self.history if not entry.doubt for number in entry.takes)
+        puts = [number for entry in self.history if not entry.doubt for number in entry.puts]
+        self.durable = [number for number in (*self.durable, *puts) if number not in gone]
+        self.history = [entry.without(gone) for entry in self.history if entry.doubt]
+
+    def found(self, numbers: Sequence[int], *, machine_died: bool, synced_sequence: int = -1) -> int:
+        """This is what was there when the channel was opened again; returns how many transactions are lost.
+
+        :param synced_sequence: what the channel said last of itself: events up to here are safe.
+        :raises AssertionError: it cannot be.
+        """
+        whole = len(self.history)
+        least = self._least(synced_sequence) if machine_died else whole
+        problem = self._problem(numbers, whole)
+        kept = whole
+        while problem and kept > least:
+            kept -= 1
+            if not self._problem(numbers, kept):
+                break
+        else:
+            assert not problem, problem
+        lost = sum(not entry.doubt for entry in self.history[kept:])
+        self.visible = list(numbers)
+        if machine_died:
+            self.durable, self.history = list(numbers), []
+        return lost
+
+    def _least(self, synced_sequence: int) -> int:
+        """How much of the history is on the disk, by what the channel said."""
+        least = 0
+        for place, entry in enumerate(self.history):
+            if not entry.doubt and entry.puts and self.sequences[entry.puts[-1]] <= synced_sequence:
+                least = place + 1
+        return least
+
+    def _problem(self, numbers: Sequence[int], kept: int) -> str:
+        """What is wrong if so much of the history was kept; an empty text if nothing is."""
+        history = self.history[:kept]
+        gone = frozenset(number for entry in history if not entry.doubt for number in entry.takes)
+        puts = [number for entry in history if not entry.doubt for number in entry.puts]
+        certain = [number for number in (*self.durable, *puts) if number not in gone]
+        doubts = [entry.without(gone) for entry in history if entry.doubt]
+        found = frozenset(numbers)
+        optional = [entry.puts for entry in doubts if entry.puts]
+        if len(found) != len(numbers):
+            return f"events are there twice: {numbers}"
+        known = found & {*certain, *(number for group in optional for number in group)}
+        if known != found:
+            strange = sorted(found - known)
+            return f"after their take was committed came {strange}" if strange[0] in self.taken else f"new: {strange}"
+        excused = self._excused(frozenset(certain) - found, frozenset(certain), doubts)
+        if lost := frozenset(certain) - found - excused:
+            return f"committed events are lost: {sorted(lost)}"
+        return self._halves(numbers, optional, excused) or self._order(numbers, certain)
+
+    @staticmethod
+    def _excused(missing: frozenset[int], certain: frozenset[int], doubts: Iterable[Entry]) -> frozenset[int]:
+        """What may be missing, since a take of it, whose commit raised, may have happened."""
+        excused: frozenset[int] = frozenset()
+        for entry in doubts:
+            if entry.takes & certain <= missing:
+                excused |= entry.takes
+        return excused
+
+    @staticmethod
+    def _halves(numbers: Sequence[int], groups: Iterable[Sequence[int]], excused: frozenset[int]) -> str:
+        for group in groups:
+            part = [number for number in numbers if number in set(group)]
+            if part and part not in (list(group), [number for number in group if number not in excused]):
+                return f"half a transaction: {part} of {group}"
+            if part and list(numbers[(start := numbers.index(part[0])) : start + len(part)]) != part:
+                return f"a transaction in pieces: {group} in {numbers}"
+        return ""
+
+    @staticmethod
+    def _order(numbers: Sequence[int], certain: Sequence[int]) -> str:
+        present = set(certain)
+        order = [number for number in numbers if number in present]
+        there = set(numbers)
+        return "" if order == [number for number in certain if number in there] else f"the order is {order}"
