@@ -74,10 +74,6 @@ class MemoryTransaction(BaseTransaction):
         self._channel = channel
         self.epoch = epoch
         self.ended = False
-        self.forget()
-
-    def forget(self) -> None:
-        """Hold nothing."""
         self.puts: list[Event] = []
         self.put_sizes: list[int] = []
         self.put_bytes = 0

@@ -133,6 +133,7 @@ def test_a_commit_that_is_tried_again_until_it_is_through() -> None:
         except KeyboardInterrupt:
             if transaction.state is TransactionState.OPEN:  # type: ignore[attr-defined]
                 transaction.commit()
+                assert transaction.last_sequence == 4
             raise
 
     run(operation, ["0", "1", "2"], ["0", "1", "2", "a", "b"])

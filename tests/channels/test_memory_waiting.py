@@ -10,10 +10,10 @@ from queue import SimpleQueue
 import pytest
 
 from producer.channels import Event, MemoryChannel
-from producer.clock import Deadline
+from producer.clock import Deadline, SystemClock
 from producer.errors import ChannelClosedError, ChannelFullError, TransactionFullError, TransactionStateError
 from producer.testing import ManualClock
-from tests.support.waiting import Call, eventually
+from tests.support.waiting import Call, eventually, passed
 
 from .helpers import bodies, drained, events, opened, put, take
 
@@ -315,7 +315,7 @@ def test_a_transaction_used_by_two_threads_takes_and_acknowledges() -> None:
 
 def test_two_takes_of_one_transaction_share_its_capacity() -> None:
     """The first one fills it; the second one, that waits meanwhile, hears of it and holds up nobody."""
-    channel = empty()
+    channel = empty(capacity=6)
     transaction = opened(channel)
     first = Call(lambda: transaction.take(3))
     waiting_takers(channel, 1)
@@ -325,12 +325,9 @@ def test_two_takes_of_one_transaction_share_its_capacity() -> None:
     waiting_takers(channel, 3)
     put(channel, "a", "b", "c")
     assert len(first.result()) == 3
-    transaction.acknowledge([])
-    call = Call(lambda: put(channel, "d"))
-    transaction.commit()
-    with pytest.raises((TransactionFullError, TransactionStateError)):
+    put(channel, "d")
+    with pytest.raises(TransactionFullError):
         second.result()
-    call.result()
     assert other.result() == ["d"]
 
 
@@ -482,6 +479,45 @@ def test_an_interrupt_in_the_moment_of_success_loses_nothing() -> None:
     with pytest.raises(KeyboardInterrupt):
         take(channel, timeout=math.inf)
     assert (channel.stats().taken, drained(channel)) == (0, ["b"])
+
+
+class _Gate(SystemClock):
+    """A clock on which one thread waits until it is let go, and is interrupted then."""
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+        if threading.current_thread() is not self.thread:
+            return super().wait_for(signal, deadline)
+        passed(self.gone)
+        raise KeyboardInterrupt
+
+
+def test_who_leaves_the_line_serves_those_behind() -> None:
+    """The one behind fits, sleeps without an end, and no other call comes that could serve him."""
+    clock = _Gate()
+    channel = full(clock)  # type: ignore[arg-type]
+    large, small = opened(channel), opened(channel)
+    large.put_many(events("abc"))
+    small.put_many(events("d"))
+
+    def commit() -> None:
+        clock.thread = threading.current_thread()
+        large.commit()
+
+    first = Call(commit)
+    waiting_commits(channel, 1)
+    second = Call(small.commit)
+    waiting_commits(channel, 2)
+    take(channel)
+    assert not second.done
+    clock.gone.set()
+    with pytest.raises(KeyboardInterrupt):
+        first.result()
+    second.result()
+    assert drained(channel) == ["1", "2", "d"]
 
 
 def test_the_lock_is_free_while_somebody_waits() -> None:
