@@ -14,6 +14,8 @@ event to survive uses a file channel alone.
 each of the two increases. ``synced_sequence`` is the overflow's and never covers an event in memory.
 
 **Fork.** In a child the memory is empty; the overflow does what it does in a child.
+
+The file is long since the rule that keeps the order concerns every call, and stands in one place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Who waits on a memory channel, for what, how long, and who is first."""
+"""Who waits on a memory channel, for what, how long, and who is first.
+
+The file is long since there are three things to wait for, and each wait can end in several ways.
+"""
 
 from __future__ import annotations
 

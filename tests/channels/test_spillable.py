@@ -1,4 +1,7 @@
-"""The spillable channel: memory first, then the overflow, in order; with a memory channel and a file channel below."""
+"""The spillable channel: memory first, then the overflow, in order; with a memory channel and a file channel below.
+
+The file is long since it holds the channel's behaviour call by call.
+"""
 
 from __future__ import annotations
 
