@@ -58,7 +58,8 @@ class Producer:
         producer's. None only tells callbacks, counters and the log of them.
     :param sink: delivers batches in place of LogHub, for tests (see ``producer.testing``).
     :param clock: the source of time, for tests.
-    :raises ConfigError: a project is given twice; a dead letter channel without a channel, or the same one.
+    :raises ConfigError: a project is given twice; what is no channel; a dead letter channel without a channel, or the
+        same one.
     :raises ChannelClosedError: the channel is closed.
     """
 
@@ -76,6 +77,9 @@ class Producer:
             raise ConfigError("config", rule, type(config).__qualname__)
         self.config = config or ProducerConfig()
         self.name = self.config.name or f"producer-{next(_numbers)}"
+        for option, given in (("channel", channel), ("dead_letter", dead_letter)):
+            if given is not None and not callable(getattr(given, "transaction", None)):
+                raise ConfigError(option, "must be None or a channel, such as FileChannel(directory)", given)
         if dead_letter is not None and (channel is None or channel is dead_letter):
             raise ConfigError("dead_letter", "must come with a channel, and be another one", dead_letter.name)
         self._channel, self._dead_letter = channel, dead_letter

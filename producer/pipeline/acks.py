@@ -139,18 +139,20 @@ class Acks:
                 return
 
     def _handle(self, items: Sequence[_Item]) -> None:
-        for item in items:
-            if isinstance(item, list):
-                self._owe(item)
-        self._acknowledge()
-        bad = [item for item in items if isinstance(item, _Failed | _Unreadable)]
-        if bad:
+        try:
+            for item in items:
+                if isinstance(item, list):
+                    self._owe(item)
+            self._acknowledge()
+            bad = [item for item in items if isinstance(item, _Failed | _Unreadable)]
             for item in bad:
                 self._bury(item)
-            self._acknowledge()
-        for item in items:
-            if isinstance(item, threading.Event):
-                item.set()
+            if bad:
+                self._acknowledge()
+        finally:  # whatever goes wrong, nobody waits for ever
+            for item in items:
+                if isinstance(item, threading.Event):
+                    item.set()
 
     def _owe(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:

@@ -43,5 +43,5 @@ class FailureLog:
             batch.attempt_count,
             error,
             error.request_id or "none",
-            f"; {silent} more failed likewise since the last such line" if silent else "",
+            f"; {silent} more {what} likewise since the last such line" if silent else "",
         )

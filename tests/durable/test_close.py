@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from producer import NetworkError, Producer, ProducerClosedError, RejectedError, Result, SendFuture
+from producer.channels import FileChannel
 from producer.pipeline.event_format import read_event
 from producer.testing import RecordingSink, ScriptedSink
 from tests.durable.kit import LOG, KeptChannel, crashed, durable, file_channel, pipeline_of, values
@@ -411,6 +412,47 @@ def test_a_process_that_ends_without_close_leaves_its_records_to_the_next(
     with durable(sink, file_channel(tmp_path / "d")) as producer:
         producer.flush(PATIENCE)
     assert values(sink) == [str(i) for i in range(10)]
+
+
+_FAMILY = """
+import os, sys
+sys.path.insert(0, os.getcwd())
+from producer import Producer, ProducerConfig
+from producer.channels import FileChannel
+from tests.support.sinks import DeadSink
+config = ProducerConfig(linger_ms=100, drain_timeout_ms=100, source="here")
+producer = Producer(sink=DeadSink(), config=config, channel=FileChannel.for_process(sys.argv[1], minimum_free_space=0))
+for i in range(10):
+    producer.send("p", "l", {"i": str(i)}, topic="parent")
+pid = os.fork()
+for i in range(10, 20):
+    producer.send("p", "l", {"i": str(i)}, topic="parent" if pid else "child")
+if not pid:
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+def test_a_family_of_processes_shares_a_base_and_the_next_producer_delivers_what_all_of_them_owe(
+    tmp_path: Path,
+) -> None:
+    """Each process has a directory of its own; what the parent left and what the dead child left is adopted."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _FAMILY, str(tmp_path / "base")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    sink = RecordingSink()
+    channel = FileChannel.for_process(tmp_path / "base", minimum_free_space=0)
+    with durable(sink, channel) as producer:
+        eventually(lambda: len(values(sink)) >= 30)
+        producer.flush(PATIENCE)
+    assert values(sink, "parent") == [str(i) for i in range(20)]
+    assert values(sink, "child") == [str(i) for i in range(10, 20)]
 
 
 def test_in_a_forked_child_the_futures_of_the_parent_are_done() -> None:

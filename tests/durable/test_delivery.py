@@ -353,6 +353,14 @@ def test_a_dead_letter_channel_needs_another_channel() -> None:
             Producer(sink=RecordingSink(), **options)  # type: ignore[arg-type]
 
 
+def test_what_is_no_channel_is_refused_with_what_would_be_one(tmp_path: Path) -> None:
+    """A directory in the place of a channel: ConfigError names the option and FileChannel."""
+    with pytest.raises(ConfigError, match=r"channel: must be .* FileChannel\(directory\), got"):
+        Producer(sink=RecordingSink(), channel=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="dead_letter: must be"):
+        Producer(sink=RecordingSink(), channel=MemoryChannel(), dead_letter="dir")  # type: ignore[arg-type]
+
+
 def test_pickling_takes_the_channel_along(tmp_path: Path) -> None:
     """A copy has a channel of the same configuration; one that belongs to a process says so."""
     with durable(RecordingSink(), MemoryChannel(77, 7)) as producer:

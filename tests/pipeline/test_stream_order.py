@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer import BodyTooLargeError, NetworkError, QuotaExceededError, RejectedError, ServerError, UnauthorizedError
+from producer.clock import Deadline
 from producer.interfaces import Delivery, Receipt
+from producer.pipeline.durable import DurablePipeline
+from producer.pipeline.durable_shutdown import DurableCloser
 from producer.pipeline.event_format import read_event
 from producer.pipeline.stream_order import StreamOrder
 from producer.records import StreamKey
@@ -109,17 +112,32 @@ def _first_times(records: list[bytes]) -> list[bytes]:
     return list(dict.fromkeys(records))
 
 
+def _restarted(one: DurablePipeline, how: str, *parts: Any) -> DurablePipeline:
+    """Another pipeline on the same channels, after a close or a crash of the first one."""
+    if how == "close":
+        DurableCloser(one).close(Deadline.after(one.clock, 0))
+    else:  # as a process that died would: nothing is told to anybody
+        for taking in one.feeder.takings:
+            taking.roll_back()
+    return by_hand(*parts, batch_count_threshold=4)
+
+
 _STEPS = st.one_of(
     st.tuples(st.just("send"), st.integers(0, 2), st.integers(1, 5)),
     st.tuples(st.just("fault"), st.sampled_from(sorted(FAULTS)), st.integers(1, 3)),
-    st.tuples(st.sampled_from(["feed", "move", "attempt", "acks", "flush", "time"]), st.just(0), st.integers(1, 3)),
+    st.tuples(st.sampled_from(["close", "crash"]), st.just(0), st.just(1)),
+    st.tuples(
+        st.sampled_from(["feed", "feed", "attempt", "move", "attempt", "acks", "flush", "time"]),
+        st.just(0),
+        st.integers(1, 3),
+    ),
 )
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_STEPS, min_size=1, max_size=80))
 def test_each_stream_arrives_in_order_and_every_record_arrives_or_is_a_dead_letter(steps: list[Any]) -> None:
-    """Through retries, quotas, splits and permanent failures: per stream in order, nothing lost, nothing left."""
+    """Through retries, quotas, splits, permanent failures, closes and crashes: per stream in order, nothing lost."""
     clock, server = JumpingClock(), _Server()
     channel, dead = KeptChannel(clock=clock), KeptChannel(clock=clock)
     one = by_hand(server, channel, dead, clock, batch_count_threshold=4)
@@ -136,6 +154,8 @@ def test_each_stream_arrives_in_order_and_every_record_arrives_or_is_a_dead_lett
             server.faults += [what] * times
         elif action == "time":
             clock.advance(0.05 * times)
+        elif action in {"close", "crash"}:
+            one = _restarted(one, action, server, channel, dead, clock)
         for _ in range(times):
             if action == "feed":
                 one.feeder.run_once(0)
@@ -155,7 +175,7 @@ def test_each_stream_arrives_in_order_and_every_record_arrives_or_is_a_dead_lett
     buried = {log for event in dead.events() for log in split_records(read_event(event).record)}
     for topic, logs in sent.items():
         arrived = _first_times(server.stored[topic])
-        assert arrived == [log for log in logs if log in set(arrived)]
+        assert arrived == [log for log in logs if log in set(arrived)]  # each at its first time
         assert set(logs) == set(arrived) | (buried & set(logs))
     assert buried == set(server.refused)
     assert (one.stored, one.pipeline.budget.used, one.stats().kept_back) == (0, 0, 0)
