@@ -39,10 +39,12 @@ from .encryption import OVERHEAD, KeyProvider, check_available
 from .event_queue import Entry, EventQueue
 from .format import decode_event, encode_event
 from .keeper import Keeper
-from .log import Log, Run
+from .log import Log
 from .options import FileChannelOptions
 from .ownership import QUARANTINE, own
 from .recovery import quarantine_copy, recover
+from .run import Run
+from .segments import Segments
 from .space import Space
 
 if TYPE_CHECKING:
@@ -207,14 +209,14 @@ class FileChannel:
             self._disk, self.name, every, minimum=options.minimum_free_space, reserve=options.reserve, clock=self._clock
         )
         self._space = space
+        self._segments = Segments(self._disk, self.name, self.data_directories, self._keys, self._clock)
         self._log = Log(
             self._disk,
             self.name,
-            self.data_directories,
+            self._segments,
             segment_size=options.segment_size,
             waits=options.waits,
             keeps=options.keeps,
-            keys=self._keys,
             space=space,
             clock=self._clock,
             lock=self._lock,
@@ -222,7 +224,7 @@ class FileChannel:
             repoint=self._queue.repoint,
         )
         recovered = recover(
-            self._disk, self.name, self.directory, self.data_directories, self._log.cipher_of, self._clock
+            self._disk, self.name, self.directory, self.data_directories, self._segments.cipher_of, self._clock
         )
         self._generation = recovered.generation
         self._sums = dict(recovered.sums)
@@ -477,7 +479,7 @@ class FileChannel:
     def _read(self, transaction: FileTransaction, entries: Sequence[Entry]) -> list[Event]:
         """The events; what does not check out is lost, kept aside and counted, and the rest goes on."""
         try:
-            payloads = self._log.read(entries)
+            payloads = self._segments.read(entries)
         except OSError as error:
             self._read_failed(transaction, entries, error)
             return []
@@ -501,7 +503,7 @@ class FileChannel:
         if now.pointer == entry.pointer:
             return None
         try:
-            return _decode(self._log.read([now])[0], now.sequence)
+            return _decode(self._segments.read([now])[0], now.sequence)
         except OSError:
             return None
 
@@ -550,7 +552,7 @@ class FileChannel:
             self._changes += 1
             segments = {entry.segment for entry in entries} - self._damaged
             self._damaged |= segments
-            paths = [self._log.segments[number].path for number in segments if number in self._log.segments]
+            paths = [segment.path for segment in map(self._segments.get, segments) if segment is not None]
         _log.error(
             "channel %s: %d events are damaged on the disk and lost; the next ones follow", self.name, len(entries)
         )
@@ -628,7 +630,7 @@ class FileChannel:
         with self._lock:
             changes = self._changes
             events = self._queue.snapshot(position.pointer)
-            salts = {number: segment.header.salt for number, segment in self._log.segments.items()}
+            salts = {segment.number: segment.header.salt for segment in self._segments.all()}
             unneeded = [
                 number for number in salts if number < position.segment and number not in self._queue.references
             ]
@@ -658,7 +660,7 @@ class FileChannel:
         if backup_error is not None:
             _log.error("channel %s: the second copy of a checkpoint could not be written: %s", self.name, backup_error)
             return
-        self._log.remove(unneeded)
+        self._segments.remove(unneeded)
 
     def peek(self) -> Iterator[Event]:
         """Every event that is in the channel now, taken ones included, in order; takes nothing.
@@ -670,7 +672,7 @@ class FileChannel:
         for start in range(0, len(events), _PEEKED_AT_ONCE):
             entries = events.entries(start, start + _PEEKED_AT_ONCE)
             try:
-                payloads = self._log.read(entries)
+                payloads = self._segments.read(entries)
             except OSError:  # a segment that was deleted meanwhile
                 continue
             for entry, payload in zip(entries, payloads, strict=True):
@@ -685,7 +687,7 @@ class FileChannel:
         with self._lock:
             counters, permits, queue = self._counters, self._permits, self._queue
             size, taken, oldest = len(queue), len(queue.taken), queue.oldest
-            segments = list(self._log.segments.values())
+            segments = self._segments.all()
             sums = dict(self._sums)
             known = {
                 "put_attempts": counters.put_attempts,
@@ -697,7 +699,7 @@ class FileChannel:
             }
             rates = counters.put_rate.per_second(), counters.take_rate.per_second()
             used, waiting, last_take = permits.size, permits.waiting, counters.last_take_age
-        log = self._log.counters
+        log = self._log
         file = FileStats(
             segments=len(segments),
             disk_bytes=sum(self._size_of(segment.path) for segment in segments),

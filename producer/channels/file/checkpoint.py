@@ -16,7 +16,7 @@ from zlib import crc32
 
 from .disk import Disk
 from .event_queue import OFFSET_BITS, Columns
-from .log import Position
+from .run import Position
 
 _log = logging.getLogger("producer.channel")
 

@@ -22,7 +22,8 @@ from ...errors import ConfigError
 
 _NONCE = 12
 _TAG = 16
-_KEY = 32
+#: Bytes of a key.
+KEY_SIZE = 32
 #: What the ciphertext is longer than the text.
 OVERHEAD = _NONCE + _TAG
 _BOUND = struct.Struct("<BQQ")
@@ -109,12 +110,12 @@ class EnvironmentKeys(_Keys):
 
 
 def _decode_key(key_id: str, text: object, where: str) -> bytes:
-    rule = f"key {key_id!r} of {where} must be the base64 of {_KEY} bytes"
+    rule = f"key {key_id!r} of {where} must be the base64 of {KEY_SIZE} bytes"
     try:
         key = base64.b64decode(str(text), validate=True)
     except (binascii.Error, ValueError):
         raise ConfigError("encryption", rule, "something else") from None
-    if len(key) != _KEY:
+    if len(key) != KEY_SIZE:
         raise ConfigError("encryption", rule, f"{len(key)} bytes")
     if not 1 <= len(key_id.encode()) <= MAX_KEY_ID:
         raise ConfigError("encryption", f"the id of a key in {where} must have 1 to {MAX_KEY_ID} bytes", key_id)
@@ -133,7 +134,7 @@ class SegmentCipher:
         from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
 
-        derived = HKDF(SHA256(), _KEY, salt, b"producer file channel segment").derive(key)
+        derived = HKDF(SHA256(), KEY_SIZE, salt, b"producer file channel segment").derive(key)
         self._gcm = AESGCM(derived)
 
     def seal(self, kind: int, sequence: int, transaction: int, payload: bytes) -> bytes:

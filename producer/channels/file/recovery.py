@@ -7,22 +7,24 @@ import errno
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...clock import Clock
-from ...errors import ChannelFormatError, ChannelIOError
+from ...errors import ChannelFormatError, ChannelIOError, ChannelKeyError
 from . import checkpoint as checkpoints
 from .disk import Disk
 from .encryption import SegmentCipher
 from .event_queue import Columns
-from .format import FIRST_RECORD, SegmentHeader
+from .format import FIRST_RECORD, FRAME_SIZE, SegmentHeader
 from .ownership import QUARANTINE
 from .replay import Cut, Replay, find_segments
-from .segment import Segment
+from .segment import Record, Segment, payload_of, scan
 
 _log = logging.getLogger("producer.channel")
 _BLOCK = 1 << 20
+#: The first record of a segment is looked for within so many bytes, before all are read.
+_FIRST_LOOK = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ def recover(
 
     :param cipher_of: what opens a segment; may raise :class:`~producer.errors.ChannelKeyError`.
     :raises ChannelFormatError: a file is of a newer version, or two files are the same segment.
+    :raises ChannelKeyError: a key is not the one with which a segment was written.
     :raises ChannelIOError: it cannot be read, a torn end cannot be cut, or segments are missing.
     """
     try:
@@ -75,18 +78,20 @@ def _recover(
 ) -> Recovered:
     sums = {"torn_tails": 0, "quarantined": 0}
     found, unreadable = find_segments(disk, name, tuple(dict.fromkeys((directory, *data_directories))))
-    headless = sum([_set_aside(disk, name, directory, path) for path in unreadable])
+    aside = [path for path in unreadable if _set_aside(disk, name, directory, path)]
+    headless = len(aside)
     segments = [Segment(segment.path, segment.header, cipher_of(segment.header)) for segment in found]
     salts = {segment.number: segment.header.salt for segment in segments}
     _check_unique(name, segments)
+    _check_keys(disk, name, segments)
     sizes = {segment.header.number: segment.size for segment in found}
     while True:
         start, bad = checkpoints.load_best(disk, directory, name, salts, sizes)
         if bad or (start is not None and start.segments.keys() - salts.keys()):
-            _check_all_there(disk, name, directory, salts)
+            _check_all_there(disk, name, directory, salts, [_number(path) for path in unreadable])
         generation = 0 if start is None else start.generation
         position = None if start is None else start.position
-        replay = Replay(disk, name, segments, start, clock).run()
+        replay = Replay(disk, name, segments, start, clock, [_number(path) for path in aside]).run()
         if replay.cut is not None:
             sums["torn_tails"] += 1
             sizes.update(_cut(disk, name, directory, segments, replay.cut))
@@ -121,6 +126,10 @@ def _recover(
     )
 
 
+def _number(path: str) -> int:
+    return int(path.rpartition("-")[2])
+
+
 def _check_unique(name: str, segments: Sequence[Segment]) -> None:
     counts = Counter(segment.number for segment in segments)
     twice = [segment.path for segment in segments if counts[segment.number] > 1]
@@ -129,12 +138,45 @@ def _check_unique(name: str, segments: Sequence[Segment]) -> None:
         raise ChannelFormatError(name, message)
 
 
-def _check_all_there(disk: Disk, name: str, directory: str, salts: Mapping[int, bytes]) -> None:
+def _check_keys(disk: Disk, name: str, segments: Sequence[Segment]) -> None:
+    """Refuse keys that are others of the same name: with them every event would be taken for damaged, and be lost."""
+    for segment in segments:
+        key_id = segment.header.key_id
+        if key_id is not None and not _opens(disk, segment):
+            message = (
+                f"segment {segment.number} does not open with the key {key_id!r}, though its records are whole: give "
+                "the key of this id with which it was written"
+            )
+            raise ChannelKeyError(name, key_id, message)
+
+
+def _opens(disk: Disk, segment: Segment) -> bool:
+    """Whether one of the segment's whole records opens, if it has any; the first is as good as all."""
+    file = disk.open(segment.path)
+    try:
+        data = disk.read(file, _FIRST_LOOK, 0)
+        if not any(isinstance(item, Record) for item in scan(data, segment.header.seed)):
+            data = disk.read(file, disk.size(file), 0)
+    finally:
+        disk.close(file)
+    whole = 0
+    for item in scan(data, segment.header.seed):
+        if isinstance(item, Record):
+            frame = data[item.offset : item.offset + FRAME_SIZE + item.length]
+            if payload_of(segment, frame, item.kind, item.sequence) is not None:
+                return True
+            whole += 1
+    return not whole
+
+
+def _check_all_there(
+    disk: Disk, name: str, directory: str, salts: Mapping[int, bytes], unreadable: Collection[int]
+) -> None:
     """Refuse to open without segments that are needed: what lies in them would be forgotten for good."""
     missing = [
         number
         for number in sorted(checkpoints.missing_segments(disk, directory, salts))
-        if not disk.exists(f"{directory}/{QUARANTINE}/log-{number:010d}")
+        if number not in unreadable and not disk.exists(f"{directory}/{QUARANTINE}/log-{number:010d}")
     ]
     if missing:
         message = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from struct import unpack
 
@@ -31,7 +31,7 @@ from .format import (
     decode_rollback,
     decode_segment_header,
 )
-from .segment import Damage, Record, Segment, has_lost_sector, scan
+from .segment import Damage, Record, Segment, has_lost_sector, is_cut_short, scan
 
 _log = logging.getLogger("producer.channel")
 
@@ -201,8 +201,10 @@ class _SegmentPass:
         self._finish()
         if damage is None:
             return
-        torn = damage.end - damage.start < FRAME_SIZE + COMMIT_SIZE or has_lost_sector(
-            self._data, damage.start, damage.end
+        torn = (
+            damage.end - damage.start < FRAME_SIZE + COMMIT_SIZE
+            or has_lost_sector(self._data, damage.start, damage.end)
+            or is_cut_short(self._data, damage.start)
         )
         if run is not None:
             transaction, torn = run.transaction, torn or self._looks_torn(run)
@@ -219,6 +221,7 @@ class Replay:
 
     :param segments: all that exist, by number.
     :param start: the checkpoint to go on from; None reads all.
+    :param unreadable: numbers of the segments that are there and have no readable header.
     :ivar events: what the channel holds.
     :ivar damaged: numbers of the segments with damaged records.
     :ivar cut: where the log is to be cut, as what follows is torn; None if it is not.
@@ -226,8 +229,15 @@ class Replay:
     """
 
     def __init__(
-        self, disk: Disk, name: str, segments: Sequence[Segment], start: checkpoints.Checkpoint | None, clock: Clock
+        self,
+        disk: Disk,
+        name: str,
+        segments: Sequence[Segment],
+        start: checkpoints.Checkpoint | None,
+        clock: Clock,
+        unreadable: Collection[int] = (),
     ) -> None:
+        self._unreadable = frozenset(unreadable)
         self._disk, self._name, self._segments, self._start, self._clock = disk, name, segments, start, clock
         self.findings = Findings(from_checkpoint=start is not None)
         self.events = Columns() if start is None else start.events
@@ -242,6 +252,7 @@ class Replay:
         self._voided: dict[int, tuple[int, int]] = {}
         self._torn: list[tuple[_Run, Segment, int]] = []
         self._gone: set[int] = set()
+        self._gaps: list[range] = []
         self._applied = 0
         self._ordered = True
         self._last = self.events.sequences[-1] if len(self.events) else 0
@@ -252,6 +263,7 @@ class Replay:
         for place, segment in enumerate(self._segments):
             first = self._first_record_of(segment)
             if first is not None:
+                self._note_unreadable(place)
                 self._read(segment, first, self._sequence_after(place))
             self.next_sequence = max(self.next_sequence, segment.header.first_sequence)
             self.next_transaction = max(self.next_transaction, segment.header.went_past + 1)
@@ -265,6 +277,13 @@ class Replay:
         if self._start is None or segment.number > self._start.position.segment:
             return FIRST_RECORD
         return self._start.position.offset if segment.number == self._start.position.segment else None
+
+    def _note_unreadable(self, place: int) -> None:
+        """If only segments that cannot be read are between this one and the one before, what stood in them is lost."""
+        before, after = self._segments[max(0, place - 1)].number, self._segments[place]
+        between = set(range(before + 1, after.number))
+        if between and between <= self._unreadable:
+            self._gaps.append(range(self.next_sequence, after.header.first_sequence))
 
     def _sequence_after(self, place: int) -> int:
         following = self._segments[place + 1 : place + 2]
@@ -339,7 +358,7 @@ class Replay:
                 return
 
     def _count_flaws(self) -> None:
-        gone: set[int] = set()
+        gone = {sequence for gap in self._gaps for sequence in gap}
         for flaw in self.flaws:
             if flaw.torn and flaw.transaction > self.known_synced:
                 continue

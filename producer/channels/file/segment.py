@@ -18,7 +18,6 @@ from .format import (
     Kind,
     SegmentHeader,
     decode_frame,
-    encode_segment_header,
 )
 
 _KINDS = frozenset(Kind)
@@ -57,10 +56,6 @@ class SegmentWriter:
         self.size = self.synced = 0
         self.broken = False
         self.file = disk.create(segment.path)
-
-    def write_header(self) -> None:
-        """Begin."""
-        self.append(encode_segment_header(self.segment.header))
 
     def append(self, data: bytes) -> None:
         """Write all of ``data``, or raise; what was written of it then is cut off again.
@@ -164,6 +159,14 @@ def has_lost_sector(data: bytes, start: int, end: int) -> bool:
             return True
         start = stop
     return False
+
+
+def is_cut_short(data: bytes, offset: int) -> bool:
+    """Whether a record begins here, by its marker, that would reach beyond the end: its write was not finished."""
+    if len(data) - offset < FRAME_SIZE:
+        return False
+    marker, _, length, *_ = decode_frame(data, offset)
+    return marker == MARKER and offset + FRAME_SIZE + length > len(data)
 
 
 def payload_of(segment: Segment, frame: bytes, kind: int, sequence: int) -> bytes | None:

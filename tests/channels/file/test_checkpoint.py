@@ -25,7 +25,7 @@ from producer.channels.file.checkpoint import (
 )
 from producer.channels.file.disk import Disk
 from producer.channels.file.event_queue import Columns, Entry
-from producer.channels.file.log import Position
+from producer.channels.file.run import Position
 from tests.channels.file.opening import CHECKPOINTS, file_stats, fill, open_channel, opened_channel, segments
 from tests.channels.helpers import drained, put
 from tests.support.sim_fs import SimFS

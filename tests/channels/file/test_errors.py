@@ -62,9 +62,9 @@ def open_files() -> int:
 
 def forget_open_files(channel: FileChannel) -> None:
     """What is open could be read even after it was deleted."""
-    for file in channel._log._files.values():
+    for file in channel._segments._files.values():
         channel._disk.close(file)
-    channel._log._files.clear()
+    channel._segments._files.clear()
 
 
 # What is counted

@@ -327,6 +327,22 @@ def test_a_torn_end_is_cut_kept_aside_counted_and_logged_once(left: int, caplog:
         assert len(disk.content(f"{DIRECTORY}/quarantine/{kept[0]}")) == size - whole
 
 
+@pytest.mark.parametrize("written", [1, 36, 60, 500, 2035])
+def test_one_large_record_that_is_torn_is_no_damage(written: int) -> None:
+    """However much of it was written: no segment is set aside for it, nothing is counted as damaged."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    whole = len(disk.content(segments(disk)[0]))
+    put(channel, "x" * 2000)
+    disk = killed(channel, disk)
+    cut(disk, segments(disk)[0], whole + written)
+    with opened_channel(disk) as again:
+        found = file_stats(again)
+        assert (found.torn_tails, found.damaged_records, found.lost_events, found.quarantined) == (1, 0, 0, 0)
+        assert drained(again) == ["a"]
+
+
 def test_a_torn_take_has_not_happened() -> None:
     """A take whose Commit is missing at the end of the log: its events are there."""
     disk = SimFS()
@@ -404,6 +420,7 @@ def test_a_segment_with_one_good_header_is_read_and_one_without_is_set_aside(hea
         found = file_stats(again)
         lost = inside if headers == "both" else set()
         assert found.quarantined == (headers == "both")
+        assert found.lost_events == len(lost)
         assert drained(again) == [body for number, body in enumerate(expected, 1) if number not in lost]
 
 

@@ -19,6 +19,7 @@ from producer.channels.file.format import (
     SegmentHeader,
     decode_event,
     decode_segment_header,
+    encode_segment_header,
     encode_event,
     encode_gap,
     encode_record,
@@ -46,7 +47,7 @@ def a_segment(path: str = "/s/log-3", *, cipher: SegmentCipher | None = None) ->
 def a_writer(disk: SimFS) -> SegmentWriter:
     disk.make_directory("/s")
     writer = SegmentWriter(cast("Disk", disk), a_segment())
-    writer.write_header()
+    writer.append(encode_segment_header(writer.segment.header))
     return writer
 
 
@@ -146,7 +147,7 @@ def test_a_record_is_read_wherever_it_stands() -> None:
         def read(start: int) -> None:
             for step in range(1000):
                 entry = entries[(start + step * 389) % 1000]
-                (payload,) = channel._log.read([entry])
+                (payload,) = channel._segments.read([entry])
                 assert payload is not None
                 assert decode_event(payload, 1).body.decode() == expected[entry.sequence]
 
