@@ -19,10 +19,10 @@ from producer.channels.file.format import (
     SegmentHeader,
     decode_event,
     decode_segment_header,
-    encode_segment_header,
     encode_event,
     encode_gap,
     encode_record,
+    encode_segment_header,
 )
 from producer.channels.file.segment import (
     Record,
