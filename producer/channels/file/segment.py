@@ -18,7 +18,6 @@ from .format import (
     Kind,
     SegmentHeader,
     decode_frame,
-    encode_segment_header,
 )
 
 _KINDS = frozenset(Kind)
@@ -57,10 +56,6 @@ class SegmentWriter:
         self.size = self.synced = 0
         self.broken = False
         self.file = disk.create(segment.path)
-
-    def write_header(self) -> None:
-        """Begin."""
-        self.append(encode_segment_header(self.segment.header))
 
     def append(self, data: bytes) -> None:
         """Write all of ``data``, or raise; what was written of it then is cut off again.
