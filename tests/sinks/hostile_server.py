@@ -44,7 +44,7 @@ def drip_body_of_unknown_length(connection: socket.socket, stop: threading.Event
 
 def answer_once(connection: socket.socket, stop: threading.Event) -> None:
     """The first request of a connection is answered at once, the next one never to its end."""
-    connection.recv(1 << 16)
+    _read_request(connection)
     connection.sendall(b"HTTP/1.1 200 OK\r\nx-log-requestid: once\r\nContent-Length: 0\r\n\r\n")
     drip_headers(connection, stop)
 
@@ -71,6 +71,16 @@ def open_tunnel(connection: socket.socket, target: int) -> None:
         back.start()
         _hand_on(connection, far)
         back.join()
+
+
+def _read_request(connection: socket.socket) -> None:
+    """Headers and body, which may come in several pieces."""
+    with connection.makefile("rb") as file:
+        length = 0
+        while (line := file.readline().lower()) not in {b"\r\n", b""}:
+            name, _, value = line.partition(b":")
+            length = int(value) if name == b"content-length" else length
+        file.read(length)
 
 
 def _hand_on(source: socket.socket, sink: socket.socket) -> None:
@@ -105,6 +115,8 @@ def serve(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[int]
             if tls is None:
                 behave(connection, stop)
             else:
+                # Of a client that is gone already, the ssl module would leave an open socket behind.
+                connection.getpeername()
                 with tls.wrap_socket(connection, server_side=True) as wrapped:
                     behave(wrapped, stop)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import trustme
 
 from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig, Result
 from producer.server import LogHubServer, faults
-from tests.support.waiting import Call, eventually
+from tests.support.waiting import Call, eventually, passed
 
 from . import hostile_server as hostile
 from .hostile_server import Behaviour, serve
@@ -200,11 +201,10 @@ _FORKING = """
 import os, sys
 from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig
 project = ProjectConfig("p", endpoint=sys.argv[1], access_key_id="a", access_key_secret="s")
-http = HttpConfig(attempt_timeout_ms=400, proxies={})
+http = HttpConfig(attempt_timeout_ms=1000, proxies={})
 producer = Producer(project, config=ProducerConfig(linger_ms=100, retries=0, drain_timeout_ms=0, http=http))
 first = producer.send("p", "l", {"k": "v"})
-while not producer.stats().batches["sending"]:
-    pass
+sys.stdin.readline()  # the request has arrived
 child = os.fork()
 future = producer.send("p", "l", {"k": "v"}) if child == 0 else first
 error = future.exception(timeout=15)
@@ -218,7 +218,16 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_a_forked_child_has_a_watchdog_of_its_own() -> None:
     """Parent and child, forked while an attempt was under watch, both cut their attempts at the limit."""
-    with serve(hostile.drip_headers) as port:
+    arrived = threading.Event()
+
+    def drip(connection: socket.socket, stop: threading.Event) -> None:
+        connection.recv(1)
+        arrived.set()
+        hostile.drip_headers(connection, stop)
+
+    with serve(drip) as port:
         command = [sys.executable, "-W", "ignore", "-c", _FORKING, f"http://127.0.0.1:{port}"]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert ended.returncode == 0, ended.stderr
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            passed(arrived, "the first request")
+            _, said = process.communicate("go\n", timeout=40)
+    assert process.returncode == 0, said
