@@ -1,4 +1,6 @@
-"""The end of a producer with a channel: what is not delivered stays there, and everybody hears of it."""
+"""The end of a producer with a channel: what is not delivered stays there, and everybody hears of it. The file is long
+since every way to end is read beside the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""From ``send`` through a channel to the server, and to the sender's future."""
+"""From ``send`` through a channel to the server, and to the sender's future. The file is long since the promises of one
+producer stand together.
+"""
 
 from __future__ import annotations
 

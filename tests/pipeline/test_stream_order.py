@@ -175,7 +175,10 @@ def test_each_stream_arrives_in_order_and_every_record_arrives_or_is_a_dead_lett
     buried = {log for event in dead.events() for log in split_records(read_event(event).record)}
     for topic, logs in sent.items():
         arrived = _first_times(server.stored[topic])
-        assert arrived == [log for log in logs if log in set(arrived)]  # each at its first time
+        # One that was refused, and may be tried once more after a crash, has lost its place.
+        in_order = [log for log in arrived if log not in server.refused]
+        assert in_order == [log for log in logs if log in set(in_order)]
         assert set(logs) == set(arrived) | (buried & set(logs))
-    assert buried == set(server.refused)
+        assert set(logs) - set(server.refused) <= set(arrived)
+    assert buried <= set(server.refused)
     assert (one.stored, one.pipeline.budget.used, one.stats().kept_back) == (0, 0, 0)
