@@ -81,7 +81,9 @@ class Sink(Protocol):
         """How many bytes a body has besides its records."""
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[bytes]) -> Payload:
-        """Make a batch's body from its records; called once a batch. May raise only on bugs."""
+        """Make a batch's body from its records; called once a batch, behind a channel once an attempt. May raise only
+        on bugs.
+        """
 
     def decode(self, payload: Payload) -> list[bytes]:
         """The records that :meth:`encode` was given, one log each; needed to split a batch."""

@@ -189,7 +189,7 @@ class DurablePipeline:
     @property
     def put(self) -> int:
         """Events that are, or were, in the channel since this producer has it."""
-        return self._base + self.channel.stats().put_successes
+        return self._base + self._channel_stats().put_successes
 
     def flush(self, timeout: float | None) -> None:
         """Wait until everything in the channel is settled, its callbacks have run, and the channel knows.
@@ -221,7 +221,12 @@ class DurablePipeline:
         return stats.size + stats.taken
 
     def _channel_stats(self) -> ChannelStats:
-        return self._last_stats or self.channel.stats()
+        if self._last_stats is not None:
+            return self._last_stats
+        try:
+            return self.channel.stats()
+        except ChannelClosedError:  # somebody closed it under the producer
+            return ChannelStats(name=self.channel.name, open=False)
 
     def stats(self) -> Stats:
         """See :class:`~producer.metrics.Stats`."""
@@ -262,7 +267,7 @@ class DurablePipeline:
         return self.stored
 
     def _keep_stats(self) -> None:
-        self._last_stats = self.channel.stats()
+        self._last_stats = self._channel_stats()
 
     def _guarded(self, call: Callable[[], object]) -> None:
         """Whatever a channel raises at its end, the rest of the closing goes on."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from producer import ChannelIOError, ProducerClosedError
+from producer import ChannelClosedError, ChannelIOError, ProducerClosedError
+from producer.channels import FileChannel, MemoryChannel
 from producer.clock import Deadline
 from producer.interfaces import Event
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
@@ -193,18 +195,19 @@ def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(caplog: pyte
     producer.close()
 
 
-def test_a_channel_closed_under_the_producer_is_said_and_ends_the_feeding(caplog: pytest.LogCaptureFixture) -> None:
-    """Sends raise the channel's own error, the log says what happened, and close still ends."""
-    from producer import ChannelClosedError
-    from producer.channels import MemoryChannel
-
-    channel = MemoryChannel()
+@pytest.mark.parametrize("kind", ["memory", "for_process"])
+def test_a_channel_closed_under_the_producer_is_said_and_ends_the_feeding(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Sends raise the channel's own error, the log says what happened, and statistics, flush and close still work."""
+    channel = MemoryChannel() if kind == "memory" else FileChannel.for_process(tmp_path)
     producer = durable(RecordingSink(), channel)
     channel.close()
     eventually(lambda: not pipeline_of(producer).feeder.thread._thread.is_alive())
     with pytest.raises(ChannelClosedError):
         producer.send("p", "l", LOG)
     assert "closed under the producer" in caplog.text
+    assert producer.stats().stored == 0
     producer.flush(PATIENCE)
     producer.close(PATIENCE)
 
