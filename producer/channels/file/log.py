@@ -322,6 +322,7 @@ class Log:
         self._segments.close()
 
     def close_in_child(self) -> None:
-        """As :meth:`close`, in a forked child, where a thread of the parent may hold any lock."""
+        """As :meth:`close`, in a forked child, where a thread of the parent may hold any lock: they are made anew."""
+        self._writing, self._state = threading.Lock(), threading.Lock()
         self._end.close()
         self._segments.close_in_child()

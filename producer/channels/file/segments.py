@@ -158,10 +158,14 @@ class Segments:
     def close(self) -> None:
         """Give the open files back."""
         with self._reading:
-            self.close_in_child()
+            self._close_files()
 
     def close_in_child(self) -> None:
-        """As :meth:`close`, in a forked child, where a thread of the parent may hold the lock."""
+        """As :meth:`close`, in a forked child, where a thread of the parent may hold the locks: they are made anew."""
+        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._close_files()
+
+    def _close_files(self) -> None:
         for file in self._files.values():
             self._disk.close(file)
         self._files.clear()
