@@ -52,17 +52,19 @@ class ChannelMachine(RuleBasedStateMachine):
 
     :cvar fsync: the channel's option.
     :cvar sync_faults: whether syncs may fail.
+    :cvar disk_type: the disk.
     """
 
     fsync: ClassVar[str | float] = "commit"
     sync_faults: ClassVar[int] = 1
+    disk_type: ClassVar[type[SimFS]] = SimFS
 
     def __init__(self) -> None:
         super().__init__()
         self._keeper_start = Keeper.start
         Keeper.start = lambda _keeper: None  # type: ignore[method-assign]  # the machine does its work: one thread
         self.clock = ManualClock()
-        self.disk = SimFS()
+        self.disk = self.disk_type()
         self.model = Model()
         self.open: list[_Open] = []
         self.aside: set[int] = set()  # what could not be read three times
@@ -158,7 +160,10 @@ class ChannelMachine(RuleBasedStateMachine):
         """What a channel on a copy of the disk has."""
         copy = self.disk.copy()
         copy.capacity = None
-        channel = self._opened(copy)
+        try:
+            channel = self._opened(copy)
+        except ChannelError as error:
+            raise AssertionError("the channel cannot be opened any more") from error
         events = self._drained(channel)
         channel.close()
         return events
@@ -427,6 +432,39 @@ class ChannelMachine(RuleBasedStateMachine):
         """The power fails in one of the next operations."""
         self.seed = seed
         self.disk.die_after(operations)
+
+    @rule(what=st.sampled_from(["checkpoint", "put", "take"]), operations=st.integers(0, 15), seed=SEEDS)
+    def crash_in(self, what: str, operations: int, seed: int) -> None:
+        """The power fails in the middle of a checkpoint or of a commit."""
+        self._heal()
+        self.power_fails_soon(operations, seed)
+        self._do(what)
+        if not self.disk.dead:
+            self.disk.die_after(None)
+
+    @rule(
+        what=st.sampled_from(["checkpoint", "put", "put", "take"]),
+        operation=st.sampled_from(["append", "sync", "sync", "sync_directory", "create", "rename", "unlink"]),
+        times=st.integers(1, 2),
+        crash=st.booleans(),
+        seed=SEEDS,
+    )
+    def fail_in(self, what: str, operation: str, times: int, crash: bool, seed: int) -> None:
+        """An operation fails in a checkpoint or a commit, and perhaps the machine dies afterwards."""
+        self._heal()
+        self.fault(operation, 1, errno.EIO, times, 0)
+        self._do(what)
+        self._heal()
+        if crash:
+            self.crash(seed)
+
+    def _do(self, what: str) -> None:
+        if what == "checkpoint":
+            self.checkpoint()
+        elif what == "put":
+            self.put_and_commit(2, 1)
+        else:
+            self.take_and_commit(2, 1)
 
     @rule(opening=st.booleans(), operations=st.integers(0, 25), seeds=st.tuples(SEEDS, SEEDS))
     def end_in_the_middle(self, opening: bool, operations: int, seeds: tuple[int, int]) -> None:
