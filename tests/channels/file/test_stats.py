@@ -1,0 +1,261 @@
+"""What a file channel tells about itself: each number says what it is said to say."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+
+import pytest
+
+from producer.channels import Event
+from producer.errors import ChannelFullError
+from producer.interfaces import ChannelStats, FileStats
+from producer.testing import ManualClock
+from tests.channels.file.opening import (
+    CHECKPOINTS,
+    DIRECTORY,
+    file_stats,
+    fill,
+    flip,
+    killed,
+    names,
+    open_channel,
+    opened_channel,
+    segments,
+)
+from tests.channels.helpers import bodies, drained, events, opened, put, take
+from tests.support.sim_fs import PLENTY, SimFS
+from tests.support.waiting import Call, eventually
+
+
+def test_a_new_channel_has_done_nothing() -> None:
+    """Zeros, its name and limits; one segment, one checkpoint written."""
+    disk = SimFS()
+    with opened_channel(disk, name="orders", capacity=50, byte_capacity=9000) as channel:
+        assert channel.stats() == ChannelStats(
+            name="orders",
+            capacity=50,
+            byte_capacity=9000,
+            file=FileStats(
+                segments=1,
+                disk_bytes=sum(len(disk.content(path)) for path in segments(disk)),
+                free_bytes=PLENTY,
+                checkpoints=1,
+            ),
+        )
+
+
+def test_puts_and_takes_count_when_they_are_tried_and_when_they_are_committed() -> None:
+    """Attempts at once, successes at commit; rolled back ones stay attempts; a take of nothing is one attempt."""
+    with opened_channel() as channel:
+        assert take(channel) == []
+        transaction = opened(channel)
+        transaction.put_many(events("abc"))
+        assert (channel.stats().put_attempts, channel.stats().put_successes) == (3, 0)
+        transaction.commit()
+        assert (channel.stats().put_attempts, channel.stats().put_successes) == (3, 3)
+        transaction = opened(channel)
+        transaction.put(Event({}, b"d"))
+        transaction.rollback()
+        assert (channel.stats().put_attempts, channel.stats().put_successes) == (4, 3)
+        transaction = opened(channel)
+        transaction.take(2)
+        assert (channel.stats().take_attempts, channel.stats().take_successes) == (3, 0)
+        transaction.rollback()
+        assert (channel.stats().take_attempts, channel.stats().take_successes) == (3, 0)
+        assert take(channel, 100) == ["a", "b", "c"]
+        assert (channel.stats().take_attempts, channel.stats().take_successes) == (6, 3)
+        assert (channel.stats().put_errors, channel.stats().take_errors) == (0, 0)
+
+
+def test_size_taken_and_fill_follow_the_events() -> None:
+    """Queued, taken, gone; both count for the fill."""
+    with opened_channel(capacity=8) as channel:
+        put(channel, *"abcd")
+        transaction = opened(channel)
+        taken = transaction.take(3)
+        stats = channel.stats()
+        assert (stats.size, stats.taken, stats.fill) == (1, 3, 0.5)
+        transaction.acknowledge(taken[:1])
+        stats = channel.stats()
+        assert (stats.size, stats.taken, stats.fill) == (1, 2, 0.375)
+        transaction.rollback()
+        stats = channel.stats()
+        assert (stats.size, stats.taken, stats.fill) == (3, 0, 0.375)
+
+
+def test_bytes_are_those_of_headers_and_bodies_and_the_same_after_a_restart() -> None:
+    """As they are stored; taken ones count until their commit."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        with channel.transaction() as transaction:
+            transaction.put(Event({"name": "value"}, b"x" * 100))
+            transaction.put(Event({}, b"y" * 50))
+        size = (4 + 6 + 4 + 5 + 100) + (4 + 50)
+        assert channel.stats().bytes == size
+        taking = opened(channel)
+        taking.take()
+        assert channel.stats().bytes == size
+        taking.rollback()
+    with opened_channel(disk) as channel:
+        assert channel.stats().bytes == size
+        take(channel)
+        assert channel.stats().bytes == 54
+
+
+def test_rates_are_over_the_last_minute() -> None:
+    """A hundred puts in ten seconds are ten a second, and fade."""
+    clock = ManualClock()
+    with opened_channel(clock=clock) as channel:
+        for _ in range(10):
+            clock.advance(1)
+            fill(channel, 10)
+            take(channel, 5)
+        assert channel.stats().put_rate == pytest.approx(10)
+        assert channel.stats().take_rate == pytest.approx(5)
+        clock.advance(1000)
+        assert (channel.stats().put_rate, channel.stats().take_rate) == (0, 0)
+
+
+def test_ages_are_those_of_the_head_and_of_the_last_take() -> None:
+    """The age of the oldest event survives a restart: its time is on the disk."""
+    disk, clock = SimFS(), ManualClock()
+    channel = open_channel(disk, clock=clock)
+    assert (channel.stats().oldest_event_age, channel.stats().last_take_age) == (None, None)
+    put(channel, "a")
+    clock.advance(10)
+    put(channel, "b")
+    clock.advance(5)
+    assert channel.stats().oldest_event_age == 15
+    take(channel)
+    clock.advance(2)
+    assert (channel.stats().oldest_event_age, channel.stats().last_take_age) == (7, 2)
+    disk = killed(channel, disk)
+    for checkpointed in (False, True):
+        with opened_channel(disk, clock=ManualClock(clock.time() + 100)) as again:
+            assert again.stats().oldest_event_age == 107
+            assert again.stats().last_take_age is None
+            assert file_stats(again).replayed == (0 if checkpointed else 6)
+
+
+def test_a_clock_that_was_set_back_makes_no_negative_age() -> None:
+    """The age is zero then."""
+    disk = SimFS()
+    with opened_channel(disk, clock=ManualClock(2_000_000_000.0)) as channel:
+        put(channel, "a")
+    with opened_channel(disk, clock=ManualClock(1_000_000_000.0)) as channel:
+        assert channel.stats().oldest_event_age == 0
+        assert drained(channel) == ["a"]
+
+
+def test_those_who_wait_are_counted() -> None:
+    """Threads that wait for room, until they have it or give up."""
+    clock = ManualClock()
+    with opened_channel(capacity=1, clock=clock) as channel:
+        put(channel, "a")
+        waiting = []
+        for _ in range(3):
+            transaction = opened(channel)
+            transaction.put(Event({}, b"b"))
+            waiting.append(Call(lambda transaction=transaction: transaction.commit(timeout=30)))
+        eventually(lambda: channel.stats().waiting == 3)
+        clock.advance(31)
+        for call in waiting:
+            with pytest.raises(ChannelFullError):
+                call.result()
+        assert (channel.stats().waiting, channel.stats().put_errors) == (0, 3)
+
+
+def test_files_are_counted_as_they_are() -> None:
+    """Segments and their bytes, free space of the fullest disk, syncs, rolls, checkpoints."""
+    disk = SimFS(capacity=500_000)
+    with opened_channel(disk) as channel:
+        fill(channel, 100)
+        found = file_stats(channel)
+        assert found.segments == len(segments(disk)) == found.rolls + 1
+        assert found.disk_bytes == sum(len(disk.content(path)) for path in segments(disk))
+        assert found.free_bytes == 500_000 - disk.used
+        assert found.syncs == 100
+        assert found.unsynced_bytes == 0
+        assert found.checkpoints == 1
+        drained(channel)
+        channel.checkpoint()
+        after = file_stats(channel)
+        assert (after.segments, after.checkpoints) == (1, 2)
+        assert after.rolls == int(segments(disk)[0][-10:]) - 1
+        assert after.disk_bytes < found.disk_bytes
+
+
+def test_what_is_not_synced_is_told_in_bytes() -> None:
+    """Without a sync at commit; sync() brings it to zero."""
+    disk = SimFS()
+    with opened_channel(disk, fsync="os") as channel:
+        before = len(disk.content(segments(disk)[0]))
+        put(channel, "a")
+        assert file_stats(channel).unsynced_bytes == len(disk.content(segments(disk)[0])) - before
+        channel.sync()
+        assert file_stats(channel).unsynced_bytes == 0
+
+
+def test_what_was_found_at_the_opening_is_told_until_the_next() -> None:
+    """Recovered events, records read, bad checkpoints, damage and losses; and nothing of it after a clean end."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    fill(channel, 20)
+    disk = killed(channel, disk)
+    flip(disk, CHECKPOINTS[0], 20)
+    flip(disk, segments(disk)[0], 700)
+    for clean in (False, True):
+        with opened_channel(disk) as channel:
+            found = file_stats(channel)
+            assert found.recovered == channel.stats().size == 19
+            assert found.replayed == (0 if clean else 40)
+            assert found.checkpoint_fallbacks == (0 if clean else 1)
+            assert (found.damaged_records, found.lost_events, found.quarantined) == ((0, 0, 0) if clean else (1, 1, 1))
+            assert channel.stats().put_successes == 0
+
+
+def test_every_number_has_a_meaning_and_none_is_secret() -> None:
+    """Statistics are plain data: frozen, comparable, picklable, ready for JSON."""
+    with opened_channel() as channel:
+        put(channel, "a")
+        stats = channel.stats()
+        assert pickle.loads(pickle.dumps(stats)) == stats
+        assert json.loads(json.dumps(dataclasses.asdict(stats)))["file"]["syncs"] == 1
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            stats.size = 5  # type: ignore[misc]
+        for kind in (ChannelStats, FileStats):
+            for field in dataclasses.fields(kind):
+                assert f":ivar {field.name}:" in (kind.__doc__ or "")
+
+
+def test_statistics_do_not_stop_anybody_and_are_consistent() -> None:
+    """Asked all the time while others put and take: sizes within the limits, successes never above attempts."""
+    with opened_channel(capacity=30) as channel:
+        seen: list[ChannelStats] = []
+        work = [Call(lambda: [(put(channel, "a"), take(channel)) for _ in range(200)]) for _ in range(3)]
+        while not all(call.done for call in work):
+            seen.append(channel.stats())
+        for call in work:
+            call.result()
+        for stats in seen:
+            assert 0 <= stats.size + stats.taken <= 30
+            assert stats.put_successes <= stats.put_attempts
+            assert stats.take_successes <= stats.take_attempts
+            assert 0 <= stats.fill <= 1
+        assert channel.stats().put_successes == channel.stats().take_successes == 600
+
+
+def test_quarantine_and_statistics_agree() -> None:
+    """The number of segments kept aside is the number of files there."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        fill(channel, 60)
+        for path in segments(disk)[:2]:
+            flip(disk, path, 700)
+        assert len(drained(channel)) == 58
+        assert file_stats(channel).quarantined == len(names(disk, f"{DIRECTORY}/quarantine")) == 2
+        taking = opened(channel)
+        assert bodies(taking.take()) == []
+        taking.commit()
