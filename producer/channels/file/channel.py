@@ -1,48 +1,34 @@
 """FileChannel: events on the disk, in transactions; what is committed survives the process and the machine.
 
-The queue, the room and the counters are guarded by one lock, ``_lock``, under which no I/O happens; the log has its own
-for writing (see ``log.py``).
+It puts the parts together: the ledger knows what is there, the log writes it down, the reader brings it back, the
+checkpointer makes the next opening short.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
-import threading
 import weakref
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ...clock import Clock, Deadline, SystemClock
-from ...errors import (
-    ChannelClosedError,
-    ChannelError,
-    ChannelFullError,
-    ChannelIOError,
-    ConfigError,
-    TransactionFullError,
-    TransactionStateError,
-)
-from ...interfaces import ChannelStats, Event, FileStats, Stored
-from ..counters import ChannelCounters
-from ..permits import Permits
-from ..transaction import BaseTransaction
-from . import checkpoint as checkpoints
+from ...errors import ChannelError, ConfigError
+from ...interfaces import ChannelStats, Event, FileStats
+from .checkpointer import Checkpointer
 from .disk import Disk
 from .encryption import OVERHEAD, KeyProvider, check_available
-from .event_queue import Entry, EventQueue
-from .format import decode_event, encode_event
+from .event_reader import EventReader
+from .file_transaction import FileTransaction
 from .keeper import Keeper
+from .ledger import Ledger, Taken
 from .log import Log
 from .options import FileChannelOptions
 from .ownership import QUARANTINE, own
-from .recovery import quarantine_copy, recover
+from .recovery import recover
 from .run import Run
 from .segments import Segments
 from .space import Space
@@ -52,56 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("producer.channel")
 
-#: When the disk fails so often in a row to read an event, it is set aside, and the channel goes on with the next.
-_READ_TRIES = 3
-_PEEKED_AT_ONCE = 1000
-
 _channels: weakref.WeakSet[FileChannel] = weakref.WeakSet()
-
-
-class FileTransaction(BaseTransaction):
-    """See :class:`~producer.interfaces.Transaction`; puts or takes, not both."""
-
-    def __init__(self, channel: FileChannel) -> None:
-        super().__init__(channel.name)
-        self._channel = channel
-        self._puts: list[bytes] = []
-        #: Taken and not yet committed, by sequence number; guarded by the channel's lock.
-        self.taken: dict[int, Entry] = {}
-
-    def _do_put(self, events: Sequence[Event]) -> None:
-        channel = self._channel
-        channel.note_attempts(puts=len(events))
-        if self.taken:
-            raise self._mixed()
-        if len(self._puts) + len(events) > channel.options.transaction_capacity:
-            raise TransactionFullError(channel.name, "puts", channel.options.transaction_capacity)
-        self._puts += [encode_event(event) for event in events]
-
-    def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
-        if self._puts:
-            raise self._mixed()
-        return self._channel.take(self, count, max_bytes, timeout)
-
-    def _mixed(self) -> TransactionStateError:
-        message = "a transaction of a file channel either puts or takes: use two"
-        return TransactionStateError(self._channel.name, message)
-
-    def _do_acknowledge(self, events: Sequence[Event]) -> None:
-        sequences = [event.sequence for event in events]
-        self._channel.commit_takes(self, sequences)
-
-    def _do_commit(self, timeout: float | None) -> Stored:
-        if self._puts:
-            self._last_sequence = self._channel.commit_puts(self._puts, timeout)
-            self._puts = []
-        elif self.taken:
-            self._channel.commit_takes(self, list(self.taken))
-        return self._channel.options.promise
-
-    def _do_rollback(self) -> None:
-        self._puts = []
-        self._channel.put_back(self, list(self.taken))
 
 
 class FileChannel:
@@ -174,22 +111,7 @@ class FileChannel:
         self.name = name or Path(self.directory).name or self.directory
         self._disk: Disk = disk or Disk()
         self._clock: Clock = clock or SystemClock()
-        # Guards the queue, the permits, the counters, who waits for events, and what every transaction has taken.
-        self._lock = threading.Lock()
-        self._queue = EventQueue()
-        self._permits = Permits(capacity, byte_capacity)
-        self._counters = ChannelCounters(self._clock)
-        self._takers: deque[SimpleQueue[None]] = deque()
-        self._closed: str | None = None
-        self._read_failures: dict[int, int] = {}
-        self._aside: list[int] = []  # taken by nobody, until the next checkpoint is due; guarded by _lock
-        self._damaged: set[int] = set()
-        self._stats = FileStats()
-        self._sums: dict[str, int] = {}
-        self._checkpointing = threading.Lock()  # one checkpoint at a time; guards _generation and _checkpointed
-        self._generation = 0
-        self._checkpointed = -1
-        self._changes = 0
+        self._ledger = Ledger(self.name, self.options, self._clock)
         self._ownership = own(self._disk, self.name, (self.directory, *self.data_directories), self._clock)
         try:
             self._open()
@@ -200,15 +122,10 @@ class FileChannel:
         _channels.add(self)
         self._keeper.start()
 
-    # -- opening and closing
-
     def _open(self) -> None:
-        every = (self.directory, *self.data_directories)
-        options = self.options
-        space = Space(
-            self._disk, self.name, every, minimum=options.minimum_free_space, reserve=options.reserve, clock=self._clock
-        )
-        self._space = space
+        options, every = self.options, (self.directory, *self.data_directories)
+        minimum, reserve = options.minimum_free_space, options.reserve
+        space = Space(self._disk, self.name, every, minimum=minimum, reserve=reserve, clock=self._clock)
         self._segments = Segments(self._disk, self.name, self.data_directories, self._keys, self._clock)
         self._log = Log(
             self._disk,
@@ -219,26 +136,38 @@ class FileChannel:
             keeps=options.keeps,
             space=space,
             clock=self._clock,
-            lock=self._lock,
-            publish=self._publish,
-            repoint=self._queue.repoint,
+            lock=self._ledger.lock,
+            publish=self._ledger.publish,
+            repoint=self._ledger.queue.repoint,
         )
-        recovered = recover(
+        self._space = space
+        self._recover()
+        self._log.open_first()
+        space.keep_reserve()
+        self.checkpoint(force=True)
+
+    def _recover(self) -> None:
+        found = recover(
             self._disk, self.name, self.directory, self.data_directories, self._segments.cipher_of, self._clock
         )
-        self._generation = recovered.generation
-        self._sums = dict(recovered.sums)
-        self._damaged = set(recovered.damaged)
-        size = self._queue.restore(recovered.events)
-        self._permits.force(len(self._queue), size)
-        self._log.resume(
-            recovered.segments, next_sequence=recovered.next_sequence, next_transaction=recovered.next_transaction
+        self._ledger.restore(found.events, found.sums)
+        self._log.resume(found.segments, next_sequence=found.next_sequence, next_transaction=found.next_transaction)
+        self._reader = EventReader(
+            self._disk, self.name, self.directory, self._segments, self._ledger, damaged=found.damaged
         )
-        self._log.open_first()
-        self._space.keep_reserve()
-        self.checkpoint(force=True)
-        if len(self._queue):
-            _log.info("channel %s: %d events recovered from %s", self.name, len(self._queue), self.directory)
+        self._checkpointer = Checkpointer(
+            self._disk,
+            self.name,
+            self.directory,
+            ledger=self._ledger,
+            log=self._log,
+            segments=self._segments,
+            space=self._space,
+            dual=self.options.dual_checkpoints,
+            generation=found.generation,
+        )
+        if len(found.events):
+            _log.info("channel %s: %d events recovered from %s", self.name, len(found.events), self.directory)
 
     @classmethod
     def for_process(
@@ -268,20 +197,14 @@ class FileChannel:
         :param keep: False keeps the directory locked, and writes nothing, for a caller who removes it and then calls
             :meth:`release`.
         """
-        with self._lock:
-            if self._closed is not None:
-                return
-            self._closed = "it was closed"
-            self._permits.wake_all()
-            takers = list(self._takers)
-        for taker in takers:
-            taker.put(None)
+        if not self._ledger.close("it was closed"):
+            return
         self._keeper.stop()
         self._log.refuse()
-        with self._checkpointing:
+        with self._checkpointer.lock:
             try:
                 if keep:
-                    self._checkpoint(force=True)
+                    self._checkpointer.write(force=True)
             finally:
                 self._log.close()
                 if keep:
@@ -294,16 +217,12 @@ class FileChannel:
 
     def abandon_in_child(self) -> None:
         """After a fork: the directory is the parent's; forget all files without touching what is in them."""
-        if self._closed is None:
-            self._closed = "it belongs to the parent of this process; FileChannel.for_process gives each its own"
-        self._lock = threading.Lock()
+        self._ledger.close_in_child(
+            "it belongs to the parent of this process; FileChannel.for_process gives each its own"
+        )
         with contextlib.suppress(OSError):
             self._log.close_in_child()
         self._ownership.release()
-
-    def _must_be_open(self) -> None:
-        if self._closed is not None:
-            raise ChannelClosedError(self.name, f"{self._closed}: nothing more can be put or taken")
 
     def __enter__(self) -> Self:
         return self
@@ -314,7 +233,7 @@ class FileChannel:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<FileChannel {self.directory} {'open' if self._closed is None else 'closed'}>"
+        return f"<FileChannel {self.directory} {'open' if self._ledger.is_open else 'closed'}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(
@@ -322,11 +241,9 @@ class FileChannel:
             "use FileChannel.for_process, which gives each process a directory of its own"
         )
 
-    # -- the channel
-
     def transaction(self) -> FileTransaction:
         """See :class:`~producer.interfaces.Channel`."""
-        self._must_be_open()
+        self._ledger.must_be_open()
         return FileTransaction(self)
 
     @property
@@ -341,262 +258,9 @@ class FileChannel:
         :raises TimeoutError: it took longer.
         :raises ChannelIOError: the disk could not.
         """
-        self._must_be_open()
+        self._ledger.must_be_open()
         if not self._log.sync(timeout):
             raise TimeoutError(f"channel {self.name}: not on the disk within {timeout} s; it is on its way")
-
-    def note_attempts(self, puts: int) -> None:
-        """Count events given to ``put``."""
-        with self._lock:
-            self._counters.put_attempts += puts
-
-    # -- puts
-
-    def commit_puts(self, payloads: Sequence[bytes], timeout: float | None) -> int:
-        """Store one transaction's events; returns the last sequence number. For :class:`FileTransaction`.
-
-        :raises ChannelFullError: no room in time.
-        :raises ChannelIOError: the disk failed, or is too full.
-        """
-        count = len(payloads)
-        size = sum(map(len, payloads)) + (OVERHEAD * count if self._keys is not None else 0)
-        run = Run(puts=payloads, time=self._clock.time())
-        written = False
-        try:
-            self._acquire(count, size, self.options.keep_alive if timeout is None else timeout)
-            try:
-                self._log.commit(run)
-                written = True
-            finally:
-                # An interrupt after the write leaves what is published to those who take it.
-                if not written and (not run.number or run.error is not None):
-                    with self._lock:
-                        self._permits.release(count, size)
-        except ChannelError:
-            with self._lock:
-                self._counters.put_errors += 1
-            raise
-        return run.last
-
-    def _acquire(self, count: int, size: int, timeout: float) -> None:
-        with self._lock:
-            self._must_be_open()
-            if self._permits.acquire(count, size):
-                return
-            fits = self._permits.could_hold(count, size)
-        started = self._clock.monotonic()
-        if fits and timeout > 0 and self._wait_for_room(count, size, timeout):
-            return
-        with self._lock:
-            self._must_be_open()
-            permits = self._permits
-            raise ChannelFullError(
-                self.name,
-                size=permits.events,
-                capacity=permits.capacity,
-                used_bytes=permits.size,
-                byte_capacity=permits.byte_capacity,
-                wanted=count,
-                wanted_bytes=size,
-                last_take_age=self._counters.last_take_age,
-                waited=self._clock.monotonic() - started,
-            )
-
-    def _wait_for_room(self, count: int, size: int, timeout: float) -> bool:
-        deadline = Deadline.after(self._clock, timeout)
-        waiter, kept = None, False
-        try:
-            with self._lock:
-                waiter = self._permits.line_up(count, size)
-            while not waiter.granted and self._closed is None and not deadline.expired(self._clock):
-                waiter.wait(self._clock, deadline)
-            kept = waiter.granted
-        finally:
-            if waiter is not None and not kept:
-                with self._lock:
-                    self._permits.leave(waiter)
-        return kept
-
-    def _publish(self, run: Run) -> None:
-        """A run holds: its puts can be taken, its takes are gone. Called in the order of the log, under the lock."""
-        self._changes += 1
-        if run.puts:
-            self._queue.append(run.first, run.segment, run.offsets, run.lengths, run.time)
-            self._counters.committed(len(run.puts), 0)
-            self._wake_takers()
-        if run.takes:
-            # One that an interrupted commit has given back already is delivered again.
-            gone = [sequence for sequence in run.takes if sequence in self._queue.taken]
-            self._permits.release(len(gone), self._queue.remove(gone))
-            self._counters.committed(0, len(gone))
-
-    def _wake_takers(self) -> None:
-        for taker in self._takers:
-            taker.put(None)
-
-    # -- takes
-
-    def take(
-        self, transaction: FileTransaction, count: int, max_bytes: int | None, timeout: float | None
-    ) -> list[Event]:
-        """Take events into ``transaction``. For :class:`FileTransaction`."""
-        deadline = Deadline.after(self._clock, self.options.keep_alive if timeout is None else timeout)
-        wake: SimpleQueue[None] = SimpleQueue()
-        try:
-            while True:
-                entries = self._take_entries(transaction, count, max_bytes, wake)
-                if entries:
-                    events = self._read(transaction, entries)
-                    if events:
-                        with self._lock:
-                            self._counters.take_attempts += len(events)
-                        return events
-                elif deadline.expired(self._clock):
-                    with self._lock:
-                        self._counters.take_attempts += 1
-                    return []
-                else:
-                    self._clock.wait_for(wake, deadline)
-        finally:
-            with self._lock, contextlib.suppress(ValueError):
-                self._takers.remove(wake)
-
-    def _take_entries(
-        self, transaction: FileTransaction, count: int, max_bytes: int | None, wake: SimpleQueue[None]
-    ) -> list[Entry]:
-        capacity = self.options.transaction_capacity
-        with self._lock:
-            self._must_be_open()
-            if len(transaction.taken) >= capacity:
-                self._counters.take_attempts += 1
-                raise TransactionFullError(self.name, "takes", capacity)
-            entries = self._queue.take(min(count, capacity - len(transaction.taken)), max_bytes)
-            transaction.taken.update((entry.sequence, entry) for entry in entries)
-            if not entries and wake not in self._takers:
-                self._takers.append(wake)
-        return entries
-
-    def _read(self, transaction: FileTransaction, entries: Sequence[Entry]) -> list[Event]:
-        """The events; what does not check out is lost, kept aside and counted, and the rest goes on."""
-        try:
-            payloads = self._segments.read(entries)
-        except OSError as error:
-            self._read_failed(transaction, entries, error)
-            return []
-        self._read_failures.clear()
-        events: list[Event] = []
-        lost: list[Entry] = []
-        for entry, payload in zip(entries, payloads, strict=True):
-            event = _decode(payload, entry.sequence) or self._read_elsewhere(entry)
-            if event is None:
-                lost.append(entry)
-            else:
-                events.append(event)
-        if lost:
-            self._lose(transaction, lost)
-        return events
-
-    def _read_elsewhere(self, entry: Entry) -> Event | None:
-        """The event, if it was written again to another segment since it was taken."""
-        with self._lock:
-            now = self._queue.taken.get(entry.sequence, entry)
-        if now.pointer == entry.pointer:
-            return None
-        try:
-            return _decode(self._segments.read([now])[0], now.sequence)
-        except OSError:
-            return None
-
-    def _read_failed(self, transaction: FileTransaction, entries: Sequence[Entry], error: OSError) -> None:
-        first = entries[0].sequence
-        failures = self._read_failures[first] = self._read_failures.get(first, 0) + 1
-        if failures >= _READ_TRIES:
-            self._set_aside(transaction, first, error)
-            self.put_back(transaction, [entry.sequence for entry in entries[1:]])
-            return
-        self.put_back(transaction, [entry.sequence for entry in entries])
-        with self._lock:
-            self._counters.take_attempts += 1
-            self._counters.take_errors += 1
-        message = f"an event cannot be read ({failures} of {_READ_TRIES} tries before it is set aside): {error}"
-        raise ChannelIOError(self.name, message, error.errno or errno.EIO) from error
-
-    def _set_aside(self, transaction: FileTransaction, sequence: int, error: OSError) -> None:
-        """Let what is behind an event pass that may be whole, but cannot be read; it stays in the channel."""
-        with self._lock:
-            if transaction.taken.pop(sequence, None) is not None:
-                self._aside.append(sequence)
-            self._read_failures.pop(sequence, None)
-            self._counters.take_errors += 1
-        _log.error(
-            "channel %s: event %d cannot be read and is set aside; it comes back with the next checkpoint: %s",
-            *(self.name, sequence, error),
-        )
-
-    def _return_aside(self) -> None:
-        with self._lock:
-            aside, self._aside = self._aside, []
-            self._queue.put_back([self._queue.taken[sequence] for sequence in aside])
-            if aside:
-                self._wake_takers()
-
-    def _lose(self, transaction: FileTransaction, entries: Sequence[Entry]) -> None:
-        with self._lock:
-            for entry in entries:
-                transaction.taken.pop(entry.sequence, None)
-            size = self._queue.remove([entry.sequence for entry in entries if entry.sequence in self._queue.taken])
-            self._permits.release(len(entries), size)
-            self._counters.take_errors += len(entries)
-            self._add("lost_events", len(entries))
-            self._add("damaged_records", len(entries))
-            self._changes += 1
-            segments = {entry.segment for entry in entries} - self._damaged
-            self._damaged |= segments
-            paths = [segment.path for segment in map(self._segments.get, segments) if segment is not None]
-        _log.error(
-            "channel %s: %d events are damaged on the disk and lost; the next ones follow", self.name, len(entries)
-        )
-        for path in paths:
-            if quarantine_copy(self._disk, self.name, self.directory, path):
-                with self._lock:
-                    self._add("quarantined", 1)
-
-    def _add(self, name: str, amount: int) -> None:
-        self._sums[name] = self._sums.get(name, 0) + amount
-
-    def commit_takes(self, transaction: FileTransaction, sequences: Sequence[int | None]) -> None:
-        """Make takes of ``transaction`` final. For :class:`FileTransaction`.
-
-        :raises ChannelError: one is not the transaction's, or the disk failed.
-        """
-        if not sequences:
-            return
-        with self._lock:
-            self._must_be_open()
-            takes = [sequence for sequence in sequences if sequence in transaction.taken]
-            strangers = len(sequences) - len(set(takes))
-        if strangers:
-            raise ChannelError(self.name, f"{strangers} of {len(sequences)} events were not taken in this transaction")
-        try:
-            self._log.commit(Run(takes=takes, time=self._clock.time()))
-        except ChannelError:
-            with self._lock:
-                self._counters.take_errors += 1
-            raise
-        with self._lock:
-            for sequence in takes:
-                transaction.taken.pop(sequence, None)
-
-    def put_back(self, transaction: FileTransaction, sequences: Sequence[int]) -> None:
-        """Give these takes of ``transaction`` back to the head. For :class:`FileTransaction`."""
-        with self._lock:
-            entries = [transaction.taken.pop(sequence) for sequence in sequences if sequence in transaction.taken]
-            back = [entry for entry in entries if entry.sequence in self._queue.taken]
-            self._queue.put_back(back)
-            if back:
-                self._wake_takers()
-
-    # -- keeping
 
     def checkpoint(self, *, force: bool = False) -> bool:
         """Write down which events are in the channel, and delete the segments that nobody needs any more.
@@ -605,128 +269,105 @@ class FileChannel:
         :returns: whether one was written; an error is logged and counted, and the one before still holds.
         :raises ChannelClosedError: the directory may be another channel's by now.
         """
-        self._must_be_open()  # in a forked child somebody else may have held the lock
-        with self._checkpointing:
-            self._must_be_open()
-            return self._checkpoint(force=force)
+        self._ledger.must_be_open()  # in a forked child somebody else may have held the lock
+        with self._checkpointer.lock:
+            self._ledger.must_be_open()
+            return self._checkpointer.write(force=force)
 
-    def _checkpoint(self, *, force: bool) -> bool:
-        self._return_aside()
-        if not force and self._changes == self._checkpointed:
-            return False
-        try:
-            self._write_checkpoint()
-        except (OSError, ChannelError) as error:
-            with self._lock:
-                self._add("checkpoint_errors", 1)
-            _log.error("channel %s: a checkpoint could not be written: %s", self.name, error)
-            return False
-        self._space.keep_reserve()
-        return True
+    # -- what its transactions call
 
-    def _write_checkpoint(self) -> None:
-        self._log.sync()
-        position = self._log.position()
-        with self._lock:
-            changes = self._changes
-            events = self._queue.snapshot(position.pointer)
-            salts = {segment.number: segment.header.salt for segment in self._segments.all()}
-            unneeded = [
-                number for number in salts if number < position.segment and number not in self._queue.references
-            ]
-        self._generation += 1
-        checkpoint = checkpoints.Checkpoint(
-            generation=self._generation,
-            position=position,
-            next_sequence=self._log.next_sequence,
-            next_transaction=self._log.next_transaction,
-            segments={number: salt for number, salt in salts.items() if number not in unneeded},
-            events=events,
-        )
-        copies = (checkpoints.NAME, checkpoints.BACKUP_NAME) if self.options.dual_checkpoints else (checkpoints.NAME,)
-        data = checkpoints.encode(checkpoint)
+    def note_puts(self, count: int) -> None:
+        """See :class:`~producer.channels.file.file_transaction.Keeping`, as for those that follow."""
+        self._ledger.count(put_attempts=count)
+
+    def commit_puts(self, payloads: Sequence[bytes], timeout: float | None) -> int:
+        """Store one transaction's events; returns the last sequence number.
+
+        :raises ChannelFullError: no room in time.
+        :raises ChannelIOError: the disk failed, or is too full.
+        """
+        count = len(payloads)
+        size = sum(map(len, payloads)) + (OVERHEAD * count if self._keys is not None else 0)
+        run = Run(puts=payloads, time=self._clock.time())
         try:
-            backup_error = checkpoints.write_both(self._disk, self.directory, copies, data)
-        except OSError:
-            if not self._space.give_up_reserve():
+            self._ledger.acquire(count, size, self.options.keep_alive if timeout is None else timeout)
+            try:
+                self._log.commit(run)
+            except BaseException:
+                # After an interrupt that came behind the write, the room is that of what was published.
+                if not run.number or run.error is not None:
+                    self._ledger.release(count, size)
                 raise
-            backup_error = checkpoints.write_both(self._disk, self.directory, copies, data)
-        if not self.options.dual_checkpoints:
-            checkpoints.remove_backup(self._disk, self.directory)
-        self._checkpointed = changes
-        with self._lock:
-            self._add("checkpoints", 1)
-            self._add("checkpoint_backup_errors", int(backup_error is not None))
-        if backup_error is not None:
-            _log.error("channel %s: the second copy of a checkpoint could not be written: %s", self.name, backup_error)
+        except ChannelError:
+            self._ledger.count(put_errors=1)
+            raise
+        return run.last
+
+    def take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
+        """Take up to ``count`` events into ``taken``.
+
+        :raises ChannelIOError: they could not be read; they are back in the queue.
+        """
+        deadline = Deadline.after(self._clock, self.options.keep_alive if timeout is None else timeout)
+        while True:
+            entries = self._ledger.take(taken, count, max_bytes, deadline)
+            events = self._reader.read(taken, entries) if entries else []
+            if events or not entries:
+                self._ledger.count(take_attempts=max(1, len(events)))
+                return events
+
+    def commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
+        """Make these of ``taken`` final.
+
+        :raises ChannelError: one is not among them, or the disk failed.
+        """
+        if not sequences:
             return
-        self._segments.remove(unneeded)
+        with self._ledger.lock:
+            self._ledger.must_be_open()
+            takes = [sequence for sequence in sequences if sequence in taken]
+            strangers = len(sequences) - len(set(takes))
+        if strangers:
+            raise ChannelError(self.name, f"{strangers} of {len(sequences)} events were not taken in this transaction")
+        try:
+            self._log.commit(Run(takes=takes, time=self._clock.time()))
+        except ChannelError:
+            self._ledger.count(take_errors=1)
+            raise
+        with self._ledger.lock:
+            for sequence in takes:
+                taken.pop(sequence, None)
+
+    def put_back(self, taken: Taken) -> None:
+        """Give all of ``taken`` back to the head."""
+        self._ledger.put_back(taken, list(taken))
+
+    # -- looking
 
     def peek(self) -> Iterator[Event]:
         """Every event that is in the channel now, taken ones included, in order; takes nothing.
 
         Events that are committed away meanwhile may be missing, and so are those that cannot be read.
         """
-        with self._lock:
-            events = self._queue.snapshot(1 << 64)
-        for start in range(0, len(events), _PEEKED_AT_ONCE):
-            entries = events.entries(start, start + _PEEKED_AT_ONCE)
-            try:
-                payloads = self._segments.read(entries)
-            except OSError:  # a segment that was deleted meanwhile
-                continue
-            for entry, payload in zip(entries, payloads, strict=True):
-                event = _decode(payload, entry.sequence)
-                if event is not None:
-                    yield event
+        with self._ledger.lock:
+            events = self._ledger.queue.snapshot(1 << 64)
+        return self._reader.peek(events)
 
     def stats(self) -> ChannelStats:
         """See :class:`~producer.interfaces.Channel`."""
-        now = self._clock.time()
-        unsynced = self._log.unsynced_bytes
-        with self._lock:
-            counters, permits, queue = self._counters, self._permits, self._queue
-            size, taken, oldest = len(queue), len(queue.taken), queue.oldest
-            segments = self._segments.all()
-            sums = dict(self._sums)
-            known = {
-                "put_attempts": counters.put_attempts,
-                "put_successes": counters.put_successes,
-                "take_attempts": counters.take_attempts,
-                "take_successes": counters.take_successes,
-                "put_errors": counters.put_errors,
-                "take_errors": counters.take_errors,
-            }
-            rates = counters.put_rate.per_second(), counters.take_rate.per_second()
-            used, waiting, last_take = permits.size, permits.waiting, counters.last_take_age
-        log = self._log
+        figures, sums = self._ledger.figures()
+        segments = self._segments.all()
         file = FileStats(
             segments=len(segments),
             disk_bytes=sum(self._size_of(segment.path) for segment in segments),
             free_bytes=self._free(),
-            unsynced_bytes=unsynced,
-            syncs=log.syncs,
-            rolls=log.rolls,
-            poisoned=log.poisoned,
+            unsynced_bytes=self._log.unsynced_bytes,
+            syncs=self._log.syncs,
+            rolls=self._log.rolls,
+            poisoned=self._log.poisoned,
             **sums,
         )
-        return ChannelStats(
-            name=self.name,
-            open=self._closed is None,
-            size=size,
-            taken=taken,
-            capacity=self.options.capacity,
-            fill=(size + taken) / self.options.capacity,
-            bytes=used,
-            byte_capacity=self.options.byte_capacity,
-            put_rate=rates[0],
-            take_rate=rates[1],
-            oldest_event_age=None if oldest is None else max(0.0, now - oldest),
-            last_take_age=last_take,
-            waiting=waiting,
-            file=file,
-            **known,
-        )
+        return ChannelStats(name=self.name, file=file, **figures)
 
     def _size_of(self, path: str) -> int:
         try:
@@ -739,15 +380,6 @@ class FileChannel:
             return min(self._disk.free(path) for path in (self.directory, *self.data_directories))
         except OSError:
             return 0
-
-
-def _decode(payload: bytes | None, sequence: int) -> Event | None:
-    if payload is None:
-        return None
-    try:
-        return decode_event(payload, sequence)
-    except ValueError:
-        return None
 
 
 def _abandon_in_child() -> None:

@@ -6,15 +6,31 @@ import logging
 import threading
 import weakref
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...clock import Clock, Deadline
 from ...errors import ChannelClosedError, ChannelError
-
-if TYPE_CHECKING:
-    from .channel import FileChannel
+from .options import FileChannelOptions
 
 _log = logging.getLogger("producer.channel")
+
+
+class Kept(Protocol):
+    """What is kept: a file channel."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def options(self) -> FileChannelOptions:
+        """What says what is due when."""
+
+    def sync(self, timeout: float | None = None) -> None:
+        """Wait for the disk."""
+
+    def checkpoint(self, *, force: bool = False) -> bool:
+        """Write one."""
 
 
 class Keeper:
@@ -23,7 +39,7 @@ class Keeper:
     :param channel: whose options say what is due when; without any interval no thread is started.
     """
 
-    def __init__(self, channel: FileChannel, clock: Clock) -> None:
+    def __init__(self, channel: Kept, clock: Clock) -> None:
         self._channel = weakref.ref(channel, self._dropped)
         self._clock = clock
         self._checkpoints, self._syncs = channel.options.checkpoint_interval, channel.options.interval
@@ -63,7 +79,7 @@ class Keeper:
                     times[work] = self._clock.monotonic() + period
             del channel
 
-    def _sync(self, channel: FileChannel) -> None:
+    def _sync(self, channel: Kept) -> None:
         try:
             channel.sync()
         except ChannelClosedError:
@@ -71,7 +87,7 @@ class Keeper:
         except ChannelError as error:
             _log.error("channel %s: %s", channel.name, error)
 
-    def _checkpoint(self, channel: FileChannel) -> None:
+    def _checkpoint(self, channel: Kept) -> None:
         try:
             channel.checkpoint()
         except ChannelClosedError:

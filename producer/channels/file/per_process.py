@@ -33,7 +33,8 @@ from ...errors import (
     ConfigError,
 )
 from ...interfaces import ChannelStats
-from .channel import FileChannel, FileTransaction
+from .channel import FileChannel
+from .file_transaction import FileTransaction
 from .ownership import LOCK_NAME
 
 _log = logging.getLogger("producer.channel")

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from producer.channels.file.channel import FileChannel, FileTransaction
+from producer.channels.file.channel import FileChannel
+from producer.channels.file.file_transaction import FileTransaction
 from producer.channels.file.format import encode_event
 from producer.channels.file.keeper import Keeper
 from producer.errors import ChannelError, ChannelFullError, ChannelIOError, DiskFullError, TransactionStateError

@@ -142,7 +142,7 @@ def test_a_record_is_read_wherever_it_stands() -> None:
     disk = SimFS()
     with opened_channel(disk, segment_size=20_000) as channel:
         expected = dict(enumerate(fill(channel, 1000, each=50), 1))
-        entries = channel._queue.take(1000, None)
+        entries = channel._ledger.queue.take(1000, None)
 
         def read(start: int) -> None:
             for step in range(1000):
@@ -153,7 +153,7 @@ def test_a_record_is_read_wherever_it_stands() -> None:
 
         for call in [Call(lambda start=start: read(start)) for start in range(0, 1000, 250)]:
             call.result()
-        channel._queue.put_back(entries)
+        channel._ledger.queue.put_back(entries)
         assert file_stats(channel).segments > 5
 
 

@@ -1,0 +1,109 @@
+"""Checkpointer: writes down from time to time what is in the queue, and deletes the segments that nobody needs then."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from ...errors import ChannelError
+from . import checkpoint as checkpoints
+from .disk import Disk
+from .ledger import Ledger
+from .log import Log
+from .run import Position
+from .segments import Segments
+from .space import Space
+
+_log = logging.getLogger("producer.channel")
+
+
+class Checkpointer:
+    """See the module.
+
+    :param dual: keep a second copy.
+    :param generation: that of the checkpoint that was found.
+    :ivar lock: held while one is written; guards all that is in here.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        name: str,
+        directory: str,
+        *,
+        ledger: Ledger,
+        log: Log,
+        segments: Segments,
+        space: Space,
+        dual: bool,
+        generation: int,
+    ) -> None:
+        self._disk, self._name, self._directory = disk, name, directory
+        self._ledger, self._journal, self._segments, self._space = ledger, log, segments, space
+        self._dual = dual
+        self._copies = (checkpoints.NAME, checkpoints.BACKUP_NAME) if dual else (checkpoints.NAME,)
+        self.lock = threading.Lock()
+        self._generation = generation
+        self._written = -1
+
+    def write(self, *, force: bool) -> bool:
+        """Write one, if anything has changed; called with :attr:`lock` held.
+
+        :param force: also if nothing has changed.
+        :returns: whether one was written; an error is logged and counted, and the one before still holds.
+        """
+        self._ledger.return_aside()
+        if not force and self._ledger.changes == self._written:
+            return False
+        try:
+            self._write()
+        except (OSError, ChannelError) as error:
+            self._ledger.add("checkpoint_errors", 1)
+            _log.error("channel %s: a checkpoint could not be written: %s", self._name, error)
+            return False
+        self._space.keep_reserve()
+        return True
+
+    def _write(self) -> None:
+        self._journal.sync()
+        changes, unneeded, data = self._snapshot(self._journal.position())
+        backup_error = self._put(data)
+        self._written = changes
+        self._ledger.add("checkpoints", 1)
+        if backup_error is not None:
+            # The older copy still needs all segments that it knows.
+            self._ledger.add("checkpoint_backup_errors", 1)
+            _log.error("channel %s: the second copy of a checkpoint could not be written: %s", self._name, backup_error)
+            return
+        self._segments.remove(unneeded)
+
+    def _snapshot(self, position: Position) -> tuple[int, list[int], bytes]:
+        """What is there now: the state of changes, the segments that are needed no more, the checkpoint's bytes."""
+        salts = {segment.number: segment.header.salt for segment in self._segments.all()}
+        with self._ledger.lock:
+            changes = self._ledger.changes
+            events = self._ledger.queue.snapshot(position.pointer)
+            needed = set(self._ledger.queue.references)
+        unneeded = [number for number in salts if number < position.segment and number not in needed]
+        self._generation += 1
+        checkpoint = checkpoints.Checkpoint(
+            generation=self._generation,
+            position=position,
+            next_sequence=self._journal.next_sequence,
+            next_transaction=self._journal.next_transaction,
+            segments={number: salt for number, salt in salts.items() if number not in unneeded},
+            events=events,
+        )
+        return changes, unneeded, checkpoints.encode(checkpoint)
+
+    def _put(self, data: bytes) -> OSError | None:
+        """Write all copies; why one other than the first could not be written."""
+        try:
+            backup_error = checkpoints.write_both(self._disk, self._directory, self._copies, data)
+        except OSError:
+            if not self._space.give_up_reserve():
+                raise
+            backup_error = checkpoints.write_both(self._disk, self._directory, self._copies, data)
+        if not self._dual:
+            checkpoints.remove_backup(self._disk, self._directory)
+        return backup_error
