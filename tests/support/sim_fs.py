@@ -242,6 +242,9 @@ class SimFS:
             self._opened(file)
             del self._handles[file]
 
+    def unlock(self, file: int) -> None:
+        self.close(file)
+
     def sync_directory(self, path: str) -> None:
         with self._call("sync_directory", path):
             self._medium.tree.sync(path)

@@ -222,7 +222,7 @@ class FileChannel:
         )
         with contextlib.suppress(OSError):
             self._log.close_in_child()
-        self._ownership.release()
+        self._ownership.release_in_child()
 
     def __enter__(self) -> Self:
         return self

@@ -149,6 +149,13 @@ class Disk:
             raise
         return file
 
+    def unlock(self, file: int) -> None:
+        """Give up what :meth:`lock` returned, also for a forked child that has not closed its copy yet."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_UN)
+        finally:
+            os.close(file)
+
     def rewrite(self, file: int, data: bytes) -> None:
         """Replace a small file's content in place; for the lock file, whose content is for people."""
         os.ftruncate(file, 0)

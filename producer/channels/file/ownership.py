@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +44,17 @@ class Ownership:
 
     def release(self) -> None:
         """Let another channel have the directories."""
+        self._give_up(self.disk.unlock)
+
+    def release_in_child(self) -> None:
+        """Close this process's copies, in a forked child: the locks are the parent's."""
+        self._give_up(self.disk.close)
+
+    def _give_up(self, how: Callable[[int], None]) -> None:
         files, self.files = self.files, []
         for file in files:
             with contextlib.suppress(OSError):
-                self.disk.close(file)
+                how(file)
 
 
 def own(disk: Disk, name: str, directories: Iterable[str], clock: Clock) -> Ownership:
