@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-# OpenSSL sets a digest up at its first use, under a lock of its own: a fork at that moment would leave the child waiting
-# for that lock for ever. So all of them are used here once, while the module is imported.
-for _name in ("sha1", "sha256", "md5"):
+# OpenSSL sets a digest up at its first use, under a lock of its own: a fork at that moment would leave the child
+# waiting for that lock for ever. So all of them are used once while the module is imported.
+for _name in ("sha1", "sha256"):
     hmac.digest(b"key", b"", _name)
 hashlib.md5(usedforsecurity=False)
 
