@@ -154,8 +154,8 @@ def test_a_directory_that_lost_its_lock_file_is_still_a_channels() -> None:
         assert drained(channel) == ["a"]
 
 
-def test_a_channel_that_is_dropped_gives_its_directory_up_with_the_process_only(tmp_path: Path) -> None:
-    """Nobody closes it behind its owner's back: the file stays locked until close."""
+def test_closing_gives_the_lock_file_back(tmp_path: Path) -> None:
+    """It is open as long as the channel is, and not longer; closing again closes nothing of anybody else."""
     channel = FileChannel(tmp_path / "c", **REAL)
     files = list(channel._ownership.files)
     assert len(files) == 1

@@ -1,0 +1,50 @@
+"""``docs/flume.md`` has a row for every test of Flume's file channel."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from producer.channels.file.options import FileChannelOptions
+from tests.channels.test_flume import NAMED, ROW, section
+from tests.support.named_tests import missing_tests
+
+#: How many tests each of Flume's classes has.
+COUNTS = {
+    "TestFileChannel": 19,
+    "TestFileChannelRestart": 44,
+    "TestFileChannelRollback": 3,
+    "TestFileChannelErrorMetrics": 7,
+    "TestLog": 19,
+    "TestLogFile": 12,
+    "TestFlumeEventQueue": 21,
+    "TestEventQueueBackingStoreFactory": 14,
+    "TestFileChannelEncryption": 14,
+    "TestJCEFileKeyProvider": 2,
+    "TestAESCTRNoPaddingProvider": 1,
+    "TestCheckpoint": 1,
+    "TestCheckpointRebuilder": 1,
+    "TestEventUtils": 2,
+    "TestFlumeEvent": 2,
+    "TestFlumeEventPointer": 4,
+    "TestLogRecord": 2,
+    "TestTransactionEventRecordV3": 7,
+    "TestTransactionIDOracle": 1,
+    "TestWriteOrderOracle": 1,
+    "TestIntegration": 1,
+}
+
+
+def test_every_test_of_flumes_file_channel_has_a_row() -> None:
+    """Each class with all its tests, once; a row names tests of ours that exist, or says why there is none."""
+    rows = ROW.findall(section("File channel"))
+    assert Counter(name.partition(".")[0] for name, _ in rows) == COUNTS
+    assert len({name for name, _ in rows}) == len(rows)
+    assert [name for name, ours in rows if not NAMED.search(ours) and not ours.startswith("— ")] == []
+    assert missing_tests(NAMED.findall(section("File channel"))) == []
+
+
+def test_every_option_of_the_file_channel_is_in_the_table() -> None:
+    """What can be set is told, beside its name in Flume."""
+    table = section("File channel").partition("### Behaviour")[0]
+    options = {*FileChannelOptions.__dataclass_fields__, "directory", "data_directories", "encryption"}
+    assert [name for name in options if f"`{name}`" not in table] == []
