@@ -201,15 +201,15 @@ class _SegmentPass:
         self._finish()
         if damage is None:
             return
-        torn = (
-            damage.end - damage.start < FRAME_SIZE + COMMIT_SIZE
-            or has_lost_sector(self._data, damage.start, damage.end)
-            or is_cut_short(self._data, damage.start)
-        )
         if run is not None:
-            transaction, torn = run.transaction, torn or self._looks_torn(run)
+            transaction, torn = run.transaction, self._looks_torn(run)
         else:
             transaction = self._replay.next_transaction
+            torn = (
+                damage.end - damage.start < FRAME_SIZE + COMMIT_SIZE
+                or has_lost_sector(self._data, damage.start, damage.end)
+                or is_cut_short(self._data, damage.start)
+            )
             if torn:
                 self._replay.missing(transaction, damage.start, self._segment)
         flaw = _Flaw(self._segment.number, transaction, self._last_sequence + 1, self._following - 1, torn)
