@@ -1,6 +1,6 @@
-"""The requirements, in their corrected forms. Those of a memory channel, 1 to 63, are held by the tests of the
-channel, which are named here; those of a LogHub producer, 134 to 160, by one test each. The file is long since the list
-is.
+"""The requirements, in their corrected forms. Those of channels, 1 to 63 in memory and 64 to 105 on disk, are held by
+their tests, which are named here; those of a LogHub producer, 134 to 160, by one test each. The file is long since the
+list is.
 """
 
 from __future__ import annotations
@@ -136,6 +136,104 @@ CHANNEL_LINES: dict[int, tuple[str, ...]] = {
     63: (MEMORY + "test_sequence_numbers_are_unique_and_increase",),
 }
 
+FILE = "channels/file/test_channel.py::"
+RESTART = "channels/file/test_restart.py::"
+LOG_FILES = "channels/file/test_log.py::"
+POINTERS = "channels/file/test_event_queue.py::"
+CHECKPOINTS = "channels/file/test_checkpoint.py::"
+GROUPS = "channels/file/test_group_commit.py::"
+CRASHES = "channels/file/test_model.py::TestCommit"
+
+#: The tests that hold each requirement of a file channel.
+FILE_LINES: dict[int, tuple[str, ...]] = {
+    64: (POINTERS + "test_a_pointer_holds_segment_and_offset", POINTERS + "test_an_event_takes_28_bytes_and_a_little"),
+    65: (POINTERS + "test_any_history_agrees_with_a_sorted_list",),  # an array in memory, whole in each checkpoint
+    66: (
+        POINTERS + "test_a_snapshot_holds_what_is_taken_and_what_was_given_back",
+        FILE + "test_what_was_put_and_not_committed_is_nowhere",  # open puts are in memory alone
+    ),
+    67: (CHECKPOINTS + "test_its_bytes_are_as_documented",),
+    68: ("channels/file/test_format.py::test_the_example_of_the_documentation_is_what_a_channel_writes",),
+    69: (LOG_FILES + "test_a_committed_put_is_puts_and_a_commit_in_one_write",),  # at the commit, not at the put
+    70: (
+        LOG_FILES + "test_a_committed_take_is_a_take_and_a_commit",
+        FILE + "test_open_takes_of_two_transactions_come_back",
+    ),
+    71: (
+        GROUPS + "test_commits_that_come_during_a_sync_share_the_next_one",
+        GROUPS + "test_a_second_failure_is_an_error_and_nothing_happened",
+    ),
+    72: (
+        FILE + "test_taken_events_keep_their_room_until_the_take_is_committed",
+        GROUPS + "test_a_take_whose_commit_failed_has_not_happened",
+    ),
+    73: (GROUPS + "test_sequence_numbers_follow_the_order_of_the_log",),
+    74: (
+        GROUPS + "test_twenty_commits_that_have_written_share_one_sync",
+        CRASHES,
+        "durable/test_kill.py::test_every_stored_record_arrives_whoever_is_killed",
+    ),
+    75: (FILE + "test_checkpoints_come_by_themselves_and_only_if_something_changed",),
+    76: (
+        CHECKPOINTS + "test_it_is_written_beside_its_place_synced_renamed_and_the_directory_synced",
+        RESTART + "test_a_checkpoint_that_comes_while_one_is_written_waits_for_it",  # it waits, and does not fail
+    ),
+    77: (FILE + "test_the_example_of_the_sources_leaves_b",),
+    78: (RESTART + "test_right_after_opening_there_is_a_checkpoint",),
+    80: (
+        RESTART + "test_a_damaged_checkpoint_costs_nothing_but_time",
+        RESTART + "test_from_the_second_copy_only_what_came_after_it_is_read",
+    ),
+    81: (CRASHES, GROUPS + "test_what_a_failed_sync_dropped_survives_the_power"),
+    83: (
+        LOG_FILES + "test_a_committed_put_is_puts_and_a_commit_in_one_write",
+        FILE + "test_commit_says_what_it_survives",
+    ),
+    84: (FILE + "test_a_transaction_either_puts_or_takes",),
+    86: (
+        GROUPS + "test_a_roll_between_two_commits_syncs_both_segments",
+        GROUPS + "test_a_second_failure_is_an_error_and_nothing_happened",
+    ),
+    87: (FILE + "test_the_example_of_the_sources_leaves_b",),
+    88: (CRASHES, RESTART + "test_the_channel_can_be_reopened_again_and_again"),
+    89: (RESTART + "test_from_the_second_copy_only_what_came_after_it_is_read",),
+    90: ("channels/file/test_format.py::test_numbers_go_on_behind_those_of_earlier_lives",),
+    91: (CHECKPOINTS + "test_it_is_read_as_it_was_written", CHECKPOINTS + "test_the_generation_grows_through_restarts"),
+    92: (RESTART + "test_a_checkpoint_that_comes_while_one_is_written_waits_for_it", CRASHES),  # they need not block
+    93: (FILE + "test_a_take_that_crosses_a_checkpoint_and_is_not_committed_comes_back",),
+    94: (FILE + "test_a_put_that_crosses_a_checkpoint_is_there_once",),
+    95: (
+        POINTERS + "test_the_columns_are_cut_and_nothing_moves",
+        LOG_FILES + "test_a_transaction_never_spans_segments",
+    ),
+    96: (
+        "channels/file/test_format.py::test_the_kinds_of_records_have_their_numbers",
+        "channels/file/test_segment.py::test_a_take_names_the_events_that_it_took",  # by sequence numbers
+    ),
+    97: (
+        FILE + "test_what_was_rolled_back_is_nowhere",
+        FILE + "test_a_rolled_back_take_gives_the_same_events_again_in_order",
+    ),
+    98: (GROUPS + "test_sequence_numbers_follow_the_order_of_the_log",),
+    99: (CHECKPOINTS + "test_its_bytes_are_as_documented",),  # one file
+    100: (RESTART + "test_a_damaged_checkpoint_costs_nothing_but_time",),
+    101: (RESTART + "test_closing_writes_a_checkpoint_and_the_next_opening_reads_no_records",),
+    102: (LOG_FILES + "test_segments_lie_in_the_data_directories_in_turn",),
+    104: (
+        "channels/test_spillable.py::test_memory_first_then_the_overflow_in_order",
+        "channels/test_spillable.py::test_close_loses_what_is_in_memory_and_says_so",
+    ),
+    105: ("durable/test_close.py::test_after_a_crash_the_next_producer_delivers_what_is_owed_in_order", CRASHES),
+}
+
+#: Of the same list: what no test can hold, and why.
+FILE_WORDS = {
+    79: "a figure, not a promise: python -m tests.benchmarks measures both channels",
+    82: "reliability is the disk's: the channel writes every event to one disk, as its documentation says",
+    85: "there are no sources and sinks; a transaction puts or takes (84), whoever has it",
+    103: "there is no selector; a program may have as many channels as it likes, each with a directory of its own",
+}
+
 #: The requirements of an agent, which no channel has, and what is here in their place.
 AGENT_LINES = {
     2: "no configuration names types: a channel is an object (memory, file, spillable); none is on a database or Kafka",
@@ -150,6 +248,12 @@ def test_1_to_63_each_requirement_of_a_channel_is_held_or_is_not_a_channels() ->
     """No line is missing, none is in both tables, and every test that is named exists."""
     assert sorted([*CHANNEL_LINES, *AGENT_LINES]) == list(range(1, 64))
     assert missing_tests([test for tests in CHANNEL_LINES.values() for test in tests]) == []
+
+
+def test_64_to_105_each_requirement_of_a_file_channel_is_held_or_cannot_be_tested() -> None:
+    """No line is missing, none is in both tables, and every test that is named exists."""
+    assert sorted([*FILE_LINES, *FILE_WORDS]) == list(range(64, 106))
+    assert missing_tests([test for tests in FILE_LINES.values() for test in tests]) == []
 
 
 def test_134_all_public_methods_are_thread_safe() -> None:

@@ -476,6 +476,20 @@ def test_closing_writes_a_checkpoint_and_the_next_opening_reads_no_records() -> 
         assert drained(again) == expected
 
 
+def test_right_after_opening_there_is_a_checkpoint() -> None:
+    """A process that dies as soon as it has read a long log leaves the next one nothing to read."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    expected = fill(channel, 50)
+    disk = killed(channel, disk)
+    channel = open_channel(disk)
+    assert file_stats(channel).replayed == 100
+    disk = killed(channel, disk)
+    with opened_channel(disk) as again:
+        assert file_stats(again).replayed == 0
+        assert drained(again) == expected
+
+
 def test_progress_is_told_while_a_long_log_is_read(caplog: pytest.LogCaptureFixture) -> None:
     """After every few seconds a line says how many records were read and where it is."""
     import producer.channels.file.replay as replay
