@@ -228,8 +228,8 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
 
 #: Of the same list: what no test can hold, and why.
 FILE_WORDS = {
-    79: "a figure, not a promise: python -m tests.benchmarks measures both channels",
-    82: "reliability is the disk's: the channel writes every event to one disk, as its documentation says",
+    79: "a figure, not a promise: tests/benchmarks/channels.py measures both channels",
+    82: "reliability is the disk's: every event is written to one; a copy of it is the business of a RAID or a volume",
     85: "there are no sources and sinks; a transaction puts or takes (84), whoever has it",
     103: "there is no selector; a program may have as many channels as it likes, each with a directory of its own",
 }
