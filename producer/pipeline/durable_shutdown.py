@@ -12,7 +12,8 @@ import logging
 
 from ..clock import Deadline
 from .durable import DurablePipeline
-from .shutdown import graceful, join_handlers
+from .feeder import PATIENCE
+from .shutdown import GRACE, graceful, join_handlers
 
 _log = logging.getLogger("producer.shutdown")
 
@@ -60,7 +61,9 @@ class DurableCloser:
         clock = durable.clock
         durable.feeder.stop()
         pipeline.budget.close()
-        stuck = [] if durable.feeder.thread.join(clock, graceful(clock, deadline)) else [durable.feeder.thread.name]
+        # It may have begun to wait for an event a moment ago.
+        patient = graceful(clock, deadline, PATIENCE + GRACE)
+        stuck = [] if durable.feeder.thread.join(clock, patient) else [durable.feeder.thread.name]
         pipeline.accumulator.wait_settled(pipeline.leave_unsent(), deadline)
         for batch in pipeline.accumulator.incomplete():
             pipeline.abandon(batch)

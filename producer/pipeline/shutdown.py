@@ -209,6 +209,6 @@ def join_handlers(pipeline: Pipeline, deadline: Deadline) -> list[str]:
     return stuck
 
 
-def graceful(clock: Clock, deadline: Deadline) -> Deadline:
-    """``deadline``, or a moment from now: time for those to end who have nothing to do."""
-    return deadline if deadline.at is None else Deadline(max(deadline.at, clock.monotonic() + GRACE))
+def graceful(clock: Clock, deadline: Deadline, grace: float = GRACE) -> Deadline:
+    """``deadline``, or what a thread gets to end if that is later; ``grace`` is in seconds."""
+    return deadline if deadline.at is None else Deadline(max(deadline.at, clock.monotonic() + grace))

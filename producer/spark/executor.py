@@ -10,6 +10,7 @@ import os
 import threading
 from dataclasses import dataclass
 
+from ..channels import FileChannel
 from ..client import Producer
 from ..config import ProducerConfig, ProjectConfig
 
@@ -25,6 +26,7 @@ class _Entry:
     owner: int
     projects: tuple[ProjectConfig, ...]
     config: ProducerConfig
+    channel: str | None
     producer: Producer
 
 
@@ -33,7 +35,9 @@ _lock = threading.Lock()
 _entries: list[_Entry] = []
 
 
-def get_producer(*projects: ProjectConfig, config: ProducerConfig | None = None) -> Producer:
+def get_producer(
+    *projects: ProjectConfig, config: ProducerConfig | None = None, channel: str | None = None
+) -> Producer:
     """The producer of this process for that configuration: made at the first call, then the same for every task.
 
     Call it inside the function given to ``foreachPartition``: the closure carries the configuration, never a producer.
@@ -41,11 +45,13 @@ def get_producer(*projects: ProjectConfig, config: ProducerConfig | None = None)
 
     :param projects: where records may go.
     :param config: the producer's options; the defaults if left out.
+    :param channel: a directory on the executor's own disk, below which each worker process keeps what is not delivered
+        (:meth:`~producer.channels.FileChannel.for_process`), so that it survives the worker; None keeps it in memory.
     """
     config = ProducerConfig() if config is None else config
     with _lock:
-        found = _take(projects, config)
-        entry = found or _Entry(os.getpid(), projects, config, Producer(*projects, config=config))
+        found = _take(projects, config, channel)
+        entry = found or _Entry(os.getpid(), projects, config, channel, _new(projects, config, channel))
         _entries.append(entry)
         surplus = _entries[:-MAX_PRODUCERS]
         del _entries[:-MAX_PRODUCERS]
@@ -54,11 +60,15 @@ def get_producer(*projects: ProjectConfig, config: ProducerConfig | None = None)
     return entry.producer
 
 
-def _take(projects: tuple[ProjectConfig, ...], config: ProducerConfig) -> _Entry | None:
+def _new(projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> Producer:
+    return Producer(*projects, config=config, channel=None if channel is None else FileChannel.for_process(channel))
+
+
+def _take(projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> _Entry | None:
     """Remove and return the entry of that configuration, if this process has one."""
     # Entries of a parent process are not ours to use or to close.
     _entries[:] = [entry for entry in _entries if entry.owner == os.getpid()]
     for index, entry in enumerate(_entries):
-        if entry.projects == projects and entry.config == config:
+        if (entry.projects, entry.config, entry.channel) == (projects, config, channel):
             return _entries.pop(index)
     return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +77,18 @@ def test_forked_process_gets_a_producer_of_its_own() -> None:
     os.close(reading)
     os.close(writing)
     assert get_producer(project()) is parents
+
+
+def test_records_behind_a_channel_survive_the_worker(tmp_path: Path) -> None:
+    """What a killed worker had stored is found by the next one there; another channel is another producer."""
+    base = str(tmp_path / "channel")
+    child = os.fork()
+    if child == 0:
+        get_producer(project(), channel=base).send("p", "l", {"n": "1"})
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    producer = get_producer(project(), channel=base)
+    assert producer is get_producer(project(), channel=base)
+    assert producer is not get_producer(project())
+    assert producer.stats().recovered == 1
+    producer.close(0)
