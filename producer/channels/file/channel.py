@@ -106,8 +106,9 @@ class FileChannel:
                 raise ConfigError("encryption", "must be a KeyProvider", type(encryption).__qualname__)
             check_available()
         self._keys = encryption
-        self.directory = os.path.abspath(directory) if disk is None else os.fspath(directory)  # noqa: PTH100
-        self.data_directories = tuple(os.fspath(path) for path in data_directories) or (self.directory,)
+        absolute = os.path.abspath if disk is None else os.fspath
+        self.directory = absolute(directory)
+        self.data_directories = tuple(absolute(path) for path in data_directories) or (self.directory,)
         self.name = name or Path(self.directory).name or self.directory
         self._disk: Disk = disk or Disk()
         self._clock: Clock = clock or SystemClock()
@@ -337,6 +338,10 @@ class FileChannel:
         with self._ledger.lock:
             for sequence in takes:
                 taken.pop(sequence, None)
+
+    def orphan(self, taken: Taken) -> None:
+        """A transaction was dropped while it was open. For :class:`FileTransaction`."""
+        self._ledger.orphan(taken)
 
     def put_back(self, taken: Taken) -> None:
         """Give all of ``taken`` back to the head."""

@@ -39,9 +39,15 @@ class Keeping(Protocol):
     def put_back(self, taken: Taken) -> None:
         """Give all takes back."""
 
+    def orphan(self, taken: Taken) -> None:
+        """Give all takes back, later; called by the garbage collector, which may run anywhere."""
+
 
 class FileTransaction(BaseTransaction):
-    """See :class:`~producer.interfaces.Transaction`; puts or takes, not both."""
+    """See :class:`~producer.interfaces.Transaction`; puts or takes, not both.
+
+    One that is dropped while it is open is rolled back at the next use of its channel.
+    """
 
     def __init__(self, channel: Keeping) -> None:
         super().__init__(channel.name)
@@ -81,3 +87,7 @@ class FileTransaction(BaseTransaction):
     def _do_rollback(self) -> None:
         self._puts = []
         self._channel.put_back(self._taken)
+
+    def __del__(self) -> None:
+        if getattr(self, "_taken", None):
+            self._channel.orphan(self._taken)

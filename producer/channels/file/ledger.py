@@ -43,6 +43,7 @@ class Ledger:
         self._counters = ChannelCounters(clock)
         self._takers: deque[SimpleQueue[None]] = deque()
         self._aside: list[int] = []  # taken by nobody, until the next checkpoint
+        self._orphans: list[Taken] = []  # of dropped transactions; added to without the lock
         self._closed: str | None = None
         self._sums: dict[str, int] = {}
 
@@ -179,6 +180,7 @@ class Ledger:
         capacity = self._options.transaction_capacity
         with self.lock:
             self.must_be_open()
+            self._return_orphans()
             if len(taken) >= capacity:
                 self._counters.take_attempts += 1
                 raise TransactionFullError(self._name, "takes", capacity)
@@ -196,6 +198,15 @@ class Ledger:
             self.queue.put_back(back)
             if back:
                 self._wake_takers()
+
+    def orphan(self, taken: Taken) -> None:
+        """The transaction that had these is gone: they can be taken again. No lock: whoever collects may hold it."""
+        self._orphans.append(taken)
+
+    def _return_orphans(self) -> None:
+        while self._orphans:
+            left = self._orphans.pop().values()
+            self.queue.put_back([entry for entry in left if entry.sequence in self.queue.taken])
 
     def lose(self, taken: Taken, entries: Sequence[Entry]) -> None:
         """These of ``taken`` are gone: they are damaged."""
@@ -244,6 +255,7 @@ class Ledger:
         """For :class:`~producer.interfaces.ChannelStats`, and the sums of its ``file``; of one moment."""
         now = self._clock.time()
         with self.lock:
+            self._return_orphans()
             counters, permits, queue = self._counters, self._permits, self.queue
             size, taken, oldest = len(queue), len(queue.taken), queue.oldest
             return {

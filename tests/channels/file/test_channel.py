@@ -5,6 +5,7 @@ The file is long since the list of promises is.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import pickle
@@ -366,6 +367,19 @@ def test_a_directory_belongs_to_one_channel_at_a_time(tmp_path: Path) -> None:
         assert drained(second) == ["a"]
 
 
+def test_relative_paths_are_those_of_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that goes elsewhere afterwards keeps its directories, data directories too."""
+    monkeypatch.chdir(tmp_path)
+    options: dict[str, Any] = {"segment_size": 1280, "checkpoint_interval": None, "reserve": 0, "minimum_free_space": 0}
+    with FileChannel("c", data_directories=["one", "two"], keep_alive=0, **options) as channel:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        expected = fill(channel, 4, size=900)
+        assert drained(channel) == expected
+        assert channel.checkpoint()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_close_may_be_repeated_and_ends_every_use() -> None:
     """Afterwards nothing can be put, taken, synced or checkpointed; the text and the statistics say closed."""
     disk = SimFS()
@@ -721,6 +735,23 @@ def test_rolls_and_checkpoints_go_on_under_load() -> None:
         assert found.rolls >= 10
         assert found.checkpoints >= 2
         assert len(segments(disk)) <= 2
+
+
+def test_takes_of_a_transaction_that_was_dropped_come_back() -> None:
+    """Whoever forgot to end it: the next use of the channel finds its events at the head; its puts are gone."""
+    with opened_channel(capacity=5) as channel:
+        put(channel, *"abcde")
+        forgotten = opened(channel)
+        taken = forgotten.take(3)
+        forgotten.acknowledge(taken[1:2])
+        putting = opened(channel)
+        putting.put(Event({}, b"never"))
+        del forgotten, putting
+        gc.collect()
+        assert (channel.stats().size, channel.stats().taken) == (4, 0)
+        assert drained(channel) == ["a", "c", "d", "e"]
+        with channel.transaction() as kept:
+            assert kept.take() == []
 
 
 def test_room_of_events_that_are_given_back_is_not_given_away_twice() -> None:

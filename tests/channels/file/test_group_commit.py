@@ -150,6 +150,23 @@ def test_after_a_failed_sync_everything_is_in_a_new_segment_and_nobody_notices()
     channel.close()
 
 
+def test_of_an_event_that_stands_in_two_segments_the_later_one_counts() -> None:
+    """After a failed sync, read from the log alone: the poisoned segment is not needed, and goes."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    disk.fail("sync")
+    put(channel, "a", "b")
+    disk = killed(channel, disk)
+    poisoned, good = segments(disk)
+    for name in ("checkpoint", "checkpoint.backup"):
+        disk.unlink(f"{DIRECTORY}/{name}")
+    with opened_channel(disk) as again:
+        assert file_stats(again).replayed == 6
+        assert poisoned not in segments(disk)
+        assert good in segments(disk)
+        assert drained(again) == ["a", "b"]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_a_failed_sync_dropped_survives_the_power(seed: int) -> None:
     """The kernel may have thrown the bytes away: they are on the disk all the same when commit returns."""
@@ -281,7 +298,9 @@ def test_events_in_open_takes_are_found_where_they_were_written_again() -> None:
         disk.fail("sync")
         channel.sync()
         old, new = segments(disk)
-        disk.put(old, disk.content(old)[:640])  # as if the kernel had dropped it
+        file = disk.open(old)
+        disk.truncate(file, 640)  # as if the kernel had dropped it
+        disk.close(file)
         taking.rollback()
         assert take(channel, 3) == ["a", "b", "c"]
         assert file_stats(channel).lost_events == 0
