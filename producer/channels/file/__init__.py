@@ -80,5 +80,8 @@ the first one failed: the later one counts.
 
 It holds every event before its position that nobody's committed transaction has taken. Opening loads it and reads the
 log from its position on; without one that is whole and fits the segments, the whole log is read. A segment is deleted
-when no event in it is left and both copies of a checkpoint with a later position are on the disk.
+when no event in it is left and both copies of a checkpoint with a later position are on the disk. So a Take may be gone
+before the Put that it took, in a segment that another event keeps: should both copies be lost, such an event is
+delivered again. If a segment that a checkpoint needs is missing, the channel does not open: a directory is not mounted,
+or was not named.
 """

@@ -526,6 +526,26 @@ def test_one_stuck_event_does_not_keep_the_files_behind_it() -> None:
     assert contents(disk) == expected[:1]
 
 
+def test_without_any_checkpoint_events_may_come_again_and_none_is_lost() -> None:
+    """One stuck event keeps its segment; the takes of its neighbours stood in segments that are gone."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    expected = fill(channel, 150)
+    stuck = opened(channel)
+    stuck.take()
+    assert take(channel, 149) == expected[1:]
+    last = fill(channel, 30)
+    channel.checkpoint()
+    kept = [record.kind for record in records(disk, segments(disk)[0])].count(Kind.PUT)
+    assert Kind.TAKE not in {record.kind for record in log(disk)}
+    channel.close()
+    assert contents(disk.copy()) == [*expected[:1], *last]
+    for path in CHECKPOINTS:
+        disk.unlink(path)
+    assert contents(disk) == [*expected[:kept], *last]
+    assert kept > 1
+
+
 def test_opening_again_after_it_could_not_be_opened() -> None:
     """An error of the disk while opening is told, gives up the directory, and costs nothing."""
     disk, owed = history(SimFS())
