@@ -172,17 +172,24 @@ class Appender:
             self.dirty.remove(writer)
             writer.close()
 
-    def give_up(self) -> int:
-        """Write to none of the segments that are not on the disk any more; returns how many they are."""
+    def give_up(self, *, forget: bool) -> int:
+        """Write to none of the segments that are not on the disk any more; returns how many they are.
+
+        :param forget: nobody reads what is not on the disk of them: cut it off.
+        """
         writers = self.writers
         for writer in writers:
+            if forget:
+                writer.forget()
             writer.close()
         self.dirty, self.active = [], None
         self._went_past = self.next_transaction - 1
         return len(writers)
 
-    def discard(self, writer: SegmentWriter) -> None:
-        """Write no more to this segment, and never sync it."""
+    def discard(self, writer: SegmentWriter, *, forget: bool) -> None:
+        """Write no more to this segment, and never sync it; as :meth:`give_up`."""
+        if forget:
+            writer.forget()
         writer.close()
         self.active = None if self.active is writer else self.active
         self.dirty = [other for other in self.dirty if other is not writer]

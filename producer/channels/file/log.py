@@ -240,7 +240,7 @@ class Log:
         new one. If that fails as well, those runs have failed, and are voided in the next segment that can be written.
         """
         with self._writing:
-            self.poisoned += self._end.give_up()
+            self.poisoned += self._end.give_up(forget=self._waits)
             runs = list(self._unsynced)
             first = runs[0].first if runs else self.next_sequence
             _log.error(
@@ -265,7 +265,7 @@ class Log:
             self.syncs += 1
             writer.sync()
         except OSError:
-            self._end.discard(writer)
+            self._end.discard(writer, forget=self._waits)
             raise
         pointers = {
             run.first + place: pointer_to(run.segment, offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -79,6 +80,12 @@ class SegmentWriter:
         size = self.size
         self._disk.sync(self.file)
         self.synced = max(self.synced, size)
+
+    def forget(self) -> None:
+        """Cut off what is not known to be on the disk, so that no later process takes what is in the cache for it."""
+        if self.synced < self.size or self.broken:
+            with contextlib.suppress(OSError):  # the disk is bad already; what stays was never acknowledged
+                self._disk.truncate(self.file, self.synced)
 
     def close(self) -> None:
         """Give the file back."""

@@ -139,17 +139,20 @@ class Model:
         certain = [number for number in (*self.durable, *puts) if number not in gone]
         doubts = [entry.without(gone) for entry in history if entry.doubt]
         found = frozenset(numbers)
-        optional = [entry.puts for entry in doubts if entry.puts]
+        optional: dict[int, list[tuple[int, ...]]] = {}  # by owner: a commit may raise, and again with more events
+        for entry in doubts:
+            if entry.puts:
+                optional.setdefault(entry.owner, []).append(entry.puts)
         if len(found) != len(numbers):
             return f"events are there twice: {numbers}"
-        known = found & {*certain, *(number for group in optional for number in group)}
+        known = found & {*certain, *(number for groups in optional.values() for group in groups for number in group)}
         if known != found:
             strange = sorted(found - known)
             return f"after their take was committed came {strange}" if strange[0] in self.taken else f"new: {strange}"
         excused = self._excused(frozenset(certain) - found, frozenset(certain), doubts)
         if lost := frozenset(certain) - found - excused:
             return f"committed events are lost: {sorted(lost)}"
-        return self._halves(numbers, optional, excused) or self._order(numbers, certain)
+        return self._halves(numbers, optional.values(), excused) or self._order(numbers, certain)
 
     @staticmethod
     def _excused(missing: frozenset[int], certain: frozenset[int], doubts: Iterable[Entry]) -> frozenset[int]:
@@ -161,13 +164,16 @@ class Model:
         return excused
 
     @staticmethod
-    def _halves(numbers: Sequence[int], groups: Iterable[Sequence[int]], excused: frozenset[int]) -> str:
-        for group in groups:
-            part = [number for number in numbers if number in set(group)]
-            if part and part not in (list(group), [number for number in group if number not in excused]):
-                return f"half a transaction: {part} of {group}"
+    def _halves(numbers: Sequence[int], attempts: Iterable[Sequence[Sequence[int]]], excused: frozenset[int]) -> str:
+        for groups in attempts:
+            known = {number for group in groups for number in group}
+            part = [number for number in numbers if number in known]
+            whole = [list(group) for group in groups]
+            whole += [[number for number in group if number not in excused] for group in groups]
+            if part and part not in whole:
+                return f"half a transaction: {part} of {groups}"
             if part and list(numbers[(start := numbers.index(part[0])) : start + len(part)]) != part:
-                return f"a transaction in pieces: {group} in {numbers}"
+                return f"a transaction in pieces: {groups} in {numbers}"
         return ""
 
     @staticmethod

@@ -104,6 +104,17 @@ def test_events_that_cannot_be_read_stay_in_the_channel(machine: ChannelMachine)
     assert machine.model.visible == []
 
 
+def test_what_could_not_be_synced_is_not_seen_by_the_next_process(machine: ChannelMachine) -> None:
+    """What a failed commit left in the cache is cut off: nobody sees it now and has half of it after a crash."""
+    machine.put(count=4, which=0)
+    machine.disk.fail("sync", times=2)
+    with pytest.raises(ChannelIOError):
+        machine.open[0].transaction.commit()
+    machine.model.doubt(1, machine.open[0].puts, ())
+    machine.kill()
+    assert machine.model.visible == []
+
+
 @pytest.mark.parametrize("lazy", [OsMachine], indirect=True)
 def test_a_failed_sync_never_counts_as_synced(lazy: ChannelMachine) -> None:
     """``synced_sequence`` stays below what could not be synced."""
