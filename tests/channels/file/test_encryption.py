@@ -1,4 +1,7 @@
-"""Encryption at rest, by AES-256-GCM; Flume's TestFileChannelEncryption, without its key stores."""
+"""Encryption at rest, by AES-256-GCM; Flume's TestFileChannelEncryption, without its key stores.
+
+The file is long since the list of promises is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Bad input and bad disks: errors that say what happened and what to do; Flume's TestFileChannelErrorMetrics."""
+"""Bad input and bad disks: errors that say what happened and what to do; Flume's TestFileChannelErrorMetrics.
+
+The file is long since the list of what can go wrong is.
+"""
 
 from __future__ import annotations
 

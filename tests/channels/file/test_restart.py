@@ -1,6 +1,7 @@
 """Reopening: with whatever became of the checkpoints, all that is owed is there; Flume's TestFileChannelRestart.
 
-Everything happens on a simulated disk, whose files are damaged while no channel is open.
+Everything happens on a simulated disk, whose files are damaged while no channel is open. The file is long since the
+list of what can become of a channel's files is.
 """
 
 from __future__ import annotations
