@@ -449,19 +449,22 @@ class ChannelMachine(RuleBasedStateMachine):
         what=st.sampled_from(["checkpoint", "put", "put", "take"]),
         operation=st.sampled_from(["append", "sync", "sync", "sync_directory", "create", "rename", "unlink"]),
         times=st.integers(1, 2),
+        more=st.sampled_from(["checkpoint", "put", "put", None]),
         crash=st.booleans(),
         seed=SEEDS,
     )
-    def fail_in(self, what: str, operation: str, times: int, crash: bool, seed: int) -> None:
-        """An operation fails in a checkpoint or a commit, and perhaps the machine dies afterwards."""
+    def fail_in(self, what: str, operation: str, times: int, more: str | None, crash: bool, seed: int) -> None:
+        """An operation fails in a checkpoint or a commit; perhaps something more is done, and the machine dies."""
         self._heal()
         self.fault(operation, 1, errno.EIO, times, 0)
         self._do(what)
         self._heal()
+        if more is not None:
+            self._do(more)
         if crash:
             self.crash(seed)
 
-    def _do(self, what: str) -> None:
+    def _do(self, what: str | None) -> None:
         if what == "checkpoint":
             self.checkpoint()
         elif what == "put":

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 
@@ -113,6 +114,22 @@ def test_what_could_not_be_synced_is_not_seen_by_the_next_process(machine: Chann
     machine.model.doubt(1, machine.open[0].puts, ())
     machine.kill()
     assert machine.model.visible == []
+
+
+@pytest.mark.parametrize("what", ["put", "take"])
+def test_what_failed_is_void_once_something_was_committed(what: str) -> None:
+    """Whatever a failed commit left on the disk, after the next commit no crash brings it back to life."""
+    for seed in range(30):
+        machine = ChannelMachine()
+        machine.put_and_commit(count=1, times=5)
+        machine.disk.fail("truncate")
+        machine.fault("sync", 1, errno.EIO, 2, 0)
+        machine._do(what)
+        machine.heal()
+        machine.roll_back(0)
+        machine.put_and_commit(count=1, times=1)
+        machine.crash(seed)
+        machine.teardown()
 
 
 @pytest.mark.parametrize("lazy", [OsMachine], indirect=True)

@@ -26,7 +26,7 @@ times = pytest.mark.parametrize("times", TIMES, ids=TIMES.values())
 
 
 def play(machine: ChannelMachine) -> None:
-    """Puts over several segments, takes, acknowledgements, a rollback, a broken write, checkpoints, syncs."""
+    """Puts over several segments, takes, acknowledgements, a rollback, broken writes, checkpoints, syncs."""
     machine.put_and_commit(4, 2)
     machine.take_and_commit(3, 1)
     machine.checkpoint()
@@ -38,23 +38,25 @@ def play(machine: ChannelMachine) -> None:
     if machine.open:
         machine.roll_back(0)
     machine.sync()
-    machine.fault("append", 1, errno.EIO, 1, 40)
-    machine.put_and_commit(1, 1)
-    machine.take_and_commit(6, 2)
+    for _ in range(2):  # the first falls on the header of a segment, the second on a transaction
+        machine.fault("append", 1, errno.EIO, 1, 40)
+        machine.put_and_commit(1, 2)
+    machine.take_and_commit(6, 5)
     machine.checkpoint()
     machine.put_and_commit(2, 1)
     machine.counters_are_true()
 
 
 def play_with_every_error(kind: type[ChannelMachine], operation: str, times: int | None) -> None:
-    """Until the error is not reached any more; the process dies at the end of each history, then the machine."""
+    """Until the error is not reached any more; each history ends with the death of the machine, or of both."""
     for nth in count(1):
         machine = kind()
         fault = machine.disk.fail(operation, nth, times=times)
         machine.faults.append(fault)
         play(machine)
         machine.heal()
-        machine.kill()
+        if nth % 2:
+            machine.kill()
         machine.crash(nth)
         machine.teardown()
         if not fault.met:
