@@ -17,7 +17,7 @@ from producer.errors import ChannelIOError
 from tests.channels.file.machine import SEEN, ChannelMachine, IntervalMachine, OsMachine
 
 SOAK = os.environ.get("PRODUCER_SOAK") == "1"
-EXAMPLES = 20_000 if SOAK else 250
+EXAMPLES = 5_000 if SOAK else 250
 _HISTORIES = settings(max_examples=EXAMPLES, stateful_step_count=50, derandomize=not SOAK, print_blob=True)
 
 ChannelMachine.TestCase.settings = _HISTORIES
