@@ -218,7 +218,8 @@ class ProducerConfig(_Options):
     :ivar batch_count_threshold: a batch of this many logs is sent.
     :ivar linger_ms: a batch is sent this long after its first record, milliseconds.
     :ivar retries: attempts after the first one; 0 or less is none. There is no value for "for ever": a
-        ``RetryPolicy(stop=tenacity.stop_never)`` says that in so many words.
+        ``RetryPolicy(stop=tenacity.stop_never)`` says that in so many words. Behind a channel it has no say: retries
+        go on until one succeeds, or for ``delivery_timeout_ms``.
     :ivar max_reserved_attempts: attempts kept in a :class:`~producer.Result`; the oldest are dropped.
     :ivar base_retry_backoff_ms: the first backoff, milliseconds.
     :ivar max_retry_backoff_ms: the longest backoff, milliseconds.
