@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from .channels.file.repair import DirectoryReport, examine, repair
 from .client import Producer
 from .config import ProducerConfig, ProjectConfig
 from .credentials import EnvironmentCredentials
-from .errors import FlushTimeoutError, ProducerError
+from .errors import ChannelKeyError, FlushTimeoutError, ProducerError
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 #: Seconds between two lines of progress.
@@ -65,6 +66,9 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("interrupted: what was not delivered is still in the channel", file=sys.stderr)
         return _INTERRUPTED
+    except ChannelKeyError as error:
+        print(f"error: {error} (--key-file FILE)", file=sys.stderr)
+        return _USAGE
     except ProducerError as error:
         print(f"error: {error}", file=sys.stderr)
         return _USAGE
@@ -133,6 +137,15 @@ def _damage(report: DirectoryReport) -> list[str]:
     lines += [f"damaged: {path}: no readable header" for path in report.unreadable]
     if report.bad_checkpoints:
         lines.append(f"damaged: {report.bad_checkpoints} copies of the checkpoint (the log serves)")
+    if report.missing:
+        numbers = ", ".join(map(str, report.missing))
+        lines.append(
+            f"missing: segments {numbers}; mount their directory (--data-directory), or give them up by repair"
+        )
+    if report.unopened:
+        lines.append(
+            f"not checked: {report.unopened} encrypted records do not open (--key-file: none, or not the right keys)"
+        )
     if report.lost_events:
         lines.append(f"lost: {report.lost_events} events, by their sequence numbers")
     if report.torn:
@@ -156,9 +169,13 @@ def _repair(args: argparse.Namespace) -> int:
     done = repair(directory, data_directories=args.data_directory, keys=keys, reopen=reopen)
     for path, size in done.removed.items():
         print(f"mended {path}: {size} damaged bytes were taken out; the file as it was is in {directory}/quarantine")
+    if done.forgotten:
+        print(f"gave up the missing segments {', '.join(map(str, done.forgotten))}; the checkpoints are in quarantine")
     if not done.removed:
         print(f"{directory}: no segment had to be mended")
     print("\n".join(_told(done.after)))
+    if done.removed or done.forgotten:
+        print("what could be mended is mended" if not done.after.damaged else "not everything could be mended")
     return _FAILED if done.after.damaged else _OK
 
 
@@ -193,6 +210,8 @@ def _drain(args: argparse.Namespace) -> int:
             left = _wait(producer, args.timeout)
             refused = producer.stats().dead_lettered
     print(f"{before - left - refused} events delivered, {refused} refused for good, {left} left in the channel")
+    if not refused and not args.dead_letter:
+        shutil.rmtree(dead_letter.directory, ignore_errors=True)
     if refused:
         print(f"those refused are in {dead_letter.directory}, with the reasons")
     return _FAILED if left or refused else _OK

@@ -78,10 +78,13 @@ class Producer:
         self.config = config or ProducerConfig()
         self.name = self.config.name or f"producer-{next(_numbers)}"
         for option, given in (("channel", channel), ("dead_letter", dead_letter)):
-            if given is not None and not callable(getattr(given, "transaction", None)):
+            if given is not None and (isinstance(given, type) or not callable(getattr(given, "transaction", None))):
                 raise ConfigError(option, "must be None or a channel, such as FileChannel(directory)", given)
         if dead_letter is not None and (channel is None or channel is dead_letter):
             raise ConfigError("dead_letter", "must come with a channel, and be another one", dead_letter.name)
+        base = getattr(channel, "base", None)
+        if base is not None and base == getattr(dead_letter, "base", None):
+            raise ConfigError("dead_letter", "must have another base: its events would be adopted as records", base)
         self._channel, self._dead_letter = channel, dead_letter
         self._given_sink = sink
         self._clock: Clock = clock or SystemClock()

@@ -34,8 +34,9 @@
           │    └── QuotaExceededError  slowed down by the server: that logstore is held back
           └── PermanentError           retrying cannot help
                ├── RejectedError       the server refused the request for what it says
+               │    └── MisconfiguredError  … or for what an operator can mend: key, permission, project, logstore
+               │         └── ProjectNotConfiguredError  no ``ProjectConfig`` for the record's project
                ├── BodyTooLargeError   the server found the request too large: the batch is split in two
-               ├── ProjectNotConfiguredError  no ``ProjectConfig`` for the record's project
                ├── DeliveryAbandonedError     given up by this side: closed at its deadline, or forked away
                └── InternalError       a bug of this package or of a plugged-in part
 
@@ -270,6 +271,7 @@ class ChannelFullError(ChannelError, TimeoutError):
     :ivar wanted_bytes: their bytes.
     :ivar last_take_age: seconds since the last take that succeeded; None if there was none.
     :ivar waited: seconds.
+    :ivar never: more was asked for than the channel holds when it is empty.
     """
 
     def __init__(
@@ -285,14 +287,16 @@ class ChannelFullError(ChannelError, TimeoutError):
         last_take_age: float | None,
         waited: float,
     ) -> None:
-        age = (
-            "nobody has taken from it yet" if last_take_age is None else f"the last take was {last_take_age:.1f} s ago"
+        last = "no take was committed yet" if last_take_age is None else f"the last take was {last_take_age:.1f} s ago"
+        self.never = wanted > capacity or (byte_capacity is not None and wanted_bytes > byte_capacity)
+        advice = (
+            "It can never fit: put less, or raise the capacity" if self.never else "Take faster, or raise the capacity"
         )
         limit = "no limit" if byte_capacity is None else f"{byte_capacity} bytes"
         message = (
             f"no room within {waited:.3f} s (keep_alive) for {wanted} events of {wanted_bytes} bytes: it holds {size} "
-            f"of {capacity} events (capacity) and {used_bytes} bytes of {limit} (byte_capacity); {age}. "
-            "Take faster, or raise the capacity; commit again or roll back"
+            f"of {capacity} events (capacity) and {used_bytes} bytes of {limit} (byte_capacity); {last}. "
+            f"{advice}; commit again or roll back"
         )
         super().__init__(channel, message)
         self.size, self.capacity, self.used_bytes, self.byte_capacity = size, capacity, used_bytes, byte_capacity
@@ -432,11 +436,18 @@ class RejectedError(PermanentError):
     """The server refused the request for what it says: parameters, names, encoding, permissions."""
 
 
+class MisconfiguredError(RejectedError):
+    """A refusal that somebody can mend outside of this program: an unknown access key, a permission, a project or
+    logstore that does not exist, a certificate bundle that is not there. Behind a channel without dead letters the
+    records wait for that.
+    """
+
+
 class BodyTooLargeError(PermanentError):
     """The server found the request too large; a batch of several records is split in two, each of which is sent."""
 
 
-class ProjectNotConfiguredError(PermanentError):
+class ProjectNotConfiguredError(MisconfiguredError):
     """The record's project has no ``ProjectConfig`` in this producer."""
 
 

@@ -44,6 +44,9 @@ class Pending(Settled):
 
     result = None  # type: ignore[assignment]
 
+    def heed(self, future: object) -> None:
+        """Nobody is told."""
+
 
 def test_futures_have_conditions_of_their_own() -> None:
     """concurrent.futures takes those of several futures in the order of their ids: a shared one could deadlock."""

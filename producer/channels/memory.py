@@ -110,8 +110,8 @@ class MemoryChannel:
     Pickling carries the configuration; the copy is empty.
 
     :param capacity: events, queued and taken ones together.
-    :param transaction_capacity: puts, and takes, that one transaction holds; at most ``capacity``. A ``take`` of more
-        returns as many as the transaction can hold.
+    :param transaction_capacity: puts, and takes, that one transaction holds; at most ``capacity``. None is 10,000,
+        or ``capacity`` if that is less. A ``take`` of more returns as many as the transaction can hold.
     :param byte_capacity: bytes, counted as :mod:`.limits` says; None or 0 for no limit.
     :param byte_capacity_buffer_percentage: the share of them that is set aside for headers, 0 to 99.
     :param keep_alive: seconds that a commit waits for room, a take for events and a resize for takes, unless the call
@@ -124,7 +124,7 @@ class MemoryChannel:
     def __init__(
         self,
         capacity: int = CAPACITY,
-        transaction_capacity: int = TRANSACTION_CAPACITY,
+        transaction_capacity: int | None = None,
         byte_capacity: int | None = BYTE_CAPACITY,
         byte_capacity_buffer_percentage: int = 20,
         keep_alive: float = 3.0,
@@ -132,6 +132,9 @@ class MemoryChannel:
         name: str | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if transaction_capacity is None:
+            check_integer("capacity", capacity, 1, what="events")
+            transaction_capacity = min(TRANSACTION_CAPACITY, capacity)
         self._limits = Limits(capacity, transaction_capacity, byte_capacity or None, keep_alive)
         check_integer("byte_capacity_buffer_percentage", byte_capacity_buffer_percentage, 0, 99, "per cent")
         self._buffer_percentage = byte_capacity_buffer_percentage

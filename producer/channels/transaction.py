@@ -50,6 +50,7 @@ class BaseTransaction(ABC):
     def __init__(self, channel: str) -> None:
         self._channel_name = channel
         self._state_lock = threading.Lock()  # guards state
+        self._ending: int | None = None  # the thread that commits; set under _state_lock
         self.state = TransactionState.NEW
         self._last_sequence: int | None = None
 
@@ -77,8 +78,9 @@ class BaseTransaction(ABC):
     def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
         """See :class:`~producer.interfaces.Transaction`."""
         self._must_be_open("take")
-        if count < 1:
-            raise InvalidArgumentError(f"take: count must be at least 1, got {count}")
+        for name, value in (("count", count), ("max_bytes", max_bytes)):
+            if (value is not None or name == "count") and (not isinstance(value, int) or value < 1):
+                raise InvalidArgumentError(f"take: {name} must be a whole number, at least 1, got {value!r}")
         return self._do_take(count, max_bytes, timeout)
 
     def acknowledge(self, events: Sequence[Event]) -> None:
@@ -88,9 +90,12 @@ class BaseTransaction(ABC):
 
     def commit(self, timeout: float | None = None) -> Stored:
         """See :class:`~producer.interfaces.Transaction`."""
-        self._must_be_open("commit")
-        stored = self._do_commit(timeout)
-        self._move(TransactionState.COMPLETED, "commit")
+        self._end_alone("commit")
+        try:
+            stored = self._do_commit(timeout)
+            self._move(TransactionState.COMPLETED, "commit")
+        finally:
+            self._ending = None
         return stored
 
     def rollback(self) -> None:
@@ -98,6 +103,16 @@ class BaseTransaction(ABC):
         self._must_be_open("rollback")
         self._move(TransactionState.COMPLETED, "rollback")
         self._do_rollback()
+
+    def _end_alone(self, call: str) -> None:
+        """One thread commits the transaction; another one that tries meanwhile is refused."""
+        with self._state_lock:
+            if self._ending not in (None, threading.get_ident()):
+                message = f"{call}() while another thread commits the transaction"
+                raise TransactionStateError(self._channel_name, message)
+            if self.state is not TransactionState.OPEN:
+                raise self._wrong_order(call)
+            self._ending = threading.get_ident()
 
     def close(self) -> None:
         """See :class:`~producer.interfaces.Transaction`.

@@ -54,12 +54,12 @@ class Durability:
 
     :ivar channel: its name.
     :ivar acks: are told of every outcome.
-    :ivar await_projects: whether a record without a ``ProjectConfig`` waits for one.
+    :ivar await_mending: whether a record that is refused for what somebody can mend waits for that.
     """
 
     channel: str
     acks: Acks
-    await_projects: bool
+    await_mending: bool
 
 
 class Pipeline:
@@ -120,7 +120,7 @@ class Pipeline:
             sink=sink,
             clock=clock,
             rules=RetryRules(
-                config, clock, endless=durable, await_projects=durability is not None and durability.await_projects
+                config, clock, endless=durable, await_mending=durability is not None and durability.await_mending
             ),
             over_quota=Holdback(base, longest),
             unreachable=Holdback(base, min(longest, LONGEST_UNREACHABLE)),

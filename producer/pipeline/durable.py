@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 
 from ..clock import Clock, Deadline
@@ -20,6 +21,7 @@ from ..config import ProducerConfig
 from ..errors import (
     ChannelClosedError,
     ChannelFullError,
+    ConfigError,
     FlushTimeoutError,
     ProducerClosedError,
     SendTimeoutError,
@@ -36,6 +38,22 @@ from .feeder import BLOCK_BYTES, Feeder
 from .registry import Registry, StoredFuture, Waiting
 
 _log = logging.getLogger("producer.durable")
+
+#: The channels that producers of this process have: one channel cannot serve two.
+_claimed: weakref.WeakSet[Channel] = weakref.WeakSet()
+
+
+def _claim(*channels: Channel | None) -> None:
+    for channel in channels:
+        if channel is not None and channel in _claimed:
+            raise ConfigError("channel", "must belong to no other producer that is open", channel.name)
+    _claimed.update(channel for channel in channels if channel is not None)
+
+
+def _give_up(*channels: Channel | None) -> None:
+    for channel in channels:
+        if channel is not None:
+            _claimed.discard(channel)
 
 
 class DurablePipeline:
@@ -76,8 +94,10 @@ class DurablePipeline:
             abandon=abandon,
             on_start=on_start,
             threadless=threadless,
-            durability=Durability(channel.name, self.acks, await_projects=dead_letter is None),
+            durability=Durability(channel.name, self.acks, await_mending=dead_letter is None),
         )
+        if dead_letter is not None:
+            dead_letter.stats()  # one that cannot be used is found now, not with the first record that needs it
         self.registry = Registry(channel)
         found = channel.stats()
         self.recovered = found.size
@@ -93,10 +113,15 @@ class DurablePipeline:
         _log.info("%s: %d events recovered from channel %s", name, self.recovered, channel.name)
 
     def start(self) -> None:
-        """Start the threads, once: what was recovered is on its way without any ``send``."""
+        """Start the threads, once: what was recovered is on its way without any ``send``.
+
+        :raises ConfigError: a channel belongs to another producer.
+        """
         with self._starting:
             if self._started:
                 return
+            if not self.pipeline.threadless:
+                _claim(self.channel, self.dead_letter)
             self.pipeline.start()
             if self.pipeline.late:
                 self.leave_futures()
@@ -183,7 +208,7 @@ class DurablePipeline:
             wanted=error.wanted_bytes,
             oldest_age=self.channel.stats().oldest_event_age,
             waited=error.waited,
-            text=f"{error}. Is the server slow or down? Raise the channel's capacity or max_block_ms, or send less.",
+            text=_full_text(error),
         )
 
     @property
@@ -264,10 +289,11 @@ class DurablePipeline:
         self._guarded(self.channel.close)
         if self.dead_letter is not None:
             self._guarded(self.dead_letter.close)
+        _give_up(self.channel, self.dead_letter)
         return self.stored
 
     def _keep_stats(self) -> None:
-        self._last_stats = self._channel_stats()
+        self._last_stats = dataclasses.replace(self._channel_stats(), open=False)
 
     def _guarded(self, call: Callable[[], object]) -> None:
         """Whatever a channel raises at its end, the rest of the closing goes on."""
@@ -278,8 +304,23 @@ class DurablePipeline:
 
     def abandon_in_child(self) -> None:
         """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
+        _give_up(self.channel, self.dead_letter)
         self.pipeline.abandon_in_child()
         result = Result(successful=False, attempts=(self.pipeline.forked_away(),), attempt_count=1)
         for future in self.registry.left_in_child():
             if isinstance(future._holder, Waiting):
                 future._holder.settle_in_child(result)
+
+
+def _full_text(error: ChannelFullError) -> str:
+    limit = "no limit" if error.byte_capacity is None else str(error.byte_capacity)
+    advice = (
+        "It can never fit: send less at once, or raise the channel's capacity."
+        if error.never
+        else "Is the server slow or down? Raise the channel's capacity or max_block_ms, or send less."
+    )
+    return (
+        f"no room in channel {error.channel} within {error.waited:.3f} s (max_block_ms) for {error.wanted} events of "
+        f"{error.wanted_bytes} bytes: it holds {error.size} of {error.capacity} events (capacity) and "
+        f"{error.used_bytes} of {limit} bytes (byte_capacity). {advice}"
+    )

@@ -17,7 +17,7 @@ import tenacity
 
 from ..clock import Clock
 from ..config import ProducerConfig
-from ..errors import AttemptError, ProjectNotConfiguredError
+from ..errors import AttemptError, MisconfiguredError
 from .batch import ProducerBatch
 
 
@@ -66,11 +66,11 @@ class RetryRules:
     """See the module. Its methods are pure but for the clock and the user's strategies.
 
     :param endless: no number of attempts is enough.
-    :param await_projects: a record whose project has no configuration waits for one.
+    :param await_mending: what somebody can mend (see :class:`~producer.errors.MisconfiguredError`) is waited for.
     """
 
     def __init__(
-        self, config: ProducerConfig, clock: Clock, *, endless: bool = False, await_projects: bool = False
+        self, config: ProducerConfig, clock: Clock, *, endless: bool = False, await_mending: bool = False
     ) -> None:
         policy = config.retry_policy
         self._clock = clock
@@ -80,7 +80,7 @@ class RetryRules:
         )
         self._stop = policy.stop
         base, longest = config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
-        self._endless, self.await_projects = endless, await_projects
+        self._endless, self.await_mending = endless, await_mending
         self._delivery_timeout = math.inf
         if config.delivery_timeout_ms and policy.stop is None:
             self._delivery_timeout = config.delivery_timeout_ms / 1000
@@ -123,7 +123,7 @@ class RetryRules:
     def _worth_it(self, state: tenacity.RetryCallState, error: AttemptError, *, repeated: bool) -> bool:
         if self._retry is not None:
             return bool(self._retry(state))
-        if self.await_projects and isinstance(error, ProjectNotConfiguredError):
+        if self.await_mending and isinstance(error, MisconfiguredError):
             return True
         return error.retriable and (self._endless or not repeated)
 

@@ -11,6 +11,7 @@ from ..errors import (
     BodyTooLargeError,
     CredentialsError,
     InternalError,
+    MisconfiguredError,
     NetworkError,
     ProducerClosedError,
     ProjectNotConfiguredError,
@@ -182,9 +183,11 @@ class SendTask:
             return max(now + delay, self._over_quota.refused(batch.key[:2], now))
         if isinstance(error, UnreachableError):
             return max(now + delay, self._unreachable.refused(batch.key.project, now))
-        if isinstance(error, ProjectNotConfiguredError) and self._rules.await_projects:
+        if isinstance(error, ProjectNotConfiguredError) and self._rules.await_mending:
             # An attempt costs nothing, and it may be given any moment.
             return self._unreachable.refused(batch.key.project, now)
+        if isinstance(error, MisconfiguredError) and self._rules.await_mending:
+            return max(now + delay, self._over_quota.refused(batch.key[:2], now))
         return now + delay
 
     def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:

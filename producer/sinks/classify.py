@@ -15,6 +15,7 @@ from ..errors import (
     AttemptError,
     BodyTooLargeError,
     ClockSkewError,
+    MisconfiguredError,
     NetworkError,
     QuotaExceededError,
     RejectedError,
@@ -46,10 +47,14 @@ _BY_CODE: dict[str, type[AttemptError]] = {
     "InvalidRequestTime": ClockSkewError,
     # Halves may fit.
     "PostBodyTooLarge": BodyTooLargeError,
-    # These would come with 401 or 403, whose general rule is another.
-    "InvalidAccessKeyId": RejectedError,
-    "MissAccessKeyId": RejectedError,
-    "ProjectForbidden": RejectedError,
+    # Somebody has to mend these.
+    "InvalidAccessKeyId": MisconfiguredError,
+    "MissAccessKeyId": MisconfiguredError,
+    "ProjectForbidden": MisconfiguredError,
+    "ProjectNotExist": MisconfiguredError,
+    "LogStoreNotExist": MisconfiguredError,
+    "LogstoreNotExist": MisconfiguredError,
+    # This would come with 401 or 403, whose general rule is another.
     "InvalidSequenceId": RejectedError,
 }
 
@@ -122,6 +127,8 @@ def _general(code: str, status: int) -> type[AttemptError]:
     """
     if code == BAD_RESPONSE:
         return RejectedError if status in {400, 404, 405} else ServerError
+    if status == 403:
+        return MisconfiguredError
     return RejectedError if 400 <= status < 500 else ServerError
 
 
@@ -138,7 +145,7 @@ def error_of_exception(error: Exception) -> AttemptError:
     """The error that a failed exchange stands for: it says whether the request may have reached the server."""
     # A certificate bundle that does not exist is a bare OSError, unlike what comes from a socket.
     if isinstance(error, _NEVER_SENT) or type(error) is OSError:
-        return RejectedError("RequestError", f"the request could not be made: {_reason(error)}")
+        return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
     for kind, words in _UNREACHABLE.items():
         if isinstance(error, kind):
             return UnreachableError("RequestError", f"{words}: {_reason(error)}")

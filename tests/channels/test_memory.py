@@ -387,7 +387,7 @@ def test_a_full_channel_says_all_that_one_wants_to_know() -> None:
     clock = ManualClock()
     channel = small(name="clicks", byte_capacity=1000, byte_capacity_buffer_percentage=0, clock=clock)
     put(channel, "aa", "bb", "cc")
-    with pytest.raises(ChannelFullError, match="nobody has taken from it yet"):
+    with pytest.raises(ChannelFullError, match="no take was committed yet"):
         put(channel, "dd", "ee", "ff")
     put(channel, "dd")
     take(channel)

@@ -140,7 +140,7 @@ def test_a_full_channel_is_a_send_timeout_that_says_so() -> None:
     producer = durable(sink, channel, max_block_ms=1, drain_timeout_ms=0)
     producer.send("p", "l", LOG)
     told: list[Result] = []
-    with pytest.raises(SendTimeoutError, match=r"channel mine: no room .* max_block_ms") as caught:
+    with pytest.raises(SendTimeoutError, match=r"no room in channel mine within .* max_block_ms") as caught:
         producer.send("p", "l", LOG, callback=told.append)
     error = caught.value
     assert isinstance(error.__cause__, ChannelFullError)

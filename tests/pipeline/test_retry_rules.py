@@ -228,9 +228,9 @@ def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
 
 
 def test_a_missing_project_is_waited_for_where_the_rules_say_so() -> None:
-    """With await_projects a record without a ProjectConfig is retried."""
+    """With await_mending a record without a ProjectConfig is retried, and so is one refused for the access key."""
     error = ProjectNotConfiguredError("ProjectConfigNotExist", "x")
-    assert RetryRules(config(), ManualClock(), endless=True, await_projects=True).decide(batch(), error).retry
+    assert RetryRules(config(), ManualClock(), endless=True, await_mending=True).decide(batch(), error).retry
 
 
 def test_a_quota_error_holds_back_its_logstore_and_no_other() -> None:

@@ -41,6 +41,7 @@ class Appender:
         self.rolls = 0
         self._went_past = 0
         self._closed = False
+        self._mark: tuple[SegmentWriter, int] | None = None  # where the run that is being written begins
 
     @property
     def writers(self) -> list[SegmentWriter]:
@@ -77,6 +78,7 @@ class Appender:
                 self._space.admit(size)
             writer = self._writer_for(size, synced, essential=essential)
             run.transaction, run.first = self.next_transaction, self.next_sequence
+            self._mark = writer, writer.size
             self.next_transaction += 1
             self.append_run(writer, run, synced, essential=essential)
         except ChannelError:
@@ -95,7 +97,7 @@ class Appender:
             self._append(writer, data, essential=essential)
         except OSError:
             if writer.broken:
-                self._leave(writer)
+                self._leave_half(writer, run)
             raise
         run.segment, run.start = writer.segment.number, start
         run.offsets = [start + offset for offset in run.offsets]
@@ -114,6 +116,17 @@ class Appender:
         writer = self.active
         if writer is None or self.is_new_due(size):
             writer = self.roll(self.next_sequence, synced, essential=essential)
+        self._write_voids(writer)
+        return writer
+
+    def void(self, synced: int) -> SegmentWriter | None:
+        """Say now what is voided; the segment in which it was said, which is to be synced.
+
+        :raises OSError: it could not be written.
+        """
+        return self._writer_for(0, synced, essential=True) if self.voided else None
+
+    def _write_voids(self, writer: SegmentWriter) -> None:
         while self.voided:
             run = self.voided[0]
             payload = encode_rollback(run.first, run.last)
@@ -125,7 +138,24 @@ class Appender:
             )
             self._append(writer, frame, essential=True)
             self.voided.pop(0)
-        return writer
+
+    def undo(self, run: Run) -> None:
+        """Cut off a run that an interrupt has cut short, or kept from being known; nobody has heard of it."""
+        mark, self._mark = self._mark, None
+        if not run.transaction or mark is None:
+            return
+        writer, size = mark
+        self.next_sequence = run.first
+        try:
+            writer.cut(size)
+        except OSError:
+            self._leave_half(writer, run)
+
+    def _leave_half(self, writer: SegmentWriter, run: Run) -> None:
+        """Half a run stands at the end of the segment, and cannot be cut off: it is void, and its numbers are used."""
+        self.next_sequence = max(self.next_sequence, run.last + 1)
+        self.voided.append(run)
+        self._leave(writer)
 
     def _leave(self, writer: SegmentWriter) -> None:
         """Write nothing more to this segment; what is in it stays, and is synced."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,8 +27,8 @@ from .file_transaction import FileTransaction
 from .keeper import Keeper
 from .ledger import Ledger, Taken
 from .log import Log
-from .options import FileChannelOptions
-from .ownership import QUARANTINE, own
+from .options import FileChannelOptions, check_paths, fewest
+from .ownership import QUARANTINE, Ownership, own
 from .recovery import recover
 from .run import Run
 from .segments import Segments
@@ -47,7 +48,7 @@ class FileChannel:
     :param directory: the channel's own; made if it does not exist. One channel at a time may use it.
     :param capacity: events.
     :param byte_capacity: bytes of headers and bodies; None for no limit but the disk's.
-    :param transaction_capacity: puts, or takes, of one transaction.
+    :param transaction_capacity: puts, or takes, of one transaction; None is 10,000, or ``capacity`` if that is less.
     :param keep_alive: seconds that a commit waits for room, and a take for its first event, unless told otherwise.
     :param fsync: ``"commit"``: a commit returns when it is on the disk, and concurrent ones share a sync. A number:
         it returns when it is written, and the disk follows after at most so many seconds. ``"os"``: it returns when
@@ -75,7 +76,7 @@ class FileChannel:
         *,
         capacity: int = 1_000_000,
         byte_capacity: int | None = None,
-        transaction_capacity: int = 10_000,
+        transaction_capacity: int | None = None,
         keep_alive: float = 3.0,
         fsync: str | float = "commit",
         segment_size: int = 64 * 1024 * 1024,
@@ -89,10 +90,11 @@ class FileChannel:
         clock: Clock | None = None,
         disk: Disk | None = None,
     ) -> None:
+        check_paths(directory, data_directories)
         self.options = FileChannelOptions(
             capacity=capacity,
             byte_capacity=byte_capacity,
-            transaction_capacity=transaction_capacity,
+            transaction_capacity=transaction_capacity if transaction_capacity is not None else fewest(capacity),
             keep_alive=keep_alive,
             fsync=fsync,
             segment_size=segment_size,
@@ -113,38 +115,46 @@ class FileChannel:
         self._disk: Disk = disk or Disk()
         self._clock: Clock = clock or SystemClock()
         self._ledger = Ledger(self.name, self.options, self._clock)
+        self._closing = threading.Lock()  # held by the one who closes; guards _ended
+        self._ended = False
         self._ownership = own(self._disk, self.name, (self.directory, *self.data_directories), self._clock)
+        self._segments = Segments(self._disk, self.name, self.data_directories, self._keys, self._clock)
+        self._log = self._new_log()
+        _channels.add(self)  # before what takes long: a child that is forked meanwhile has to give the lock up
+        # One that is dropped without close gives its files and locks back; it writes nothing more.
+        self._finalizer = weakref.finalize(self, _give_back, self._log, self._ownership)
+        self._finalizer.atexit = False
         try:
             self._open()
         except BaseException:
-            self._ownership.release()
+            self._log.close()
+            self.release()
             raise
         self._keeper = Keeper(self, self._clock)
-        _channels.add(self)
         self._keeper.start()
 
-    def _open(self) -> None:
+    def _new_log(self) -> Log:
         options, every = self.options, (self.directory, *self.data_directories)
         minimum, reserve = options.minimum_free_space, options.reserve
-        space = Space(self._disk, self.name, every, minimum=minimum, reserve=reserve, clock=self._clock)
-        self._segments = Segments(self._disk, self.name, self.data_directories, self._keys, self._clock)
-        self._log = Log(
+        self._space = Space(self._disk, self.name, every, minimum=minimum, reserve=reserve, clock=self._clock)
+        return Log(
             self._disk,
             self.name,
             self._segments,
             segment_size=options.segment_size,
             waits=options.waits,
             keeps=options.keeps,
-            space=space,
+            space=self._space,
             clock=self._clock,
             lock=self._ledger.lock,
             publish=self._ledger.publish,
             repoint=self._ledger.queue.repoint,
         )
-        self._space = space
+
+    def _open(self) -> None:
         self._recover()
         self._log.open_first()
-        space.keep_reserve()
+        self._space.keep_reserve()
         self.checkpoint(force=True)
 
     def _recover(self) -> None:
@@ -192,32 +202,56 @@ class FileChannel:
         """Whether something damaged is kept in the directory."""
         return self._disk.exists(f"{self.directory}/{QUARANTINE}")
 
-    def close(self, *, keep: bool = True) -> None:
-        """Write a checkpoint and give the directory up; what is in the channel stays there. May be called again.
-
-        :param keep: False keeps the directory locked, and writes nothing, for a caller who removes it and then calls
-            :meth:`release`.
+    def close(self) -> None:
+        """Write a checkpoint and give the directory up; what is in the channel stays there. May be called again, also
+        after a call that was interrupted.
         """
-        if not self._ledger.close("it was closed"):
-            return
-        self._keeper.stop()
-        self._log.refuse()
-        with self._checkpointer.lock:
-            try:
-                if keep:
-                    self._checkpointer.write(force=True)
-            finally:
-                self._log.close()
-                if keep:
-                    self.release()
+        self._close(keep_empty=True)
+
+    def close_to_remove(self) -> bool:
+        """As :meth:`close`, for a caller who removes the directory if nothing is in it.
+
+        :returns: whether nothing is in it: then it is not given up before :meth:`release`.
+        """
+        return self._close(keep_empty=False)
+
+    def _close(self, *, keep_empty: bool) -> bool:
+        self._ledger.close("it was closed")
+        with self._closing:
+            if self._ended:
+                return False
+            self._keeper.stop()
+            self._log.refuse()
+            with self._checkpointer.lock:
+                empty = not keep_empty and self._is_empty()
+                try:
+                    if not empty:
+                        self._checkpointer.write(force=True)
+                finally:
+                    self._ended = True
+                    self._log.close()
+                    if not empty:
+                        self.release()
+            return empty
+
+    def _is_empty(self) -> bool:
+        """Whether nothing is lost with the directory; called when nothing can be committed any more."""
+        with contextlib.suppress(ChannelError):
+            self._log.sync()  # what was being committed is there now, or has failed
+        with self._ledger.lock:
+            queue = self._ledger.queue
+            return not (len(queue) or queue.taken or self.quarantined)
 
     def release(self) -> None:
         """Let another channel have the directory; after :meth:`close`."""
         self._ownership.release()
+        self._finalizer.detach()
         _channels.discard(self)
 
     def abandon_in_child(self) -> None:
         """After a fork: the directory is the parent's; forget all files without touching what is in them."""
+        self._finalizer.detach()
+        self._closing, self._ended = threading.Lock(), True
         self._ledger.close_in_child(
             "it belongs to the parent of this process; FileChannel.for_process gives each its own"
         )
@@ -385,6 +419,12 @@ class FileChannel:
             return min(self._disk.free(path) for path in (self.directory, *self.data_directories))
         except OSError:
             return 0
+
+
+def _give_back(log: Log, ownership: Ownership) -> None:
+    with contextlib.suppress(OSError):
+        log.close()
+    ownership.release()
 
 
 def _abandon_in_child() -> None:

@@ -194,7 +194,10 @@ def _as_bytes(body: object) -> bytes:
 
 
 def _encode_headers(headers: Mapping[str, str | None]) -> bytes:
-    key = tuple(headers.items())
+    try:
+        key = tuple(headers.items())
+    except AttributeError:
+        raise InvalidArgumentError(f"put: headers must be a mapping, got {type(headers).__qualname__}") from None
     try:
         block = _blocks.get(key)
     except TypeError:  # an unhashable value, which cannot be a header

@@ -86,6 +86,8 @@ class Keeper:
             return  # it was closed a moment ago
         except ChannelError as error:
             _log.error("channel %s: %s", channel.name, error)
+        except Exception:  # noqa: BLE001  # the next one is due all the same
+            _log.exception("channel %s: a bug: the sync failed; the next one may not", channel.name)
 
     def _checkpoint(self, channel: Kept) -> None:
         try:

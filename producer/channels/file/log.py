@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 
 from ...clock import Clock, Deadline
-from ...errors import ChannelError, ChannelIOError
+from ...errors import ChannelIOError
 from .appender import Appender, io_error
 from .disk import Disk
 from .event_queue import pointer_to
@@ -70,6 +70,7 @@ class Log:
         self._writing = threading.Lock()
         self._end = Appender(disk, name, segments, space, segment_size)
         self._last_run = 0
+        self._current: Run | None = None  # what is being written; until _last_run is its number, nobody knows it
         self._unsynced: deque[Run] = deque()
         self._unsynced_bytes = 0
         # Guards: _pending, _synced_*, _syncing, _waiters, and the queue that publish changes.
@@ -144,16 +145,41 @@ class Log:
         while an earlier one is not on the disk.
         """
         with self._writing:
+            self._undo_interrupted()
             if not self._waits and self._end.is_new_due(run.size) and self._end.unsynced_bytes:
                 return False
-            self._end.write(run, self.synced_transaction)
-            self._last_run += 1
-            run.number = self._last_run
-            self._pending.append(run)
-            if self._keeps:
-                self._unsynced.append(run)
-                self._unsynced_bytes += run.size
+            try:
+                self._write(run)
+            except BaseException:
+                self._undo_interrupted()
+                raise
         return True
+
+    def _write(self, run: Run) -> None:
+        self._current = run
+        self._end.write(run, self.synced_transaction)
+        run.number = self._last_run + 1
+        self._pending.append(run)
+        if self._keeps:
+            self._unsynced.append(run)
+            self._unsynced_bytes += run.size
+        self._last_run = run.number
+        self._current = None
+
+    def _undo_interrupted(self) -> None:
+        """An interrupt may have come between a write and what is known of it: the write did not happen then."""
+        run = self._current
+        if run is None:
+            return
+        if not run.number or run.number > self._last_run:
+            if self._pending and self._pending[-1] is run:
+                self._pending.pop()
+            if self._unsynced and self._unsynced[-1] is run:
+                self._unsynced.pop()
+                self._unsynced_bytes = sum(other.size for other in self._unsynced)
+            self._end.undo(run)
+            run.number = 0
+        self._current = None
 
     def sync(self, timeout: float | None = None) -> bool:
         """Wait until all that was written before is on the disk; False if the time is over.
@@ -174,45 +200,50 @@ class Log:
     def _wait_synced(self, number: int, deadline: Deadline | None = None) -> bool:
         """Return when run ``number`` is on the disk, or has failed; the first to come syncs for all."""
         while True:
-            with self._state:
-                if self._synced_run >= number:
-                    return True
-                leads = not self._syncing
-                wake: SimpleQueue[None] = SimpleQueue()
-                if leads:
+            wake: SimpleQueue[None] = SimpleQueue()
+            leads = False
+            try:
+                with self._state:
+                    if self._synced_run >= number:
+                        return True
+                    leads = not self._syncing
                     self._syncing = True
-                else:
-                    self._waiters.append(wake)
-            if leads:
-                self._sync_for_all()
-            elif deadline is None:
+                    if not leads:
+                        self._waiters.append(wake)
+                if leads:
+                    self._sync_for_all()
+                    continue
+            finally:
+                if leads:  # also if an interrupt came before anything was synced: another one leads then
+                    self._let_others_lead()
+            if deadline is None:
                 wake.get()
+            elif deadline.expired(self._clock):
+                return False
             else:
-                if deadline.expired(self._clock):
-                    return False
                 self._clock.wait_for(wake, deadline)
 
+    def _let_others_lead(self) -> None:
+        with self._state:
+            self._syncing = False
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.put(None)
+
     def _sync_for_all(self) -> None:
-        target = 0
+        with self._writing:
+            self._undo_interrupted()
+            target = self._last_run
+            writers = self._end.writers
+            transaction, sequence = self.next_transaction - 1, self.next_sequence - 1
         try:
-            with self._writing:
-                target = self._last_run
-                writers = self._end.writers
-                transaction, sequence = self.next_transaction - 1, self.next_sequence - 1
-            try:
-                for writer in writers:
-                    if writer.synced < writer.size:
-                        self.syncs += 1
-                        writer.sync()
-            except OSError as error:
-                target, transaction, sequence = self._replace_segments(error)
-            self._synced(target, transaction, sequence)
-        finally:
-            with self._state:
-                self._syncing = False
-                waiters, self._waiters = self._waiters, []
-            for waiter in waiters:
-                waiter.put(None)
+            for writer in writers:
+                if writer.synced < writer.size:
+                    self.syncs += 1
+                    writer.sync()
+        except OSError as error:
+            target, transaction, sequence = self._replace_segments(error)
+        self._synced(target, transaction, sequence)
 
     def _synced(self, target: int, transaction: int, sequence: int) -> None:
         with self._writing:
@@ -253,8 +284,11 @@ class Log:
                 self._write_again(runs, first)
                 if not self._keeps:
                     self._fail(runs, error)
-            except (OSError, ChannelError) as second:
+            except BaseException as second:
+                # Whatever it is, a key provider's own error or an interrupt: these runs are not on the disk.
                 self._fail(runs, second)
+                if not isinstance(second, Exception):
+                    raise
             return self._last_run, self.next_transaction - 1, self.next_sequence - 1
 
     def _write_again(self, runs: list[Run], first: int) -> None:
@@ -264,7 +298,7 @@ class Log:
                 self._end.append_run(writer, run, self.synced_transaction, essential=True)
             self.syncs += 1
             writer.sync()
-        except OSError:
+        except BaseException:
             self._end.discard(writer, forget=self._waits)
             raise
         pointers = {
@@ -275,7 +309,7 @@ class Log:
         with self._state:
             self._repoint(pointers)
 
-    def _fail(self, runs: list[Run], error: Exception) -> None:
+    def _fail(self, runs: list[Run], error: BaseException) -> None:
         failure = io_error(self._name, "what was committed could not be brought to the disk", error)
         with self._state:
             self._failed = self._last_run, failure
@@ -283,6 +317,7 @@ class Log:
             run.error = failure
         if self._waits:
             self._end.voided += runs
+            self._say_void()
         else:  # they are in the queue already, and their bytes may still be read
             with self._state:
                 self._unsafe = True
@@ -292,9 +327,21 @@ class Log:
                 len(runs),
             )
 
+    def _say_void(self) -> None:
+        """Say at once that runs have failed, lest a next process takes what is left of them for committed."""
+        try:
+            writer = self._end.void(self.synced_transaction)
+            if writer is not None:
+                self.syncs += 1
+                writer.sync()
+        except Exception as error:  # noqa: BLE001  # it is said with the next commit, or checkpoint
+            _log.warning("channel %s: what failed cannot be marked as failed yet: %s", self._name, error)
+
     def position(self) -> Position:
         """A place before which everything is published; for a look at the queue that comes after this call."""
         with self._writing:
+            self._undo_interrupted()
+            self._end.void(self.synced_transaction)
             active = self._end.active
             if active is None:
                 active = self._end.roll(self.next_sequence, self.synced_transaction, essential=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 
 from ...errors import ConfigError
 from ...interfaces import Stored
 from .format import FIRST_RECORD
 
+#: Puts, or takes, of one transaction.
+TRANSACTION_CAPACITY = 10_000
 _MOST_SEGMENT = (1 << 32) - 1
 _NUMBER = "a number"
 
@@ -83,3 +86,19 @@ class FileChannelOptions:
     def promise(self) -> Stored:
         """Where a commit is when it returns."""
         return Stored.DISK if self.waits else Stored.CACHE
+
+
+def fewest(capacity: object) -> int:
+    """The ``transaction_capacity`` of a channel whose user gave none."""
+    return min(TRANSACTION_CAPACITY, capacity) if isinstance(capacity, int) else TRANSACTION_CAPACITY
+
+
+def check_paths(directory: object, data_directories: object) -> None:
+    """Whether these are a path, and a list of paths.
+
+    :raises ConfigError: they are not.
+    """
+    if not os.fspath(directory):  # type: ignore[call-overload]  # raises for what is no path
+        raise ConfigError("directory", "must be the path of a directory", directory)
+    if isinstance(data_directories, str | bytes | os.PathLike):
+        raise ConfigError("data_directories", "must be a list of directories, not one path", data_directories)

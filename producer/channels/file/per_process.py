@@ -107,8 +107,14 @@ class ProcessFileChannel:
 
     def _open(self) -> FileChannel:
         """An orphan's directory, if there is one; else a new one."""
+        if Path(self.base, LOCK_NAME).exists():
+            message = (
+                f"{self.base} is the directory of a single channel, whose events nobody would deliver from here: give "
+                "another, or let that channel drain (producer channel drain) and remove it"
+            )
+            raise ChannelFormatError(self.name, message)
         for directory in self._others(None):
-            channel = self._try(directory)
+            channel = self._try_orphan(directory)
             if channel is not None:
                 return channel
         for _ in range(_TRIES):
@@ -124,8 +130,13 @@ class ProcessFileChannel:
             return FileChannel(directory, **options)
         except ChannelLockedError:
             return None
-        except ChannelFormatError as error:
-            _log.error("channel %s: %s is left alone: %s", self.name, directory, error)
+
+    def _try_orphan(self, directory: str) -> FileChannel | None:
+        """One that cannot be opened must not stop those that can, nor this process."""
+        try:
+            return self._try(directory)
+        except ChannelError as error:
+            _log.error("channel %s: %s is left alone, its events are not delivered: %s", self.name, directory, error)
             return None
 
     def _others(self, own: str | None) -> list[str]:
@@ -147,7 +158,7 @@ class ProcessFileChannel:
         moved = 0
         own = self.own
         for directory in self._others(own.directory):
-            orphan = self._try(directory)
+            orphan = self._try_orphan(directory)
             if orphan is None:
                 continue
             try:
@@ -159,8 +170,7 @@ class ProcessFileChannel:
             except BaseException:
                 orphan.close()
                 raise
-            _remove(orphan)
-        self.adopted += moved
+            _close_or_remove(orphan)
         return moved
 
     def _move(self, orphan: FileChannel, own: FileChannel) -> int:
@@ -174,6 +184,7 @@ class ProcessFileChannel:
                     putting.put_many(events)
                 own.sync()  # whatever the policy: the orphan's copy is given up
             moved += len(events)
+            self.adopted += len(events)
         if moved:
             _log.info("channel %s: %d events adopted from %s", self.name, moved, orphan.directory)
         return moved
@@ -212,13 +223,8 @@ class ProcessFileChannel:
             adopter, self._adopter = self._adopter, None
         if adopter is not None:
             adopter.stop()
-        if own is None:
-            return
-        stats = own.stats()
-        if stats.size or stats.taken:
-            own.close()
-        else:
-            _remove(own)
+        if own is not None:
+            _close_or_remove(own)
 
     def renew_in_child(self) -> None:
         """After a fork: the parent's directory stays the parent's."""
@@ -245,14 +251,12 @@ def _rebuild(base: str, adopt_interval: float | None, options: dict[str, Any]) -
     return ProcessFileChannel(base, adopt_interval=adopt_interval, options=options)
 
 
-def _remove(channel: FileChannel) -> None:
-    """Close an empty channel and remove its directory, unless something damaged is kept there.
+def _close_or_remove(channel: FileChannel) -> None:
+    """Close a channel, and remove its directory if nothing is in it, damaged things included.
 
-    Removed while the lock is held: whoever opens the lock file meanwhile finds that it has no name any more.
+    It is removed while the lock is held: whoever opens the lock file meanwhile finds that it has no name any more.
     """
-    kept = channel.quarantined
-    channel.close(keep=kept)
-    if not kept:
+    if channel.close_to_remove():
         for directory in {channel.directory, *channel.data_directories}:
             shutil.rmtree(directory, ignore_errors=True)
         channel.release()

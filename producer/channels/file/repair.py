@@ -40,6 +40,7 @@ class SegmentReport:
     :ivar records: how many of each kind it holds.
     :ivar damages: stretches that do not check out, as offsets.
     :ivar gaps: stretches that a repair has taken out.
+    :ivar unopened: records that do not open, for want of their key or with a wrong one.
     :ivar header_damaged: one of the two copies of its header does not check out.
     """
 
@@ -52,6 +53,7 @@ class SegmentReport:
     damages: Sequence[Damage]
     gaps: Sequence[tuple[int, int]]
     header_damaged: bool
+    unopened: int = 0
 
     def holds(self, offset: int) -> bool:
         """Whether what begins at ``offset`` can still be read."""
@@ -70,6 +72,8 @@ class DirectoryReport:
     :ivar oldest: when the first of them was put, seconds since the epoch.
     :ivar checkpoint: the generation of the checkpoint that opening would use; None for none.
     :ivar torn: whether the end of the log is torn: opening the channel cuts it, which loses nothing that was promised.
+    :ivar missing: numbers of segments that the checkpoint needs and that do not exist.
+    :ivar unopened: records that do not open, for want of their key or with a wrong one.
     :ivar lost_events: events in damaged records, as far as the sequence numbers tell.
     :ivar unreadable: files that should be segments and are not.
     :ivar quarantine: what is kept aside.
@@ -85,6 +89,8 @@ class DirectoryReport:
     bad_checkpoints: int
     torn: bool
     lost_events: int
+    missing: Sequence[int] = ()
+    unopened: int = 0
     unreadable: Sequence[str] = ()
     quarantine: Sequence[str] = ()
     segments: Sequence[SegmentReport] = field(default=())
@@ -93,7 +99,8 @@ class DirectoryReport:
     def damaged(self) -> bool:
         """Whether anything does not check out that a crash would not have left so."""
         flawed = any(segment.header_damaged or segment.damages for segment in self.segments)
-        return bool((flawed and not self.torn) or self.lost_events or self.bad_checkpoints or self.unreadable)
+        gone = self.bad_checkpoints or self.unreadable or self.missing or self.unopened
+        return bool((flawed and not self.torn) or gone)
 
 
 def examine(
@@ -111,6 +118,10 @@ def examine(
     every = tuple(data_directories) or (directory,)
     try:
         names = disk.names(directory)
+        below = [other for other in names if disk.exists(f"{directory}/{other}/{LOCK_NAME}")]
+        if below and LOCK_NAME not in names:
+            message = f"{directory} holds the directories of several processes: name one of them: {', '.join(below)}"
+            raise ChannelFormatError(name, message)
         check_contents(name, directory, names)
         if not names:
             raise ChannelFormatError(name, f"{directory} is empty: no channel was ever there")
@@ -136,7 +147,8 @@ def _report(
     sizes = {segment.header.number: segment.size for segment in found}
     start, bad = checkpoints.load_best(disk, directory, name, salts, sizes)
     replay = None if segments is None else Replay(disk, name, segments, start, clock).run()
-    looked = tuple(_look_through(disk, segment) for segment in found)
+    ciphers = {} if segments is None else {segment.number: segment.cipher for segment in segments}
+    looked = tuple(_look_through(disk, segment, ciphers.get(segment.header.number)) for segment in found)
     events, lost = ([], 0) if replay is None else _readable(replay, looked)
     quarantine = f"{directory}/{QUARANTINE}"
     return DirectoryReport(
@@ -150,6 +162,8 @@ def _report(
         bad_checkpoints=bad,
         torn=replay is not None and replay.cut is not None,
         lost_events=lost,
+        missing=tuple(sorted(checkpoints.missing_segments(disk, directory, salts))),
+        unopened=sum(segment.unopened for segment in looked),
         unreadable=tuple(unreadable),
         quarantine=tuple(disk.names(quarantine)) if disk.exists(quarantine) else (),
         segments=looked,
@@ -202,11 +216,11 @@ def _read(disk: Disk, path: str) -> bytes:
         disk.close(file)
 
 
-def _look_through(disk: Disk, found: Found) -> SegmentReport:
+def _look_through(disk: Disk, found: Found, cipher: SegmentCipher | None) -> SegmentReport:
     data = _read(disk, found.path)
     header = found.header
     counts: Counter[str] = Counter()
-    damages, gaps = [], []
+    damages, gaps, unopened = [], [], 0
     for item in scan(data, header.seed):
         if isinstance(item, Damage):
             damages.append(item)
@@ -214,6 +228,7 @@ def _look_through(disk: Disk, found: Found) -> SegmentReport:
             gaps.append((item.offset, item.offset + FRAME_SIZE + item.length))
         else:
             counts[Kind(item.kind).name.lower()] += 1
+            unopened += header.key_id is not None and not _opens(cipher, data, item)
     copies = data[:HEADER_SIZE], data[SECOND_HEADER:FIRST_RECORD]
     return SegmentReport(
         number=header.number,
@@ -225,7 +240,18 @@ def _look_through(disk: Disk, found: Found) -> SegmentReport:
         damages=tuple(damages),
         gaps=tuple(gaps),
         header_damaged=copies[0] != copies[1],
+        unopened=unopened,
     )
+
+
+def _opens(cipher: SegmentCipher | None, data: bytes, record: Record) -> bool:
+    start = record.offset + FRAME_SIZE
+    try:
+        if cipher is not None:
+            cipher.open(record.kind, record.sequence, record.transaction, data[start : start + record.length])
+    except ValueError:
+        return False
+    return cipher is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +259,12 @@ class Repair:
     """What :func:`repair` did.
 
     :ivar removed: for each segment that was changed, its path and the bytes that were taken out of it.
+    :ivar forgotten: numbers of missing segments that are given up.
     :ivar after: the directory as it is now.
     """
 
     removed: dict[str, int]
+    forgotten: Sequence[int]
     after: DirectoryReport
 
 
@@ -260,6 +288,8 @@ def repair(
     ownership = own(disk, name, (directory, *data_directories), clock)
     removed = {}
     try:
+        if before.missing:
+            _forget_checkpoints(disk, directory)
         found, _ = find_segments(disk, name, tuple(dict.fromkeys((directory, *(data_directories or (directory,))))))
         headers = {segment.header.number: segment.header for segment in found}
         last = max(headers, default=0)
@@ -277,7 +307,16 @@ def repair(
         ownership.release()
     reopen()
     after = examine(directory, data_directories=data_directories, keys=keys, clock=clock)
-    return Repair(removed, after)
+    return Repair(removed, before.missing, after)
+
+
+def _forget_checkpoints(disk: Disk, directory: str) -> None:
+    """Keep aside what says that other segments should be there: they are given up."""
+    disk.make_directory(f"{directory}/{QUARANTINE}")
+    for name in (checkpoints.NAME, checkpoints.BACKUP_NAME):
+        if disk.exists(f"{directory}/{name}"):
+            disk.rename(f"{directory}/{name}", f"{directory}/{QUARANTINE}/{name}")
+    disk.sync_directory(directory)
 
 
 def _mend(disk: Disk, path: str, header: SegmentHeader, damages: Sequence[Damage]) -> int:

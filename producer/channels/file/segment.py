@@ -56,6 +56,7 @@ class SegmentWriter:
         self.segment = segment
         self.size = self.synced = 0
         self.broken = False
+        self._appending = False  # an append has begun, and not ended: it may have been interrupted
         self.file = disk.create(segment.path)
 
     def append(self, data: bytes) -> None:
@@ -63,17 +64,32 @@ class SegmentWriter:
 
         :raises OSError: it could not be written. The segment ends where it ended before, unless :attr:`broken`.
         """
+        if self._appending:
+            self.cut(self.size)
         start, left = self.size, memoryview(data)
+        self._appending = True
         try:
             while left:
                 left = left[self._disk.append(self.file, bytes(left) if len(left) < len(data) else data) :]
         except OSError:
-            try:
-                self._disk.truncate(self.file, start)
-            except OSError:
-                self.broken = True
+            with contextlib.suppress(OSError):
+                self.cut(start)
             raise
         self.size = start + len(data)
+        self._appending = False
+
+    def cut(self, size: int) -> None:
+        """Let the segment end at ``size``, where a record ends.
+
+        :raises OSError: it could not be cut: it is :attr:`broken`.
+        """
+        try:
+            self._disk.truncate(self.file, size)
+        except OSError:
+            self.broken = True
+            raise
+        self.size, self.synced = size, min(self.synced, size)
+        self._appending = False
 
     def sync(self) -> None:
         """Return when all that was written before is on the disk."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from ...clock import Clock
 from ...errors import ChannelKeyError
 from .disk import Disk
-from .encryption import KEY_SIZE, KeyProvider, SegmentCipher
+from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
 from .event_queue import Entry
 from .format import FRAME_SIZE, Kind, SegmentHeader
 from .segment import Segment, payload_of
@@ -49,10 +49,19 @@ class Segments:
         """The next segment, which is not known before :meth:`add`."""
         number = self._next
         self._next += 1
-        key_id = None if self._keys is None else self._keys.current_key_id()
+        key_id = self._current_key_id()
         header = SegmentHeader(number, first_sequence, os.urandom(16), self._clock.time(), went_past, key_id)
         directory = self._directories[number % len(self._directories)]
         return Segment(f"{directory}/log-{number:010d}", header, self.cipher_of(header))
+
+    def _current_key_id(self) -> str | None:
+        if self._keys is None:
+            return None
+        key_id: object = self._keys.current_key_id()
+        if not isinstance(key_id, str) or not 1 <= len(key_id.encode()) <= MAX_KEY_ID:
+            message = f"the key provider's current key id must be text of 1 to {MAX_KEY_ID} bytes, got {key_id!r}"
+            raise ChannelKeyError(self._name, str(key_id), message)
+        return key_id
 
     def cipher_of(self, header: SegmentHeader) -> SegmentCipher | None:
         """What opens this segment's payloads.
