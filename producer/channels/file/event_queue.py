@@ -76,10 +76,19 @@ class Columns:
         columns = (self.sequences, self.pointers, self.lengths, self.times)
         return list(map(Entry._make, zip(*(column[start:stop] for column in columns), strict=True)))
 
-    def cut(self, count: int) -> None:
-        """Remove the first ``count``."""
-        for column in (self.sequences, self.pointers, self.lengths, self.times):
-            del column[:count]
+    def even(self) -> None:
+        """Forget what an interrupt has added to some of the columns only."""
+        count = len(self.times)
+        if not len(self.sequences) == len(self.pointers) == len(self.lengths) == count:
+            self.keep(min(len(self.sequences), len(self.pointers), len(self.lengths), count))
+
+    def cut_from(self, sequence: int) -> None:
+        """Remove what has this sequence number or a later one, at the end."""
+        self.even()
+        count = len(self.sequences)
+        while count and self.sequences[count - 1] >= sequence:
+            count -= 1
+        self.keep(count)
 
     def keep(self, count: int) -> None:
         """Remove all but the first ``count``."""
@@ -120,37 +129,41 @@ class EventQueue:
         return sum(columns.lengths)
 
     def append(self, first: int, segment: int, offsets: Sequence[int], lengths: Sequence[int], time: float) -> None:
-        """Add one transaction's events at the tail, with consecutive sequence numbers from ``first`` on."""
+        """Add one transaction's events at the tail, with consecutive sequence numbers from ``first`` on.
+
+        May be called again with the same events, after a call that was interrupted.
+        """
         count, base = len(offsets), segment << OFFSET_BITS
         pointers = [base | offset for offset in offsets]
-        self._columns.extend(range(first, first + count), pointers, lengths, [time] * count)
         self.references[segment] = self.references.get(segment, 0) + count
+        self._columns.cut_from(first)
+        self._columns.extend(range(first, first + count), pointers, lengths, [time] * count)
 
     def take(self, count: int, max_bytes: int | None) -> list[Entry]:
-        """Up to ``count`` events from the head, at least one if there are any; they are taken from now on."""
-        entries: list[Entry] = []
-        while self._returned and len(entries) < count:
-            entries.append(heapq.heappop(self._returned))
-        more = self._columns.entries(self._head, self._head + count - len(entries))
-        entries += more
+        """Up to ``count`` events from the head, at least one if there are any; they are taken from now on.
+
+        An interrupt may come anywhere: an event is among the taken ones before it leaves the others, lest a checkpoint
+        misses it.
+        """
+        self._columns.even()
+        early = heapq.nsmallest(count, self._returned) if self._returned else []
+        entries = early + self._columns.entries(self._head, self._head + count - len(early))
         if max_bytes is not None:
-            kept = _within(entries, max_bytes)
-            for entry in entries[kept : len(entries) - len(more)]:
-                heapq.heappush(self._returned, entry)
-            more = more[: max(0, kept - (len(entries) - len(more)))]
-            del entries[kept:]
-        self._head += len(more)
+            del entries[_within(entries, max_bytes) :]
+        self.taken.update({entry.sequence: entry for entry in entries})
+        for _ in entries[: len(early)]:
+            heapq.heappop(self._returned)
+        self._head += max(0, len(entries) - len(early))
         if self._head >= _CUT and self._head * 2 >= len(self._columns):
-            self._columns.cut(self._head)
-            self._head = 0
-        self.taken.update((entry.sequence, entry) for entry in entries)
+            self._columns, self._head = self._columns.after(self._head), 0
         return entries
 
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Taken events return to where they were: before all that has a greater sequence number."""
         for entry in entries:
             # Another segment may hold it by now, if a sync failed meanwhile.
-            heapq.heappush(self._returned, self.taken.pop(entry.sequence))
+            heapq.heappush(self._returned, self.taken[entry.sequence])
+            del self.taken[entry.sequence]
 
     def remove(self, sequences: Iterable[int]) -> int:
         """Taken events are gone for good; returns the sum of their lengths."""
@@ -195,9 +208,12 @@ class EventQueue:
     def snapshot(self, before: int) -> Columns:
         """Every event, taken ones included, whose pointer is below ``before``, by sequence number."""
         columns = Columns()
-        # What was taken was ahead of all that was not, also where it was given back since.
-        for entry in sorted([*self.taken.values(), *self._returned]):
-            columns.append(entry)
+        self._columns.even()
+        # What was taken was ahead of all that was not, also where it was given back since. An interrupt may have left
+        # an event in two places.
+        early = {entry.sequence: entry for entry in (*self.taken.values(), *self._returned)}
+        for sequence in sorted(early):
+            columns.append(early[sequence])
         rest = self._columns.after(self._head)
         columns.extend(rest.sequences, rest.pointers, rest.lengths, rest.times)
         late = len(columns)

@@ -260,9 +260,10 @@ class Log:
     def _publish_through(self, number: int) -> None:
         with self._state:
             while self._pending and self._pending[0].number <= number:
-                run = self._pending.popleft()
+                run = self._pending[0]
                 if run.error is None:
-                    self._publish(run)
+                    self._publish(run)  # once more, if an interrupt comes here
+                self._pending.popleft()
 
     def _replace_segments(self, error: OSError) -> tuple[int, int, int]:
         """A sync failed: the kernel may have dropped what it could not write, and would not say so twice.

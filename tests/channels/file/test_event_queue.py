@@ -203,7 +203,7 @@ def test_columns_are_cut_at_both_ends() -> None:
     columns.extend(range(5), range(5), range(5), [1.0] * 5)
     columns.append(Entry(5, 5, 5, 2.0))
     copy = columns.after(2)
-    columns.cut(1)
+    columns = columns.after(1)
     columns.keep(2)
     assert list(columns.sequences) == [1, 2]
     assert list(copy.sequences) == [2, 3, 4, 5]

@@ -1,0 +1,371 @@
+"""Interrupts and failures at the worst moment: what was committed stays, what was not never appears, nobody hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from producer import ConfigError, Producer
+from producer.channels import Event, FileChannel
+from producer.channels.file.disk import Disk
+from producer.errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelKeyError,
+    InvalidArgumentError,
+    TransactionStateError,
+)
+from producer.testing import RecordingSink
+from tests.support.waiting import Call
+
+SMALL: dict[str, Any] = {"minimum_free_space": 0, "reserve": 0, "checkpoint_interval": None}
+
+
+class Unlucky(Disk):
+    """A disk whose calls do something else when told to; each ``on_`` gets the call's arguments and its usual way."""
+
+    on_append: Callable[..., int] | None = None
+    on_sync: Callable[..., None] | None = None
+    on_truncate: Callable[..., None] | None = None
+
+    def append(self, file: int, data: bytes) -> int:
+        return super().append(file, data) if self.on_append is None else self.on_append(file, data)
+
+    def sync(self, file: int) -> None:
+        if self.on_sync is not None:
+            self.on_sync()
+        super().sync(file)
+
+    def truncate(self, file: int, size: int) -> None:
+        if self.on_truncate is not None:
+            self.on_truncate()
+        super().truncate(file, size)
+
+    def plain_append(self, file: int, data: bytes) -> int:
+        return super().append(file, data)
+
+
+def put(channel: FileChannel, *bodies: bytes) -> None:
+    with channel.transaction() as transaction:
+        transaction.put_many([Event({}, body) for body in bodies])
+
+
+def bodies(channel: FileChannel) -> list[bytes]:
+    return [event.body for event in channel.peek()]
+
+
+def fails(times: int) -> Callable[..., None]:
+    """Raises EIO so often, then nothing."""
+    left = [times]
+
+    def call(*_: object) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(errno.EIO, "Input/output error")
+
+    return call
+
+
+def test_an_interrupt_while_a_commit_is_written_costs_no_later_commit(tmp_path: Path) -> None:
+    """Ctrl-C as the write returns: that commit did not happen, and those after it are where they are said to be."""
+    disk = Unlucky()
+    channel = FileChannel(tmp_path, disk=disk, **SMALL)
+    put(channel, b"first")
+
+    def interrupted(file: int, data: bytes) -> int:
+        disk.on_append = None
+        disk.plain_append(file, data)
+        raise KeyboardInterrupt
+
+    disk.on_append = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        put(channel, b"interrupted")
+    put(channel, b"second")
+    put(channel, b"third")
+    assert bodies(channel) == [b"first", b"second", b"third"]
+    channel.close()
+    with FileChannel(tmp_path, **SMALL) as channel:
+        assert bodies(channel) == [b"first", b"second", b"third"]
+        assert channel.stats().file is not None
+        assert channel.stats().file.lost_events == 0
+
+
+def test_an_interrupt_as_a_sync_begins_hangs_nobody(tmp_path: Path) -> None:
+    """The one who was to sync for all is interrupted before the first line of it: another one does."""
+    channel = FileChannel(tmp_path, **SMALL)
+
+    def trace(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code.co_name == "_sync_for_all":
+            sys.settrace(before)
+            raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            put(channel, b"interrupted")
+    finally:
+        sys.settrace(before)
+    Call(lambda: put(channel, b"other")).result()
+    assert bodies(channel)[-1] == b"other"
+    channel.close()
+
+
+@pytest.mark.parametrize("cut", [41, 82, 123, 130, 150])
+def test_half_a_commit_that_cannot_be_cut_off_never_counts(tmp_path: Path, cut: int) -> None:
+    """The write stops half-way, and so does the truncation: its events never appear, those of later commits stay."""
+    if os.fork() == 0:
+        disk = Unlucky()
+        channel = FileChannel(tmp_path, disk=disk, **SMALL)
+        put(channel, b"1")
+
+        def half(file: int, data: bytes) -> int:
+            disk.on_append = lambda *_: fails(1)() or 0
+            return disk.plain_append(file, data[:cut])
+
+        disk.on_append, disk.on_truncate = half, fails(99)
+        try:
+            put(channel, b"x", b"y", b"z")
+        except ChannelError:
+            disk.on_append = disk.on_truncate = None
+            put(channel, b"2")
+            put(channel, b"3")
+        os._exit(0)
+    os.wait()
+    with FileChannel(tmp_path, **SMALL) as channel:
+        assert bodies(channel) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("syncs", [1, 2])
+@pytest.mark.parametrize("end", ["exit", "close"])
+def test_a_take_whose_commit_failed_and_was_rolled_back_is_still_there_after_a_restart(
+    tmp_path: Path, syncs: int, end: str
+) -> None:
+    """Whether the process ends in order or not."""
+    if os.fork() == 0:
+        disk = Unlucky()
+        channel = FileChannel(tmp_path, disk=disk, **SMALL)
+        put(channel, b"x")
+        disk.on_sync = fails(syncs + 1)
+        taking = channel.transaction()
+        taking.begin()
+        taking.take()
+        try:
+            taking.commit()
+        except ChannelError:
+            taking.rollback()
+        if end == "close":
+            channel.close()
+        os._exit(0)
+    os.wait()
+    with FileChannel(tmp_path, **SMALL) as channel:
+        assert bodies(channel) == [b"x"]
+
+
+def test_nothing_is_promised_when_a_key_provider_fails_while_a_segment_is_replaced(tmp_path: Path) -> None:
+    """Syncs fail, and so does the key for the new segment: every commit raises, and none of them counts."""
+
+    class Keys:
+        away = False
+
+        def current_key_id(self) -> str:
+            if self.away:
+                raise RuntimeError("the key service is away")
+            return "k"
+
+        def get_key(self, key_id: str) -> bytes:
+            return b"k" * 32
+
+    keys, disk = Keys(), Unlucky()
+    channel = FileChannel(tmp_path, disk=disk, encryption=keys, **SMALL)
+    together = threading.Barrier(3)
+
+    def slow_failure() -> None:
+        time.sleep(0)
+        raise OSError(errno.EIO, "Input/output error")
+
+    def commit() -> None:
+        together.wait()
+        put(channel, b"never")
+
+    disk.on_sync, keys.away = slow_failure, True
+    for call in [Call(commit) for _ in range(3)]:
+        with pytest.raises((ChannelError, RuntimeError)):
+            call.result()
+    assert bodies(channel) == []
+    disk.on_sync, keys.away = None, False
+    put(channel, b"again")
+    assert bodies(channel) == [b"again"]
+    channel.close()
+
+
+def test_key_id_that_does_not_fit_is_refused_at_once(tmp_path: Path) -> None:
+    """Cut to 64 bytes it would name another key, and nothing could be read again."""
+
+    class Keys:
+        def current_key_id(self) -> str:
+            return "x" * 65
+
+        def get_key(self, key_id: str) -> bytes:
+            return b"k" * 32
+
+    with pytest.raises(ChannelKeyError, match="1 to 64 bytes"):
+        FileChannel(tmp_path, encryption=Keys(), **SMALL)
+
+
+def test_close_that_was_interrupted_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    """Ctrl-C while it waits for the keeper: closing again writes the checkpoint and gives the directory up."""
+    channel = FileChannel(tmp_path, **SMALL)
+    put(channel, b"x")
+    stop = channel._keeper.stop
+
+    def interrupted() -> None:
+        channel._keeper.stop = stop  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    channel._keeper.stop = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        channel.close()
+    channel.close()
+    with FileChannel(tmp_path, **SMALL) as channel:
+        assert bodies(channel) == [b"x"]
+
+
+def test_channel_that_is_dropped_gives_its_directory_back(tmp_path: Path) -> None:
+    """Without close: once it is collected, another one may have the directory, and finds everything."""
+    channel = FileChannel(tmp_path, **SMALL)
+    put(channel, b"x")
+    del channel
+    gc.collect()
+    with FileChannel(tmp_path, **SMALL) as channel:
+        assert bodies(channel) == [b"x"]
+
+
+def test_one_transaction_is_committed_by_one_thread(tmp_path: Path) -> None:
+    """A second commit, or a rollback, while the first one waits for the disk is refused; the events are there once."""
+    inside, go = threading.Event(), threading.Event()
+    disk = Unlucky()
+    channel = FileChannel(tmp_path, disk=disk, **SMALL)
+    transaction = channel.transaction()
+    transaction.begin()
+    transaction.put(Event({}, b"x"))
+
+    def wait() -> None:
+        inside.set()
+        go.wait(20)
+
+    disk.on_sync = wait
+    first = Call(transaction.commit)
+    assert inside.wait(20)
+    for call in (transaction.commit, transaction.rollback):
+        with pytest.raises(TransactionStateError, match="another thread"):
+            call()
+    go.set()
+    first.result()
+    assert bodies(channel) == [b"x"]
+    channel.close()
+
+
+@pytest.mark.parametrize("wrong", [1.5, "1", 0, None])
+def test_wrong_count_takes_nothing(tmp_path: Path, wrong: Any) -> None:
+    """It is refused before anything leaves the queue."""
+    with FileChannel(tmp_path, **SMALL) as channel:
+        put(channel, b"a", b"b")
+        with channel.transaction() as transaction:
+            transaction.take(1)
+            with pytest.raises(InvalidArgumentError, match="count"):
+                transaction.take(wrong)
+            assert len(transaction.take(5)) == 1
+
+
+def test_orphan_that_cannot_be_opened_stops_nobody(tmp_path: Path) -> None:
+    """It is left alone, and the process works in a directory of its own."""
+    (tmp_path / "orphan").mkdir()
+    (tmp_path / "orphan" / "LOCK").touch()
+    segment = tmp_path / "orphan" / "log-0000000001"
+    segment.mkdir()  # nothing can be read from it
+    with FileChannel.for_process(tmp_path, adopt_interval=None, **SMALL) as channel:
+        with channel.transaction() as transaction:
+            transaction.put(Event({}, b"mine"))
+        assert channel.adopt() == 0
+    assert segment.is_dir()
+
+
+def test_what_is_committed_while_a_process_channel_closes_is_kept(tmp_path: Path) -> None:
+    """It looks whether anything is left only when nothing more can come."""
+    channel = FileChannel.for_process(tmp_path, adopt_interval=None, **SMALL)
+    transaction = channel.transaction()
+    transaction.begin()
+    transaction.put(Event({}, b"x"))
+    stop = channel.own._keeper.stop
+
+    stored: list[bytes] = []
+
+    def commit_meanwhile() -> None:
+        with contextlib.suppress(ChannelClosedError):
+            transaction.commit()
+            stored.append(b"x")
+        stop()
+
+    channel.own._keeper.stop = commit_meanwhile  # type: ignore[method-assign]
+    channel.close()
+    with FileChannel.for_process(tmp_path, adopt_interval=None, **SMALL) as again:
+        assert bodies(again.own) == stored
+
+
+def test_one_channel_cannot_serve_two_producers(tmp_path: Path) -> None:
+    """The second is refused; once the first has closed, another channel on the directory goes on."""
+    channel = FileChannel(tmp_path / "a", **SMALL)
+    with Producer(sink=RecordingSink(), channel=channel), pytest.raises(ConfigError, match="no other producer"):
+        Producer(sink=RecordingSink(), channel=channel)
+    base = tempfile.mkdtemp(dir=tmp_path)
+    with pytest.raises(ConfigError, match="another base"):
+        Producer(
+            sink=RecordingSink(),
+            channel=FileChannel.for_process(base),
+            dead_letter=FileChannel.for_process(base),
+        )
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the alarm may ring in a __del__
+def test_signal_handler_that_raises_anywhere_in_a_commit_loses_nothing(tmp_path: Path) -> None:
+    """An alarm at a random instant, a hundred times: every commit that returned is there, also after a restart."""
+
+    class Alarm(Exception):  # noqa: N818
+        pass
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    committed: list[bytes] = []
+    try:
+        with FileChannel(tmp_path, fsync="os", **SMALL) as channel:
+            for turn in range(100):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0002 + turn * 0.00001)
+                    for _ in range(200):
+                        body = b"%d" % len(committed)
+                        put(channel, body)
+                        committed.append(body)
+                except Alarm:
+                    committed.append(b"in doubt")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    with FileChannel(tmp_path, **SMALL) as channel:
+        found = set(bodies(channel))
+    assert not set(committed) - {b"in doubt"} - found
