@@ -185,7 +185,7 @@ class RetryPolicy:
 
     :ivar wait: seconds until the next attempt; None is exponential backoff with jitter between
         ``base_retry_backoff_ms`` and ``max_retry_backoff_ms``.
-    :ivar stop: True gives the batch up; None stops after ``retries`` retries.
+    :ivar stop: True gives the batch up; None stops after ``retries`` retries, and behind a channel never.
     :ivar retry: True tries again; None follows the class of the error.
     """
 

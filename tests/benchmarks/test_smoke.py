@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from . import channels
 from .__main__ import CASES, SHAPES, check_sample, main, measure, null_server, ours, report, take_counts
 
 
@@ -28,3 +29,11 @@ def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     """As the documentation shows it."""
     assert main(["--shape", "web", "--count", "1000", "--rounds", "1"]) == 0
     assert "| ours: send |" in capsys.readouterr().out
+
+
+def test_the_channels_benchmark_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    """Commits, group commit, replay, and the durable producer beside the other."""
+    assert channels.main(["--count", "1000", "--events", "2000", "--rounds", "1"]) == 0
+    printed = capsys.readouterr().out
+    for line in ("| file, fsync commit | 100 |", "| 16 |", "| from the log alone |", "| 8 | os |"):
+        assert line in printed
