@@ -40,7 +40,8 @@
                ├── DeliveryAbandonedError     given up by this side: closed at its deadline, or forked away
                └── InternalError       a bug of this package or of a plugged-in part
 
-Whether an attempt may be repeated is a property of the class, so that a user's own ``RetryPolicy`` can use it too.
+Whether an attempt may be repeated is a property of the class, so that a user's own ``RetryPolicy`` can use it too. The
+file is long since the tree is one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The simulated file system does what the real one does, and loses what a real one may lose."""
+"""The simulated file system does what the real one does, and loses what a real one may lose.
+
+Long since every call of the disk has its promises.
+"""
 
 from __future__ import annotations
 
