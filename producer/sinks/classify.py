@@ -110,7 +110,7 @@ def is_acknowledgement(answer: Answer) -> bool:
 def error_of_answer(answer: Answer) -> AttemptError:
     """The error that an answer other than an acknowledgement stands for."""
     code, message = _parse(answer)
-    kind = _BY_CODE.get(code) or _BY_STATUS.get(answer.status) or _general(code, answer.status)
+    kind = kind_of(code, answer.status)
     return kind(
         code,
         message,
@@ -119,6 +119,14 @@ def error_of_answer(answer: Answer) -> AttemptError:
         # A server that fails, or a gateway before it, may have stored the batch before.
         may_have_been_stored=answer.status >= 500 or kind is ServerError,
     )
+
+
+def kind_of(code: str, status: int) -> type[AttemptError]:
+    """The class of error that a code and an HTTP status stand for.
+
+    :param code: LogHub's ``errorCode``, or :data:`BAD_RESPONSE`.
+    """
+    return _BY_CODE.get(code) or _BY_STATUS.get(status) or _general(code, status)
 
 
 def _general(code: str, status: int) -> type[AttemptError]:
