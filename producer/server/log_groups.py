@@ -9,9 +9,9 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from ..wire.compression import compress, decompress
+from ..wire.schema import LogGroup, StrictText
 from .errors import ApiError
 from .limits import Limits
-from .schema import LogGroup, StrictText
 
 PACK_ID_TAG = "__pack_id__"
 

@@ -12,12 +12,12 @@ from google.protobuf.message import DecodeError
 
 from ..errors import CompressionError
 from ..wire.compression import COMPRESSIONS, decompress
+from ..wire.schema import LogPackageList
 from .errors import ApiError
 from .http import Answer, ApiRequest, parse_number
 from .limits import Limits
 from .log_groups import CheckedGroup, check_group
 from .rows import Route
-from .schema import LogPackageList
 from .service import Service, place_of
 from .shards import parse_key
 

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import requests
 
-from ..server.schema import LogGroupList
 from ..wire.compression import decompress
+from ..wire.schema import LogGroupList
 from ..wire.signing import SigningKey, UnsignedRequest, sign_v1
 from .errors import ReadBackError
 

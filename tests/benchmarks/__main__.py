@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from producer import Producer, ProducerConfig, ProjectConfig
-from producer.server.schema import LogGroup
 from producer.wire.compression import decompress
+from producer.wire.schema import LogGroup
 
 WEB_LOG = {
     "remote_addr": "192.168.100.23",

@@ -13,8 +13,8 @@ from typing import Any, Self
 import requests
 
 from producer.server import LogHubServer
-from producer.server.schema import LogGroup, LogGroupList
 from producer.wire.compression import compress, decompress
+from producer.wire.schema import LogGroup, LogGroupList
 from producer.wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
 
 PROJECT = "my-project"

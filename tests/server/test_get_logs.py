@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from producer.server.schema import LogGroup
 from producer.wire.compression import decompress
+from producer.wire.schema import LogGroup
 
 from .client import LOGSTORE, Client, error_of, log_group
 

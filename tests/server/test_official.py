@@ -8,7 +8,7 @@ import time
 import pytest
 
 from producer.server import AccessKey, LogHubServer
-from producer.server.schema import LogGroup
+from producer.wire.schema import LogGroup
 
 from .client import LOGSTORE, PROJECT, Client
 from .official import official_sdk, official_sdk_outcomes, pull_with_official_sdk, run_program

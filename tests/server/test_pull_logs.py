@@ -7,7 +7,7 @@ import pytest
 
 from producer.server import Limits, LogHubServer
 from producer.server.cursors import decode_cursor, encode_cursor
-from producer.server.schema import LogGroup
+from producer.wire.schema import LogGroup
 
 from .client import LOGSTORE, Client, error_of, log_group
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from producer.server import Limits, LogHubServer
-from producer.server.schema import LogGroup, LogPackageList
 from producer.wire.compression import compress
+from producer.wire.schema import LogGroup, LogPackageList
 
 from .client import LOGSTORE, PROJECT, Client, error_of, log_group
 
