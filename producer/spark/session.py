@@ -47,7 +47,7 @@ def build_session(*, master: str | None = None, app_name: str = "loghub-producer
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     if not is_local(master):
-        session.sparkContext.addPyFile(_package_zip())
+        session.sparkContext.addPyFile(package_zip())
     return session
 
 
@@ -80,7 +80,8 @@ def _put_on_python_path(folder: Path) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([*known, str(folder)])
 
 
-def _package_zip() -> str:
+def package_zip() -> str:
+    """The package as a zip file, for ``--py-files`` or ``addPyFile``; removed when this process exits."""
     folder = Path(tempfile.mkdtemp(prefix="loghub-producer-package-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = folder / "producer.zip"

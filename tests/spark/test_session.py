@@ -54,7 +54,7 @@ def test_masters_with_their_own_workers_get_the_package_as_a_zip(master: str, lo
 
 def test_zip_holds_the_package_and_nothing_else() -> None:
     """What other workers get can be imported from the zip alone."""
-    with zipfile.ZipFile(session._package_zip()) as archive:
+    with zipfile.ZipFile(session.package_zip()) as archive:
         names = archive.namelist()
     assert "producer/__init__.py" in names
     assert "producer/spark/job.py" in names
