@@ -1,0 +1,183 @@
+"""Options of ``format("loghub")``: their names, what they mean, and how their text becomes a configuration.
+
+Spark hands options over as text and does not tell ``topicColumn`` from ``topiccolumn``; here they have the spelling of
+the documentation again. Names of Spark's side are written as Spark writes them; the producer's own options
+(``linger_ms``, ``http.verify``, …) have the names that ``docs/configuration.md`` gives them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ..config import ProducerConfig, ProjectConfig, option_rows
+from ..credentials import Credentials, EnvironmentCredentials, StaticCredentials
+from ..errors import ConfigError
+from ..interfaces import CredentialsProvider
+
+#: What reading and writing have in common.
+TARGET_OPTIONS: dict[str, str] = {
+    "endpoint": "such as https://cn-hangzhou.log.aliyuncs.com; required",
+    "project": "the project; required",
+    "logstore": "the logstore; required",
+    "accessKeyId": "with accessKeySecret: who signs; default: what the environment of the executors says",
+    "accessKeySecret": "see accessKeyId; without both: LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET there",
+    "securityToken": "of temporary credentials",
+    "credentialsProvider": "package.module:name of a credentials provider, or of what makes one without arguments",
+}
+
+#: What Spark itself adds, or reads, among the options of a data source.
+_SPARKS_OWN = ("checkpointlocation", "queryname", "serialization.format", "provider", "outputmode")
+
+
+def documented(options: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+    """The options in the spelling of the documentation.
+
+    :param options: as Spark hands them over.
+    :param known: every name that is allowed.
+    :raises ConfigError: an unknown option, with the near ones; or one that Spark made of a path.
+    """
+    spelling = {name.lower(): name for name in known}
+    found = {}
+    for given, value in options.items():
+        name = given.lower()
+        if name in _SPARKS_OWN:
+            continue
+        if name == "path":
+            raise ConfigError(
+                "path",
+                "LogHub has no paths: use save() without one, and the options endpoint, project and logstore",
+                value,
+            )
+        if name not in spelling:
+            raise _unknown(given, spelling)
+        found[spelling[name]] = value
+    return found
+
+
+def _unknown(given: str, spelling: Mapping[str, str]) -> ConfigError:
+    near = [spelling[name] for name in difflib.get_close_matches(given.lower(), list(spelling), n=3)]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known options are {', '.join(sorted(spelling.values()))}"
+    return ConfigError(given, f"unknown option; {hint}", given)
+
+
+def producer_option_names() -> tuple[str, ...]:
+    """The names of the producer's own options."""
+    return tuple(name for name, _, _ in option_rows())
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A logstore, and who signs.
+
+    :ivar project: the project, its endpoint, its credentials.
+    :ivar logstore: the logstore.
+    """
+
+    project: ProjectConfig
+    logstore: str
+
+    def __str__(self) -> str:
+        return f"{self.project.project}/{self.logstore} at {self.project.endpoint}"
+
+
+def target_of(options: Mapping[str, str]) -> Target:
+    """The logstore that the options name.
+
+    :param options: in the spelling of the documentation.
+    :raises ConfigError: one is missing or wrong.
+    """
+    for name in ("endpoint", "project", "logstore"):
+        if not options.get(name, "").strip():
+            raise ConfigError(name, f"is required: {TARGET_OPTIONS[name]}", options.get(name))
+    project = ProjectConfig(options["project"].strip(), endpoint=options["endpoint"], credentials=_provider_of(options))
+    return Target(project, options["logstore"].strip())
+
+
+def _provider_of(options: Mapping[str, str]) -> CredentialsProvider:
+    static = [name for name in ("accessKeyId", "accessKeySecret") if options.get(name)]
+    path = options.get("credentialsProvider")
+    if path:
+        if static:
+            raise ConfigError("credentialsProvider", f"must not be given together with {static[0]}", path)
+        return ImportedCredentials(path)
+    if not static:
+        return EnvironmentCredentials()
+    if len(static) == 1:
+        missing = "accessKeySecret" if static[0] == "accessKeyId" else "accessKeyId"
+        raise ConfigError(missing, f"must be given together with {static[0]}", None)
+    return StaticCredentials(
+        credentials=Credentials(
+            access_key_id=options["accessKeyId"],
+            access_key_secret=options["accessKeySecret"],
+            security_token=options.get("securityToken") or None,
+        )
+    )
+
+
+#: The providers that were imported in this process, by path.
+_imported: dict[str, CredentialsProvider] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedCredentials:
+    """A provider known by its import path, so that what travels to the executors holds no secret.
+
+    :ivar path: ``package.module:name``; what has that name is a provider, or makes one when called without arguments.
+    """
+
+    path: str
+
+    def __post_init__(self) -> None:
+        module, colon, name = self.path.partition(":")
+        if not (module and colon and name):
+            rule = "must be package.module:name of a credentials provider, or of what makes one"
+            raise ConfigError("credentialsProvider", rule, self.path)
+
+    def get_credentials(self) -> Credentials:
+        """Ask the provider, which is imported once a process.
+
+        :raises ConfigError: it cannot be imported, or is none.
+        """
+        provider = _imported.get(self.path)
+        if provider is None:
+            provider = _imported[self.path] = self._import()
+        return provider.get_credentials()
+
+    def _import(self) -> CredentialsProvider:
+        module, _, name = self.path.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError) as error:
+            rule = f"must be importable on the driver and the executors ({error})"
+            raise ConfigError("credentialsProvider", rule, self.path) from error
+        if isinstance(found, type) or not hasattr(found, "get_credentials"):
+            found = found() if callable(found) else found
+        if not hasattr(found, "get_credentials"):
+            raise ConfigError("credentialsProvider", "must have get_credentials()", self.path)
+        return cast("CredentialsProvider", found)
+
+
+def knows_credentials(target: Target) -> bool:
+    """Whether this process can sign: what only the executors' environment knows, the driver cannot try."""
+    provider = target.project.credentials
+    return not isinstance(provider, EnvironmentCredentials) or bool(
+        os.environ.get(provider.prefix + "ACCESS_KEY_ID") and os.environ.get(provider.prefix + "ACCESS_KEY_SECRET")
+    )
+
+
+def producer_config(options: Mapping[str, str], **defaults: object) -> ProducerConfig:
+    """The producer's configuration, of the options that are its own.
+
+    :param options: in the spelling of the documentation; others are left alone.
+    :param defaults: of options that are not given.
+    :raises ConfigError: a value is wrong.
+    """
+    own = {name: options[name] for name in producer_option_names() if name in options}
+    return ProducerConfig.from_mapping({**defaults, **own})
