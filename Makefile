@@ -15,8 +15,9 @@ INPUT ?=
 override INPUT := $(value INPUT)
 export INPUT
 
-# What `make test` runs: paths or options for pytest; empty means everything.
+# What `make test` runs: paths or options for pytest; empty means everything, in two processes, since much of it waits.
 TESTS ?=
+ALL_TESTS := --numprocesses 2 --dist loadgroup
 
 .PHONY: help run test soak check clean java
 .NOTPARALLEL:
@@ -35,7 +36,7 @@ run: $(VENV)/.stamp-run java
 test: $(VENV)/.stamp-dev java
 	@echo '==> running the tests'
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest $(TESTS)
+	@$(BIN)/coverage run -m pytest $(or $(TESTS),$(ALL_TESTS))
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 

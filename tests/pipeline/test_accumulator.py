@@ -180,6 +180,7 @@ def test_without_pack_ids_there_is_no_tag() -> None:
     assert b"__pack_id__" not in sink.deliveries[0].payload.body
 
 
+@pytest.mark.usefixtures("without_coverage")
 def test_two_hundred_thousand_topics_leave_nothing_behind_but_the_documented_bound() -> None:
     """After 200,000 topics are settled, at most 10,000 streams are remembered, and after a minute none."""
     clock = ManualClock()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -46,11 +49,21 @@ def environment(version: str) -> str:
     folder = ENVIRONMENTS / version
     python, stamp = folder / "bin" / "python", folder / "installed-for"
     wanted = _dependencies()
-    if not stamp.exists() or stamp.read_text() != wanted:
-        _run(found()[version], "-m", "venv", "--clear", str(folder))
-        _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", str(ROOT))
-        stamp.write_text(wanted)
+    with _alone():
+        if not stamp.exists() or stamp.read_text() != wanted:
+            _run(found()[version], "-m", "venv", "--clear", str(folder))
+            _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", str(ROOT))
+            stamp.write_text(wanted)
     return str(python)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Tests in other processes wait meanwhile."""
+    ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+    with (ENVIRONMENTS / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _dependencies() -> str:

@@ -274,6 +274,7 @@ def test_the_time_follows_the_clock() -> None:
         assert group.Logs[0].Time == now
 
 
+@pytest.mark.usefixtures("without_coverage")
 def test_a_hundred_thousand_shapes_names_and_lengths_leave_bounded_memory() -> None:
     """Logs with names and lengths made up at random leave a few megabytes behind, however many they are."""
     encoder = LogEncoder()
