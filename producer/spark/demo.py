@@ -17,11 +17,12 @@ from rich.console import Console
 from ..config import ProducerConfig, ProjectConfig
 from ..errors import ProducerError
 from ..server import LogHubServer
-from ..wire.signing import SigningKey
 from .errors import InputError
 from .files import Found, find_files
 from .job import ShipJob
-from .read_back import LogstoreReader
+from .options import Target
+from .reading.client import LogstoreClient
+from .reading.whole import all_logs
 from .report import counted, summary
 from .samples import write_access_logs
 from .session import build_session
@@ -84,22 +85,21 @@ def _demonstrate(found: Found, console: Console) -> int:
         console.print(readable(f"  not {path}: {reason}"), markup=False, style="dim")
     with LogHubServer() as server:
         console.print(f"embedded LogHub listens on {server.endpoint}")
-        key = SigningKey(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)
-        failure = _ship(found, server.endpoint, key, console)
+        project = ProjectConfig(
+            _PROJECT,
+            endpoint=server.endpoint,
+            access_key_id=server.access_key_id,
+            access_key_secret=server.access_key_secret,
+        )
+        failure = _ship(found, project, console)
         console.print("reading the logstore back through the protocol, and the files once more")
-        with LogstoreReader(server.endpoint, _PROJECT, _LOGSTORE, key) as reader:
-            held = digests_of_logs(reader.logs())
+        with LogstoreClient(Target(project, _LOGSTORE)) as client:
+            held = digests_of_logs(all_logs(client))
     return verdict(found, held, failure, console)
 
 
-def _ship(found: Found, endpoint: str, key: SigningKey, console: Console) -> str | None:
-    job = ShipJob(
-        project=ProjectConfig(
-            _PROJECT, endpoint=endpoint, access_key_id=key.access_key_id, access_key_secret=key.access_key_secret
-        ),
-        logstore=_LOGSTORE,
-        config=ProducerConfig(linger_ms=200),
-    )
+def _ship(found: Found, project: ProjectConfig, console: Console) -> str | None:
+    job = ShipJob(project=project, logstore=_LOGSTORE, config=ProducerConfig(linger_ms=200))
     session = build_session(app_name="loghub-producer demo")
     try:
         shipment = ship_files(session.sparkContext, found, job, console=console)

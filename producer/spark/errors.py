@@ -5,7 +5,8 @@
     ├── InputError               a path that cannot be shipped: missing, unreadable, not a file
     ├── FileChangedError         a file shrank or vanished between planning and reading, or is damaged
     ├── DeliveryFailedError      records of a partition were not acknowledged
-    └── ReadBackError            the server refused to hand out what it holds
+    ├── LogHubReadError          the server did not hand out what it holds
+    └── MalformedValueError      a field that is not of its column's type, with mode=FAILFAST
 
 Spark carries only the text of a worker's exception to the driver, so each message says everything by itself. A text
 that UTF-8 cannot carry would never arrive, and the driver would wait for it for ever: a name in it is made readable.
@@ -43,5 +44,9 @@ class DeliveryFailedError(SparkJobError):
     """Some records of a partition were not acknowledged; the task fails so that Spark runs it again."""
 
 
-class ReadBackError(SparkJobError):
+class LogHubReadError(SparkJobError):
     """LogHub did not hand out the records that were asked for."""
+
+
+class MalformedValueError(SparkJobError):
+    """A field of a log is not of the type that the schema gives its column."""

@@ -13,17 +13,17 @@ from rich.console import Console
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
 from producer.spark import demo
-from producer.spark.errors import ReadBackError
 from producer.spark.files import find_files
 from producer.spark.job import ShipJob, ship_splits
+from producer.spark.options import Target
 from producer.spark.parsers import make_parser
 from producer.spark.plan import plan
-from producer.spark.read_back import LogstoreReader
+from producer.spark.reading.client import LogstoreClient
+from producer.spark.reading.whole import all_logs
 from producer.spark.samples import write_access_logs
 from producer.spark.verify import differences, digests_of_files, digests_of_logs
-from producer.wire.signing import SigningKey
 
-from .conftest import LOGSTORE, PROJECT, held
+from .conftest import LOGSTORE, PROJECT, held, project_of
 
 Tamper = Callable[[list[dict[str, str]]], None]
 
@@ -33,10 +33,6 @@ def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Non
     """The demonstration uses the tests' session and leaves it running."""
     monkeypatch.setattr(demo, "build_session", lambda **_: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
-
-
-def key_of(server: LogHubServer) -> SigningKey:
-    return SigningKey(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)
 
 
 def tampered(log: dict[str, str], **fields: str) -> None:
@@ -160,25 +156,6 @@ def test_everything_is_read_back_through_the_protocol(
     job = make_job(parser="text", producer={"batch_count_threshold": 1})
     ship_splits(plan(find_files([str(tmp_path)]).files)[0], job, make_parser("text"))
     assert len(server.log_groups(PROJECT, LOGSTORE)) == 300
-    with LogstoreReader(server.endpoint, PROJECT, LOGSTORE, key_of(server)) as reader:
-        logs = sorted(reader.logs(), key=lambda log: int(log["file_offset"]))
+    with LogstoreClient(Target(project_of(server), LOGSTORE)) as client:
+        logs = sorted(all_logs(client), key=lambda log: int(log["file_offset"]))
     assert logs == held(server)
-
-
-def test_server_that_refuses_to_read_is_an_error(server: LogHubServer) -> None:
-    """A missing logstore is not an empty one."""
-    with (
-        LogstoreReader(server.endpoint, PROJECT, "missing", key_of(server)) as reader,
-        pytest.raises(ReadBackError, match="status 404"),
-    ):
-        list(reader.logs())
-
-
-def test_server_that_is_gone_is_an_error() -> None:
-    """No answer is told as such."""
-    key = SigningKey(access_key_id="id", access_key_secret="secret")
-    with (
-        LogstoreReader("http://127.0.0.1:9", PROJECT, LOGSTORE, key) as reader,
-        pytest.raises(ReadBackError, match=r"127\.0\.0\.1:9"),
-    ):
-        list(reader.logs())

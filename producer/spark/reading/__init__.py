@@ -1,0 +1,38 @@
+"""The reading half of ``format("loghub")``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from .batch import LogHubReader
+from .plan import READ_OPTIONS, ReadPlan
+from .schema import default_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+__all__ = ["READ_OPTIONS", "batch_reader", "default_schema", "stream_reader"]
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """The reader of a batch.
+
+    :param options: as Spark hands them over.
+    :param schema: of the user, or :func:`default_schema`.
+    :raises ConfigError: an option or the schema is wrong.
+    """
+    return LogHubReader(ReadPlan.of(options, schema))
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """The reader of a streaming query; needs PySpark 4.2.
+
+    :param options: as Spark hands them over.
+    :param schema: of the user, or :func:`default_schema`.
+    :raises ConfigError: an option or the schema is wrong.
+    """
+    from .stream import LogHubStreamReader  # noqa: PLC0415  (imports what PySpark has since 4.2)
+
+    return LogHubStreamReader(ReadPlan.of(options, schema))

@@ -1,0 +1,158 @@
+"""The fields of many logs as Arrow columns, without a Python object for each field.
+
+A field reaches this module as the bytes of its ``Content`` message: a tag and a length, the key, a tag and a length,
+the value. Their offsets are computed for all fields at once; the bytes stay where they are.
+
+Source: LogHub protocol, Protobuf; the encoding of protobuf messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...wire.schema import Content
+
+_KEY_TAG, _VALUE_TAG = 0x0A, 0x12  # fields 1 and 2, both with a length
+# A length of up to 32 bits has at most 35 in steps of seven.
+_VARINT_SHIFTS = range(0, 35, 7)
+
+# Above this many pairs of row and name, a sort finds duplicates in less memory than a table of all pairs.
+_MOST_PAIRS = 8_000_000
+
+
+class Fields:
+    """The fields of a sequence of logs.
+
+    :param framed: every field of every log, in order, as bytes of its ``Content``.
+    :param counts: how many fields each log has.
+    """
+
+    def __init__(self, framed: Sequence[bytes], counts: Sequence[int]) -> None:
+        self._rows = len(counts)
+        keys, self._values = split_fields(framed)
+        encoded = as_text(keys).dictionary_encode()
+        self._names = encoded.dictionary
+        self._ids = encoded.indices.to_numpy()
+        self._row_of = np.repeat(np.arange(self._rows), counts)
+        self._numbers = {name: number for number, name in enumerate(self._names.to_pylist())}
+
+    def named(self, name: str) -> Any:
+        """The value of that field in each log, as bytes; null where there is none; the last where there are several."""
+        number = self._numbers.get(name)
+        if number is None:
+            return pa.nulls(self._rows, pa.binary())
+        places = np.flatnonzero(self._ids == number)
+        place_of = np.full(self._rows, -1, dtype=np.int64)
+        place_of[self._row_of[places]] = places  # numpy keeps the last of several
+        return self._values.take(pa.array(place_of, mask=place_of < 0))
+
+    def as_map(self, kind: Any) -> Any:
+        """All fields of each log as a map; of several with one name the last.
+
+        :param kind: the Arrow type, a map of text to text.
+        """
+        places = self._without_duplicates()
+        counts = np.bincount(self._row_of[places], minlength=self._rows)
+        keys = self._names.take(pa.array(self._ids[places]))
+        values = as_text(self._values.take(pa.array(places)))
+        return pa.MapArray.from_arrays(_offsets(counts.tolist()), keys, values, type=kind)
+
+    def _without_duplicates(self) -> Any:
+        """The places of the fields that no later field of the same log hides."""
+        pairs = self._row_of * max(1, len(self._names)) + self._ids
+        possible = self._rows * len(self._names)
+        if possible <= _MOST_PAIRS:
+            seen = np.zeros(possible, dtype=bool)
+            seen[pairs] = True
+            unique = np.count_nonzero(seen) == len(pairs)
+            if unique:
+                return np.arange(len(pairs))
+        _, from_the_end = np.unique(pairs[::-1], return_index=True)
+        return np.sort(len(pairs) - 1 - from_the_end)
+
+
+def split_fields(framed: Sequence[bytes]) -> tuple[Any, Any]:
+    """The keys and the values of fields, as arrays of bytes.
+
+    :param framed: each field as the bytes of its ``Content``.
+    """
+    if not framed:
+        return pa.array([], pa.binary()), pa.array([], pa.binary())
+    array = pa.array(framed, pa.binary())
+    cuts = _cuts(array)
+    if cuts is None:  # written in an unusual way, which only the library knows
+        contents = [Content.FromString(each) for each in framed]
+        return (
+            pa.array([content.Key for content in contents], pa.binary()),
+            pa.array([content.Value for content in contents], pa.binary()),
+        )
+    # Each field as four pieces that follow each other: tag and length, key, tag and length, value.
+    pieces = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), array.buffers()[2]])
+    return tuple(pieces.take(pa.array(np.arange(first, len(cuts) - 1, 4))) for first in (1, 3))
+
+
+def _cuts(array: Any) -> Any:
+    """Where the four pieces of each field begin, and the last one's end; None if one is not written as usual: a key of
+    less than 128 bytes, then a value, and nothing else.
+    """
+    if array.buffers()[2] is None:  # not one byte
+        return None
+    data = np.frombuffer(array.buffers()[2], np.uint8)
+    bounds = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1).astype(np.int64)
+    begin, end = bounds[:-1], bounds[1:]
+    if (end - begin < 4).any():
+        return None
+    key_size = data[begin + 1].astype(np.int64)
+    value_tag = begin + 2 + key_size
+    if not ((data[begin] == _KEY_TAG) & (key_size < 0x80) & (value_tag < end - 1)).all():
+        return None
+    value, value_size = _varints(data, value_tag + 1)
+    if not ((data[value_tag] == _VALUE_TAG) & (value + value_size == end)).all():
+        return None
+    starts = np.column_stack((begin, begin + 2, value_tag, value)).ravel()
+    return np.append(starts, bounds[-1]).astype(np.int32)
+
+
+def _varints(data: Any, at: Any) -> tuple[Any, Any]:
+    """The numbers that begin ``at`` these places, and where their bytes end."""
+    at, numbers = at.copy(), np.zeros(len(at), dtype=np.int64)
+    more = np.ones(len(at), dtype=bool)
+    for shift in _VARINT_SHIFTS:
+        byte = data[np.minimum(at, len(data) - 1)].astype(np.int64)
+        numbers |= np.where(more, (byte & 0x7F) << shift, 0)
+        at += more
+        more &= byte >= 0x80
+        if not more.any():
+            break
+    return at, numbers
+
+
+def as_text(array: Any) -> Any:
+    r"""Bytes as text; what is not UTF-8 in them as ``\xNN``.
+
+    :param array: an array of bytes.
+    """
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        shown = [None if each is None else each.decode(errors="backslashreplace") for each in array.to_pylist()]
+        return pa.array(shown, pa.string())
+
+
+def map_array(maps: Sequence[dict[str, str]], kind: Any) -> Any:
+    """Mappings as an array.
+
+    :param kind: the Arrow type, a map of text to text.
+    """
+    keys = pa.array([key for each in maps for key in each], pa.string())
+    values = pa.array([value for each in maps for value in each.values()], pa.string())
+    return pa.MapArray.from_arrays(_offsets([len(each) for each in maps]), keys, values, type=kind)
+
+
+def _offsets(counts: Sequence[int]) -> Any:
+    return pa.array([0, *accumulate(counts)], pa.int32())

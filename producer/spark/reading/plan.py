@@ -1,0 +1,129 @@
+"""What a read is to do, from its options; it travels to the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.types import StructType
+
+from ...config import ProducerConfig
+from ...errors import ConfigError
+from ..options import TARGET_OPTIONS, Target, documented, producer_config, producer_option_names, target_of
+from .client import MAX_PULL_COUNT, LogstoreClient
+from .schema import check_schema
+
+#: The options of reading, besides those that name the logstore; they are documented in ``docs/spark.md``.
+READ_OPTIONS: dict[str, str] = {
+    "startingOffsets": "where to begin: earliest, latest, a time, or JSON of shard and cursor",
+    "endingOffsets": "where a batch ends, before that: latest, a time, or JSON of shard and cursor",
+    "shards": "only these shards, such as 0,3",
+    "mode": "PERMISSIVE: a value that is not of its column's type is null; FAILFAST: it is an error",
+    "maxRowsPerTrigger": "about so many rows in a micro-batch; the driver counts them by reading them first",
+    "maxSecondsPerTrigger": "in a micro-batch only what each shard received in so many seconds",
+    "pullCount": "LogGroups in one request, 1 to 1000",
+}
+
+#: Options of the producer that reading has, too.
+SHARED_OPTIONS = tuple(
+    name
+    for name in producer_option_names()
+    if name.startswith("http.")
+    or name in {"sign_version", "region", "retries", "base_retry_backoff_ms", "max_retry_backoff_ms"}
+)
+
+# A driver that plans, or a task, waits less long than a producer, which has nothing to lose.
+_MAX_BACKOFF_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """What a read is to do.
+
+    :ivar target: the logstore, and who signs.
+    :ivar config: how requests travel and are retried.
+    :ivar schema: the columns.
+    :ivar failfast: whether a value that is not of its column's type is an error.
+    :ivar pull_count: LogGroups in one request.
+    :ivar shards: only these; None for all.
+    :ivar starting: ``startingOffsets``, or None.
+    :ivar ending: ``endingOffsets``, or None.
+    :ivar max_rows: ``maxRowsPerTrigger``, or None.
+    :ivar max_seconds: ``maxSecondsPerTrigger``, or None.
+    """
+
+    target: Target
+    config: ProducerConfig
+    schema: StructType
+    failfast: bool = False
+    pull_count: int = MAX_PULL_COUNT
+    shards: tuple[str, ...] | None = None
+    starting: str | None = None
+    ending: str | None = None
+    max_rows: int | None = None
+    max_seconds: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], schema: StructType) -> ReadPlan:
+        """The plan that options ask for.
+
+        :param options: as Spark hands them over, in any spelling of upper and lower case.
+        :raises ConfigError: an option or the schema is wrong.
+        """
+        options = documented(options, [*TARGET_OPTIONS, *READ_OPTIONS, *SHARED_OPTIONS])
+        check_schema(schema)
+        return cls(
+            target=target_of(options),
+            config=producer_config({"max_retry_backoff_ms": str(_MAX_BACKOFF_MS), **options}),
+            schema=schema,
+            failfast=_is_failfast(options.get("mode", "PERMISSIVE")),
+            pull_count=_whole_number(options, "pullCount", MAX_PULL_COUNT) or MAX_PULL_COUNT,
+            shards=_shards(options.get("shards")),
+            starting=options.get("startingOffsets"),
+            ending=options.get("endingOffsets"),
+            max_rows=_whole_number(options, "maxRowsPerTrigger"),
+            max_seconds=_whole_number(options, "maxSecondsPerTrigger"),
+        )
+
+    def client(self) -> LogstoreClient:
+        """A client of the logstore."""
+        return LogstoreClient(self.target, self.config)
+
+    def shards_of(self, client: LogstoreClient) -> list[str]:
+        """The shards to read, of those that the logstore has.
+
+        :raises ConfigError: one that was asked for is not there.
+        """
+        there = client.list_shards()
+        if self.shards is None:
+            return there
+        for shard in self.shards:
+            if shard not in there:
+                raise ConfigError("shards", f"must be of the shards of the logstore, {', '.join(there)}", shard)
+        return [shard for shard in there if shard in self.shards]
+
+
+def _is_failfast(mode: str) -> bool:
+    if mode.strip().upper() not in {"PERMISSIVE", "FAILFAST"}:
+        raise ConfigError("mode", "must be PERMISSIVE or FAILFAST", mode)
+    return mode.strip().upper() == "FAILFAST"
+
+
+def _whole_number(options: Mapping[str, str], name: str, most: int | None = None) -> int | None:
+    if name not in options:
+        return None
+    text = options[name].strip()
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    if number < 1 or (most is not None and number > most):
+        rule = f"must be a whole number from 1 to {most}" if most else "must be a whole number, at least 1"
+        raise ConfigError(name, rule, options[name])
+    return number
+
+
+def _shards(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(number.isascii() and number.isdigit() for number in numbers):
+        raise ConfigError("shards", "must be numbers of shards, separated by commas", text)
+    return tuple(str(int(number)) for number in numbers)

@@ -1,0 +1,78 @@
+"""A range of a shard, from one cursor to another, and reading it in an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from ..errors import LogHubReadError
+from .arrow import Batches
+from .client import LogstoreClient, Pulled, position_of
+from .plan import ReadPlan
+
+
+@dataclass(frozen=True)
+class ShardRange(InputPartition):
+    """What one task reads.
+
+    :ivar shard: the shard.
+    :ivar begin: the cursor of the first LogGroup.
+    :ivar end: the cursor behind the last one.
+    """
+
+    shard: str
+    begin: str
+    end: str
+
+
+def ranges_between(begin: dict[str, str], end: dict[str, str]) -> list[ShardRange]:
+    """The ranges that hold anything, in order of their shards."""
+    found = [ShardRange(shard, begin[shard], end[shard]) for shard in sorted(end, key=int)]
+    return [each for each in found if not _is_empty(each)]
+
+
+def _is_empty(part: ShardRange) -> bool:
+    begin, end = position_of(part.begin), position_of(part.end)
+    if begin is None or end is None:
+        return part.begin == part.end
+    return begin >= end
+
+
+def read_range(plan: ReadPlan, part: ShardRange) -> Iterator[Any]:
+    """The record batches of a range.
+
+    :raises LogHubReadError: the server did not hand out all of it.
+    :raises MalformedValueError: a value is not of its column's type, and ``mode`` is FAILFAST.
+    """
+    batches = Batches(plan.schema, part.shard, failfast=plan.failfast)
+    with plan.client() as client:
+        for pulled in _pulls(client, part, plan.pull_count):
+            yield from batches.add(pulled.groups, pulled.cursors, pulled.size)
+    yield from batches.rest()
+
+
+def _pulls(client: LogstoreClient, part: ShardRange, count: int) -> Iterator[Pulled]:
+    """Every answer of the range, the next one being fetched while one is worked on."""
+    with ThreadPoolExecutor(1, "loghub-reader") as ahead:
+        cursor, going_on = part.begin, True
+        coming = ahead.submit(client.pull, part.shard, cursor, count, part.end)
+        while going_on:
+            pulled = coming.result()
+            going_on = not pulled.at_end
+            if going_on:
+                coming = ahead.submit(client.pull, part.shard, pulled.next_cursor, count, part.end)
+            yield pulled
+    _check_complete(client, part, pulled.next_cursor)
+
+
+def _check_complete(client: LogstoreClient, part: ShardRange, reached: str) -> None:
+    position, end = position_of(reached), position_of(part.end)
+    if position is not None and end is not None and position < end:
+        raise LogHubReadError(
+            f"shard {part.shard} of {client.target} gave nothing more at cursor {reached}, before {part.end}, where it "
+            "ended when this read was planned: the logstore may have been made anew; read again"
+        )
