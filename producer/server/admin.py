@@ -94,8 +94,8 @@ async def read_logstore(service: Service, request: ApiRequest, body: bytes) -> A
 
 
 async def list_shards(service: Service, request: ApiRequest, _body: bytes) -> Answer:
-    """``GET /logstores/{logstore}/shards``."""
-    logstore = await service.stored(service.store.logstore(place_of(request)))
+    """``GET /logstores/{logstore}/shards``. Whoever asks is about to write or read, so it may create the logstore."""
+    logstore = await service.stored(service.store.logstore_to_use(place_of(request), service.now()))
     return json_answer(
         [
             {

@@ -57,7 +57,8 @@ class LogHubServer:
         :param data: a directory for what is stored, made if it is missing; None for memory.
         :param access_keys: secrets (or :class:`AccessKey`) by access key id; by default one key, see ``access_key_id``.
         :param shards: shards of a logstore whose creator does not say, 1 to 256.
-        :param auto_create: whether the first write to a logstore creates it and its project.
+        :param auto_create: whether the first write to a logstore, or the first look at its shards, creates it and its
+            project.
         :param clock_offset: seconds that the server's clock is ahead of the machine's.
         :param limits: what is too much.
         :param keep_requests: how many of the last requests ``requests`` knows.

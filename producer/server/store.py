@@ -76,7 +76,7 @@ class Store:
 
         :param directory: where ``loghub.sqlite3`` lies or will lie; None for memory.
         :param shards: shards of a logstore whose creator does not say.
-        :param auto_create: whether a first write creates its project and logstore.
+        :param auto_create: whether a first write, or a first look at its shards, creates a logstore and its project.
         :raises ServerStartError: the directory cannot be used.
         """
         self._database = Database(directory / "loghub.sqlite3" if directory else None, _SCHEMA)
@@ -126,6 +126,10 @@ class Store:
     def logstore(self, place: Place) -> Future[Logstore]:
         """The logstore of that name."""
         return self._database.submit(lambda connection: _logstore(connection, place))
+
+    def logstore_to_use(self, place: Place, now: float) -> Future[Logstore]:
+        """The logstore that a client is about to use: made now if it is missing and may spring into being."""
+        return self._database.submit(lambda connection: self._logstore_to_write(connection, place, now))
 
     def logstore_names(self, project: str) -> Future[list[str]]:
         """Names of a project's logstores, sorted."""

@@ -85,11 +85,18 @@ def test_a_logstore_out_of_rule_is_refused(client: Client, body: bytes, code: st
     assert (400, code) == error_of(client.post_json("/logstores", body))
 
 
+def test_a_first_look_at_the_shards_creates_what_it_needs(client: Client) -> None:
+    """With auto_create whoever asks for a logstore's shards, to write or to read, finds the server's number of them."""
+    assert len(client.get(f"/logstores/{LOGSTORE}/shards").json()) == 2
+
+
 @pytest.mark.parametrize("path", ["/logstores/none", "/logstores/none/shards"])
-def test_a_logstore_that_is_not_there_is_404(client: Client, path: str) -> None:
+def test_a_logstore_that_is_not_there_is_404(path: str) -> None:
     """Looking at a missing logstore says so."""
-    create(client)
-    assert error_of(client.get(path)) == (404, "LogStoreNotExist")
+    with LogHubServer(auto_create=False) as server, Client(server) as client:
+        assert client.post_json("/", b'{"projectName": "my-project", "description": ""}').status_code == 200
+        create(client)
+        assert error_of(client.get(path)) == (404, "LogStoreNotExist")
 
 
 @pytest.mark.parametrize(
