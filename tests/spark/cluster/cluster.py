@@ -1,0 +1,321 @@
+"""A standalone Spark cluster on this machine: a master and two workers of one core each, from the installed pyspark.
+
+The workers listen on 127.0.0.1 and 127.0.0.2 where the machine has the second, so that Spark takes them for two hosts:
+it never runs a speculative copy of a task on the host of the first. Nothing of the checkout is on a path of theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import pyspark
+
+from producer.spark.java import use_java
+
+from .processes import Process, kill_session, processes_of
+
+#: How long a part of the cluster may take to start, or a job to end, seconds.
+PATIENCE = 90.0
+
+T = TypeVar("T")
+
+_SPARK_HOME = Path(pyspark.__file__).parent
+
+# Small and soon there; the port for jobs from other machines stays closed.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_DAEMON_OPTIONS = f"{_QUICK} -Dspark.master.rest.enabled=false -Dspark.worker.cleanup.enabled=false"
+
+_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": _QUICK,
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": _QUICK,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.default.parallelism": "2",
+    "spark.sql.shuffle.partitions": "2",
+    # No task starts before both executors are there: each then has its half of the work.
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+}
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+logger.master.name = org.apache.spark.deploy.master.Master
+logger.master.level = info
+logger.worker.name = org.apache.spark.deploy.worker.Worker
+logger.worker.level = info
+"""
+
+_EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+class Cluster:
+    """A running cluster; a context manager, which leaves no process behind, also if the start fails half-way.
+
+    :ivar python: the Python of drivers and workers unless a job says otherwise.
+    :ivar hosts: the address of each worker.
+    :ivar url: what a job gives as its master.
+    """
+
+    def __init__(self, folder: Path, python: Path) -> None:
+        """Start nothing yet.
+
+        :param folder: where logs and the workers' files go.
+        :param python: the Python of drivers and workers.
+        """
+        self.python = python
+        self.hosts = ("127.0.0.1", "127.0.0.2" if _is_local("127.0.0.2") else "127.0.0.1")
+        self.url = ""
+        self._folder = folder
+        self._master: _Daemon | None = None
+        self._workers: list[_Daemon] = []
+        self._jobs: list[subprocess.Popen[str]] = []
+        self._environment = _environment(folder / "conf", python)
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process of the cluster and of its jobs."""
+        self.end_jobs()
+        for daemon in [*self._workers, *([self._master] if self._master else [])]:
+            daemon.kill()
+
+    def end_jobs(self) -> None:
+        """End the drivers that still run, and their executors."""
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            kill_session(job.pid)
+            job.wait()
+            for stream in (job.stdout, job.stderr):
+                if stream is not None:
+                    stream.close()
+        for pid in self.executors():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    @property
+    def workers(self) -> list[int]:
+        """The pid of each worker (the process that starts executors)."""
+        return [worker.process.pid for worker in self._workers]
+
+    def kill_worker(self, number: int, sig: signal.Signals = signal.SIGKILL) -> None:
+        """Send a worker a signal; its executors, told by their lost connection, end by themselves.
+
+        :param number: 0 or 1.
+        """
+        os.kill(self._workers[number].process.pid, sig)
+
+    def restart_worker(self, number: int) -> None:
+        """A new worker in the place of one; the old one and its executors are killed. On return it is registered."""
+        self._workers[number].kill()
+        self._workers[number] = self._start_worker(number)
+        self._wait_for_worker(self._workers[number])
+
+    def heal(self) -> None:
+        """Restart the workers that have ended."""
+        for number, worker in enumerate(self._workers):
+            if worker.process.poll() is not None:
+                self.restart_worker(number)
+
+    def executors(self) -> list[int]:
+        """The pids of the executors, on the first worker first."""
+        return [process.pid for process in self._processes() if _EXECUTOR in process.command]
+
+    def python_workers(self) -> list[int]:
+        """The pids of the Python processes that run tasks, or wait for one; not of the daemons that fork them."""
+        everything = self._processes()
+        daemons = {process.pid for process in everything if "pyspark.daemon" in process.command}
+        # A worker is a fork of its daemon, and keeps its command line. A daemon's parent is an executor.
+        return [process.pid for process in everything if process.pid in daemons and process.parent in daemons]
+
+    def submit(
+        self,
+        script: Path,
+        *arguments: object,
+        conf: Mapping[str, str] | None = None,
+        py_files: Sequence[Path] = (),
+        archives: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[str]:
+        """Start a job with ``spark-submit`` in client mode; :meth:`end_jobs` ends it if nothing else does.
+
+        :param script: its program.
+        :param arguments: the program's arguments.
+        :param conf: settings, over those of the cluster.
+        :param py_files: for ``--py-files``.
+        :param archives: for ``--archives``, such as ``env.tar.gz#environment``.
+        :param environment: variables over those of the cluster.
+        :returns: the running driver; :func:`ended` waits for its end.
+        """
+        command = [str(_SPARK_HOME / "bin" / "spark-submit"), "--master", self.url]
+        # Named here, so that a job may bring another Python for its workers alone.
+        settings = {**_SETTINGS, "spark.pyspark.driver.python": str(self.python), **(conf or {})}
+        for name, value in settings.items():
+            command += ["--conf", f"{name}={value}"]
+        command += ["--py-files", ",".join(map(str, py_files))] if py_files else []
+        command += ["--archives", ",".join(archives)] if archives else []
+        job = subprocess.Popen(
+            [*command, str(script), *map(str, arguments)],
+            cwd=self._folder,
+            env={**self._environment, "SPARK_LOCAL_IP": "127.0.0.1", **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._jobs.append(job)
+        return job
+
+    def logs(self) -> str:
+        """What the master, the workers and the executors have written, for a message."""
+        paths = [*sorted(self._folder.glob("*.log")), *sorted(self._folder.glob("worker-*/*/*/stderr"))]
+        return "\n".join(f"== {path.relative_to(self._folder)}\n{_end_of(path)}" for path in paths)
+
+    def _processes(self) -> list[Process]:
+        return [process for worker in self._workers for process in processes_of(worker.process.pid)]
+
+    def _start(self) -> None:
+        conf = self._folder / "conf"
+        conf.mkdir()
+        (conf / "log4j2.properties").write_text(_LOG4J)
+        self._master = self._daemon("master", "127.0.0.1", "master.Master", "--host", "127.0.0.1", "--port", "0")
+        self.url = self._master.wait_for(r"Starting Spark master at (spark://\S+)")
+        self._master.wait_for("(New state: ALIVE)")
+        for number in range(len(self.hosts)):
+            self._workers.append(self._start_worker(number))
+        for worker in self._workers:
+            self._wait_for_worker(worker)
+
+    def _start_worker(self, number: int) -> _Daemon:
+        host, folder = self.hosts[number], self._folder / f"worker-{number}"
+        resources = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder))
+        return self._daemon(f"worker-{number}", host, "worker.Worker", "--host", host, *resources, self.url)
+
+    def _wait_for_worker(self, worker: _Daemon) -> None:
+        worker.wait_for("(Successfully registered with master)")
+
+    def _daemon(self, name: str, host: str, main: str, *arguments: str) -> _Daemon:
+        command = [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--webui-port", "0"]
+        # Without SPARK_LOCAL_IP its web pages would be on all addresses of the machine.
+        environment = {**self._environment, "SPARK_LOCAL_IP": host}
+        count = len(list(self._folder.glob(f"{name}*.log")))
+        return _Daemon([*command, *arguments], environment, self._folder / f"{name}-{count}.log")
+
+
+class _Daemon:
+    """A process of the cluster, in a session of its own, with its log."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=log.parent,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_for(self, pattern: str) -> str:
+        """The first group of a pattern, once it stands in the log."""
+
+        def found() -> str | None:
+            match = re.search(pattern, self._log.read_text(errors="replace"))
+            return match[1] if match else None
+
+        return until(found, self.process, lambda: _end_of(self._log))
+
+    def kill(self) -> None:
+        """End it, and all that it has started."""
+        kill_session(self.process.pid)
+        self.process.wait()
+
+
+def until(condition: Callable[[], T | None], process: subprocess.Popen[Any], log: Callable[[], str] = str) -> T:
+    """What ``condition()`` returns once that is true, as long as the process that is to bring it about lives.
+
+    :param log: what to say else.
+    :raises AssertionError: the process ended before, or it took longer than :data:`PATIENCE`.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert process.poll() is None, f"the process ended with {process.returncode}:\n{log()}"
+        assert time.monotonic() < deadline, f"nothing in {PATIENCE} s:\n{log()}"
+        time.sleep(0.02)
+    return value
+
+
+def ended(job: subprocess.Popen[str], timeout: float = PATIENCE) -> str:
+    """Wait for the end of a job; its output.
+
+    :raises AssertionError: it failed; the message has what it wrote to stderr.
+    """
+    output, errors = job.communicate(timeout=timeout)
+    assert job.returncode == 0, f"the job ended with {job.returncode}:\n{output}\n{errors}"
+    return output
+
+
+def _environment(conf: Path, python: Path) -> dict[str, str]:
+    """That of this process, less what would show Spark the checkout or settings of this machine."""
+    before = os.environ.copy()
+    try:
+        use_java()
+        variables = dict(os.environ)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    unwanted = ("PYTHON", "PYSPARK_", "SPARK_", "COVERAGE_", "COV_", "VIRTUAL_ENV")
+    return {name: value for name, value in variables.items() if not name.startswith(unwanted)} | {
+        "SPARK_HOME": str(_SPARK_HOME),
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
+        "PYSPARK_PYTHON": str(python),
+        "PYSPARK_DRIVER_PYTHON": str(python),
+    }
+
+
+def _is_local(host: str) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+        return True
+
+
+def _end_of(path: Path) -> str:
+    return path.read_text(errors="replace")[-4000:]

@@ -1,0 +1,43 @@
+"""A cluster for the tests in this folder, started once; a test that broke it leaves it whole to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .cluster import Cluster
+from .environments import bare_python, environment_archive
+from .kit import sdk_zip
+
+
+@pytest.fixture(scope="package")
+def standing_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster; its Pythons do not have the SDK."""
+    python = bare_python(tmp_path_factory.mktemp("bare") / "environment")
+    with Cluster(tmp_path_factory.mktemp("cluster"), python) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(standing_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster without jobs, with two workers."""
+    standing_cluster.heal()
+    try:
+        yield standing_cluster
+    finally:
+        print(standing_cluster.logs())  # pytest shows it when the test has failed
+        standing_cluster.end_jobs()
+
+
+@pytest.fixture(scope="package")
+def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The SDK for ``--py-files``."""
+    return sdk_zip(tmp_path_factory.mktemp("sdk"))
+
+
+@pytest.fixture(scope="package")
+def packed_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with the SDK for ``--archives``."""
+    return environment_archive(tmp_path_factory.mktemp("packed"))

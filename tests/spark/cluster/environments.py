@@ -1,0 +1,53 @@
+"""A Python for Spark workers that has what the SDK depends on, and not the SDK."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[3] / "producer"
+
+
+def bare_python(folder: Path) -> Path:
+    """Make an environment that shares this one's packages; its Python.
+
+    A ``.pth`` file adds this environment's packages as a plain directory, so the ``.pth`` files in there, and with them
+    the editable install of the SDK, mean nothing to it.
+
+    :param folder: where to make it.
+    :raises AssertionError: it can import the SDK, which was then installed in another way.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    packages = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    (site_packages(folder) / "shared.pth").write_text("".join(f"{path}\n" for path in sorted(packages)))
+    python = folder / "bin" / "python"
+    assert _imports(python, "requests, lz4, zstandard, pyspark, pyarrow"), "a dependency is missing"
+    assert not _imports(python, "producer"), "the SDK is in site-packages: the tests need the editable install"
+    return python
+
+
+def environment_archive(folder: Path) -> Path:
+    """A packed environment for ``--archives``: that of :func:`bare_python`, and the SDK."""
+    environment = folder / "environment"
+    bare_python(environment)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, site_packages(environment) / "producer", ignore=ignored)
+    archive = folder / "environment.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+        packed.add(environment, ".")
+    return archive
+
+
+def site_packages(environment: Path) -> Path:
+    """Where an environment's own packages are."""
+    return Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
+
+
+def _imports(python: Path, modules: str) -> bool:
+    # Isolated: neither the directory that the tests run in nor a PYTHONPATH counts.
+    done = subprocess.run([python, "-I", "-c", f"import {modules}"], capture_output=True, check=False)
+    return done.returncode == 0
