@@ -41,6 +41,7 @@ from .errors import (
     FlushTimeoutError,
     InternalError,
     InvalidArgumentError,
+    InvalidSequenceError,
     LogSizeTooLargeError,
     MaxBatchCountExceedError,
     MisconfiguredError,
@@ -55,6 +56,7 @@ from .errors import (
     RetriableError,
     SendTimeoutError,
     ServerError,
+    StreamStoppedError,
     TransactionFullError,
     TransactionStateError,
     UnauthorizedError,
@@ -62,7 +64,7 @@ from .errors import (
 )
 from .interfaces import Channel, ChannelStats, CredentialsProvider, Event, FileStats, Stored, Transaction
 from .metrics import Stats, StreamStats
-from .records import LogItem, StreamKey
+from .records import LogItem, SequenceKey, StreamKey
 from .results import Attempt, Callback, Result, SendFuture
 
 try:
@@ -100,6 +102,7 @@ __all__ = [
     "HttpConfig",
     "InternalError",
     "InvalidArgumentError",
+    "InvalidSequenceError",
     "LogItem",
     "LogSizeTooLargeError",
     "MaxBatchCountExceedError",
@@ -121,6 +124,7 @@ __all__ = [
     "RetryPolicy",
     "SendFuture",
     "SendTimeoutError",
+    "SequenceKey",
     "ServerError",
     "SpillableChannel",
     "StaticCredentials",
@@ -129,6 +133,7 @@ __all__ = [
     "Stream",
     "StreamKey",
     "StreamStats",
+    "StreamStoppedError",
     "Transaction",
     "TransactionFullError",
     "TransactionStateError",

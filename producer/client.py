@@ -7,18 +7,19 @@ behind it.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypedDict
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from . import lifecycle
 from .clock import Clock, SystemClock
 from .config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
-from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
+from .errors import ConfigError, InvalidArgumentError, ProducerClosedError, StreamStoppedError
 from .interfaces import Channel, Sink
 from .metrics import Stats
 from .pipeline.assembly import Pipeline
@@ -26,11 +27,14 @@ from .pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
 from .pipeline.durable import DurablePipeline
 from .pipeline.durable_shutdown import DurableCloser
 from .pipeline.shutdown import Shutdown
-from .records import LogItem, StreamKey
+from .records import LogItem, SequenceKey, StreamKey
 from .results import Callback, SendFuture
 from .sinks.loghub import LogHubSink
 from .stream_keys import StreamKeys
 from .wire.log_group import LogEncoder
+
+if TYPE_CHECKING:
+    from .arrow_send import ArrowPiece, ArrowSender
 
 #: What ``send`` takes for one log.
 Log = Mapping[str, Any] | LogItem
@@ -143,13 +147,25 @@ class Producer:
         source: str | None = None,
         shard_hash: str | None = None,
         tags: Mapping[str, str] | None = None,
+        ordered: bool = False,
+        idempotent: bool | SequenceKey = False,
     ) -> Stream:
         """A handle bound to one stream: the fast path for many sends to the same place.
 
         :param tags: tags of the LogGroup besides those of the configuration.
-        :raises InvalidArgumentError: as :meth:`send`.
+        :param ordered: records arrive in the order of ``send``: one batch of the stream is in flight at a time. One
+            that fails for good stops the stream, until :meth:`Stream.resume`.
+        :param idempotent: ``ordered``, and the server stores each batch once, whatever is lost on the way: batches
+            carry a random key and a number. With a :class:`~producer.SequenceKey` the caller owns both: each ``send``,
+            and each piece of ``send_many``, is a batch of its own, never cut, with the next number.
+        :raises InvalidArgumentError: as :meth:`send`; ``idempotent`` with a ``shard_hash`` that leaves no room for a
+            key.
         """
-        return Stream(self, self._keys.key(project, logstore, topic, source, shard_hash, tuple((tags or {}).items())))
+        own = tuple((tags or {}).items())
+        key = self._keys.ordered(
+            project, logstore, topic, source, shard_hash, own, ordered=ordered, idempotent=idempotent
+        )
+        return Stream(self, key)
 
     def _send(self, key: StreamKey, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
         if callback is not None:
@@ -170,6 +186,17 @@ class Producer:
         now = int(self._clock.time())
         encode = self._encoder.encode
         return pipeline.accept_many(key, list(self._pieces([encode(log, now) for log in logs])), callback)
+
+    def _arrow_sender(
+        self, key: StreamKey, schema: Any, options: Mapping[str, str | None], callback: Callback | None
+    ) -> ArrowSender:
+        if callback is not None:
+            _check_callback(callback)
+        arrow = _arrow()
+        encoder = arrow.encoder_of(schema, tuple(options.items()))
+        pipeline = self._pipeline or self._make_pipeline()
+        sender: ArrowSender = arrow.ArrowSender(pipeline, self._keys, key, self.config, self._clock, encoder, callback)
+        return sender
 
     def _pieces(self, records: list[bytes]) -> Iterable[tuple[bytes, int]]:
         """Join records into pieces of about a batch each, none larger than memory or a batch allows."""
@@ -323,7 +350,10 @@ class Stream:
         self.key = key
 
     def send(self, log: Log | Sequence[Log], *, callback: Callback | None = None) -> SendFuture:
-        """As :meth:`Producer.send`, to this stream."""
+        """As :meth:`Producer.send`, to this stream.
+
+        :raises StreamStoppedError: the stream is ordered, and a batch of it has failed for good.
+        """
         return self._producer._send(self.key, log, callback)
 
     def send_many(self, logs: Iterable[Log], *, callback: Callback | None = None) -> list[SendFuture]:
@@ -335,17 +365,86 @@ class Stream:
         :param callback: called once for each piece.
         :returns: one future for each piece, in order; together they cover all logs.
         :raises SendTimeoutError: no memory for the next piece; the error's ``accepted`` and ``accepted_logs`` say
-            how far it came. Likewise :class:`~producer.errors.ProducerClosedError`.
+            how far it came. Likewise :class:`~producer.errors.ProducerClosedError` and
+            :class:`~producer.errors.StreamStoppedError`.
         :raises InvalidArgumentError: as :meth:`Producer.send` (a log that is too large as well); nothing was accepted
             then.
         """
         return self._producer._send_many(self.key, logs, callback)
 
+    @property
+    def stopped(self) -> StreamStoppedError | None:
+        """Why the stream is stopped: a batch of it has failed for good; None if it is not, or not ordered."""
+        pipeline = self._producer._pipeline
+        return None if pipeline is None else pipeline.stopped(self.key)
+
+    def resume(self) -> None:
+        """Let a stopped stream go on, behind the records that failed; nothing if it is not stopped.
+
+        Behind a channel, what waits there is delivered first.
+        """
+        pipeline = self._producer._pipeline
+        if pipeline is not None:
+            pipeline.resume(self.key)
+
+    def send_arrow(
+        self,
+        data: Any,
+        *,
+        time_column: str | None = None,
+        topic_column: str | None = None,
+        source_column: str | None = None,
+        shard_hash_column: str | None = None,
+        contents_column: str | None = None,
+        callback: Callback | None = None,
+    ) -> list[SendFuture]:
+        """Accept the rows of Arrow data, each a log with a field for each column that is not null; the fastest way.
+
+        A slice of a megabyte or two at a time is checked, encoded and accepted as a whole, so data may be larger than
+        memory. With a channel each slice is one transaction. Needs the extra ``arrow``; see ``docs/arrow.md``.
+
+        :param data: a ``pyarrow`` RecordBatch, Table or RecordBatchReader, or whatever has ``__arrow_c_stream__``.
+        :param time_column: the column of the logs' times: timestamps with a zone, or seconds since 1970. Null is the
+            time of sending.
+        :param topic_column: the column of the logs' topics. Null is the stream's own; likewise the next two.
+        :param source_column: the column of the logs' sources.
+        :param shard_hash_column: the column of the logs' shard hashes.
+        :param contents_column: a map whose entries are fields of the log.
+        :param callback: called once for each piece.
+        :returns: one future for each piece that went into a batch, in order; together they cover all rows.
+        :raises InvalidArgumentError: a column that is not there, or of the wrong type; a value that cannot be sent, and
+            a row that is too large for a batch (:class:`~producer.errors.LogSizeTooLargeError`): these name the row.
+        :raises ProducerError: as :meth:`send`. The error's ``accepted`` and ``accepted_logs`` say how far it came.
+        """
+        options = {
+            "time_column": time_column,
+            "topic_column": topic_column,
+            "source_column": source_column,
+            "shard_hash_column": shard_hash_column,
+            "contents_column": contents_column,
+        }
+        arrow = _arrow()
+        schema, batches = arrow.batches_of(data)
+        sender = self._producer._arrow_sender(self.key, schema, options, callback)
+        return sender.send(batches)
+
+    def _send_arrow_pieces(
+        self, batch: Any, *, callback: Callback | None = None, **options: str | None
+    ) -> Iterator[ArrowPiece]:
+        """As :meth:`send_arrow`, for one RecordBatch: each piece as it is accepted, with the rows that it holds.
+
+        :raises ProducerError: behind the pieces that were accepted.
+        """
+        return self._producer._arrow_sender(self.key, batch.schema, options, callback).pieces(batch)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Stream, (self._producer, self.key)
 
     def __repr__(self) -> str:
-        return f"<Stream {self.key.project}/{self.key.logstore} topic={self.key.topic!r} of {self._producer.name}>"
+        order = f" {self.key.order}" if self.key.order else ""
+        return (
+            f"<Stream {self.key.project}/{self.key.logstore} topic={self.key.topic!r}{order} of {self._producer.name}>"
+        )
 
 
 def _rebuild(
@@ -356,6 +455,22 @@ def _rebuild(
     dead_letter: Channel | None = None,
 ) -> Producer:
     return Producer(*projects, config=config, sink=sink, channel=channel, dead_letter=dead_letter)
+
+
+def _arrow() -> ModuleType:
+    """What ``send_arrow`` needs, and nothing else does.
+
+    :raises ImportError: the extra is not installed.
+    """
+    try:
+        return importlib.import_module(".arrow_send", __package__)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyarrow", "numpy"):
+            raise
+        raise ImportError(
+            f"send_arrow needs {error.name}, which is not installed: pip install 'loghub-producer[arrow]'",
+            name=error.name,
+        ) from error
 
 
 def _check_callback(callback: object) -> None:

@@ -9,6 +9,7 @@
      │    └── MaxBatchCountExceedError more logs in one list than one batch may hold
      ├── SendTimeoutError              no memory, or no room in the channel, within ``max_block_ms``
      ├── ProducerClosedError           ``send`` after ``close`` began
+     ├── StreamStoppedError            ``send`` to an ordered stream behind a record that failed for good
      ├── FlushTimeoutError             ``flush`` did not finish in time: how many batches are left
      ├── CloseTimeoutError             ``close`` did not finish in time: how many records were failed
      ├── ResultFailedError             what a future raises: carries the ``Result``
@@ -34,6 +35,7 @@
           │    └── QuotaExceededError  slowed down by the server: that logstore is held back
           └── PermanentError           retrying cannot help
                ├── RejectedError       the server refused the request for what it says
+               │    ├── InvalidSequenceError  … for its sequence number: not above the last one of the hash key
                │    └── MisconfiguredError  … or for what an operator can mend: key, permission, project, logstore
                │         └── ProjectNotConfiguredError  no ``ProjectConfig`` for the record's project
                ├── BodyTooLargeError   the server found the request too large: the batch is split in two
@@ -52,6 +54,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .records import StreamKey
     from .results import Result, SendFuture
 
 
@@ -164,6 +167,26 @@ class SendTimeoutError(ProducerError, TimeoutError):
 
 class ProducerClosedError(ProducerError, RuntimeError):
     """``send`` was called after ``close`` began."""
+
+
+class StreamStoppedError(ProducerError, RuntimeError):
+    """A batch of an ordered stream failed for good: nothing behind it is sent until ``Stream.resume()``.
+
+    :ivar stream: the stream.
+    :ivar first: the result of the first batch that failed.
+    """
+
+    def __init__(self, stream: StreamKey, first: Result) -> None:
+        super().__init__(stream, first)
+        self.stream, self.first = stream, first
+
+    def __str__(self) -> str:
+        stream, first = self.stream, self.first
+        return (
+            f"stream {stream.project}/{stream.logstore} topic {stream.topic!r} is stopped: a batch of it failed for "
+            f"good after {first.attempt_count} attempts: {first.error_code}: {first.error_message}. Nothing behind "
+            "it is sent, so that no hole goes unnoticed: see to what failed, then call resume() on the stream"
+        )
 
 
 class FlushTimeoutError(ProducerError, TimeoutError):
@@ -435,6 +458,10 @@ class PermanentError(AttemptError):
 
 class RejectedError(PermanentError):
     """The server refused the request for what it says: parameters, names, encoding, permissions."""
+
+
+class InvalidSequenceError(RejectedError):
+    """The request's sequence number is not above the last one that the server accepted for its hash key."""
 
 
 class MisconfiguredError(RejectedError):

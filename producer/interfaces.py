@@ -22,6 +22,7 @@ __all__ = [
     "FileStats",
     "Payload",
     "Receipt",
+    "SequenceId",
     "Sink",
     "Stored",
     "Transaction",
@@ -61,17 +62,31 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class SequenceId:
+    """What makes a batch idempotent: the server stores no number of a key that is not above the last one.
+
+    :ivar key: the hash key, 32 lower-case hexadecimal digits; it names the writer, and chooses the shard.
+    :ivar number: from 1 on.
+    """
+
+    key: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """What a sink is asked to deliver.
 
     :ivar key: the stream that it belongs to.
     :ivar pack_id: the value of the ``__pack_id__`` tag, or None.
     :ivar payload: what :meth:`Sink.encode` made.
+    :ivar sequence: of a batch of an idempotent stream; None for the others.
     """
 
     key: StreamKey
     pack_id: str | None
     payload: Payload
+    sequence: SequenceId | None = None
 
 
 class Sink(Protocol):
@@ -158,6 +173,15 @@ class Transaction(Protocol):
         """Commit the takes of these events now; the transaction stays open with the rest.
 
         :raises ChannelError: an event was not taken in this transaction, or the disk failed.
+        """
+
+    def give_back(self, events: Sequence[Event]) -> None:
+        """Let the takes of these events go back to where they were; the transaction stays open with the rest.
+
+        Events that were not taken in it are left alone. A channel without it can serve a producer, whose stopped
+        streams then cannot be resumed.
+
+        :raises ChannelError: the channel is closed.
         """
 
     def commit(self, timeout: float | None = None) -> Stored:

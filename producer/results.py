@@ -22,7 +22,7 @@ from .errors import ResultFailedError
 class Attempt:
     """One HTTP request for a batch, and what came of it.
 
-    :ivar success: the server answered 200.
+    :ivar success: the server answered 200, or that it has the batch already.
     :ivar request_id: the server's ``x-log-requestid``, or an empty string.
     :ivar http_status: the HTTP status, or None if no answer came.
     :ivar error_code: empty on success.
@@ -30,6 +30,8 @@ class Attempt:
     :ivar timestamp_ms: when it began, milliseconds since the Unix epoch.
     :ivar duration_ms: how long it took, milliseconds.
     :ivar may_have_been_stored: it failed, and the server may have stored the batch all the same.
+    :ivar already_written: it succeeded in that the server refused the batch's sequence number, since an earlier request
+        of an idempotent stream had stored it; ``http_status`` is that of the refusal.
     """
 
     success: bool
@@ -40,6 +42,7 @@ class Attempt:
     timestamp_ms: int = 0
     duration_ms: float = 0.0
     may_have_been_stored: bool = False
+    already_written: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,11 @@ class Result:
     def error_message(self) -> str:
         """The last attempt's error message; empty on success."""
         return self.attempts[-1].error_message if self.attempts else ""
+
+    @property
+    def already_written(self) -> bool:
+        """Whether the last attempt found the batch written; see :class:`Attempt`."""
+        return bool(self.attempts) and self.attempts[-1].already_written
 
     @property
     def request_id(self) -> str:

@@ -8,7 +8,7 @@ from itertools import chain
 
 from .config import ProducerConfig, host_address
 from .errors import InvalidArgumentError, LogSizeTooLargeError
-from .records import StreamKey
+from .records import IDEMPOTENT, ORDERED, Numbering, SequenceKey, StreamKey
 from .wire.put_logs import adjust_shard_hash
 
 _HASH = re.compile(r"[0-9a-fA-F]{32}")
@@ -28,20 +28,75 @@ class StreamKeys:
         self._cached = lru_cache(maxsize=_REMEMBERED)(self._make)
 
     def key(
-        self, project: str, logstore: str, topic: str, source: str | None, shard_hash: str | None, tags: Tags = ()
+        self,
+        project: str,
+        logstore: str,
+        topic: str,
+        source: str | None,
+        shard_hash: str | None,
+        tags: Tags = (),
+        order: str = "",
     ) -> StreamKey:
         """The key of a stream.
+
+        :param order: as in the key.
 
         :raises LogSizeTooLargeError: names and tags of more than :data:`MAX_NAMES_SIZE` bytes.
         :raises InvalidArgumentError: an empty or wrong name; a shard hash that is none, with ``adjust_shard_hash`` off.
         """
         try:
-            return self._cached(project, logstore, topic, source, shard_hash, tags)
+            return self._cached(project, logstore, topic, source, shard_hash, tags, order)
         except TypeError:  # what cannot be hashed is no text: find out which
-            return self._make(project, logstore, topic, source, shard_hash, tags)
+            return self._make(project, logstore, topic, source, shard_hash, tags, order)
+
+    def ordered(
+        self,
+        project: str,
+        logstore: str,
+        topic: str,
+        source: str | None,
+        shard_hash: str | None,
+        tags: Tags,
+        *,
+        ordered: bool,
+        idempotent: bool | SequenceKey,
+    ) -> StreamKey:
+        """The key of a stream that may be ordered or idempotent; see :meth:`Producer.stream`.
+
+        :raises InvalidArgumentError: as :meth:`key`; what is no flag; a shard hash that leaves no room for a key.
+        """
+        if not isinstance(ordered, bool):
+            raise InvalidArgumentError(f"ordered: must be True or False, got {ordered!r}")
+        if not isinstance(idempotent, bool | SequenceKey):
+            raise InvalidArgumentError(f"idempotent: must be True, False or a SequenceKey, got {idempotent!r}")
+        if idempotent and shard_hash is not None:
+            self._must_leave_room(shard_hash, idempotent)
+        if isinstance(idempotent, SequenceKey):
+            key = self.key(project, logstore, topic, source, shard_hash, tags)
+            return key._replace(order=Numbering(idempotent))
+        order = IDEMPOTENT if idempotent else ORDERED if ordered else ""
+        return self.key(project, logstore, topic, source, shard_hash, tags, order)
+
+    def _must_leave_room(self, shard_hash: str, idempotent: bool | SequenceKey) -> None:
+        if isinstance(idempotent, SequenceKey):
+            raise InvalidArgumentError(
+                f"shard_hash: a SequenceKey chooses the shard by its key, so leave it out; got {shard_hash!r}"
+            )
+        if not self._config.adjust_shard_hash:
+            raise InvalidArgumentError(
+                f"shard_hash: without adjust_shard_hash all 128 bits of it choose the shard, and idempotent needs free "
+                f"ones for a key of its own: turn adjust_shard_hash on, or give a SequenceKey; got {shard_hash!r}"
+            )
 
     def _make(
-        self, project: str, logstore: str, topic: str, source: str | None, shard_hash: str | None, tags: Tags
+        self,
+        project: str,
+        logstore: str,
+        topic: str,
+        source: str | None,
+        shard_hash: str | None,
+        tags: Tags,
+        order: str,
     ) -> StreamKey:
         project, logstore = _text("project", project), _text("logstore", logstore)
         for name, value in (("project", project), ("logstore", logstore)):
@@ -51,10 +106,22 @@ class StreamKeys:
             source = self._config.source if self._config.source is not None else host_address()
         topic, source = _text("topic", topic), _text("source", source)
         own: Tags = tuple((_text("tags", name), _text(f"tags[{name!r}]", value)) for name, value in tags)
-        key = StreamKey(project, logstore, topic, source, self._adjusted(shard_hash), self._tags + own)
-        size = sum(len(text.encode()) for text in (project, logstore, topic, source, *chain(*key.tags)))
-        if size > MAX_NAMES_SIZE:
-            raise LogSizeTooLargeError(size, MAX_NAMES_SIZE, "project, logstore, topic, source and tags together")
+        key = StreamKey(project, logstore, topic, source, self._adjusted(shard_hash), self._tags + own, order)
+        _check_size(key)
+        return key
+
+    def picked(self, key: StreamKey, topic: str | None, source: str | None, shard_hash: str | None) -> StreamKey:
+        """The stream that differs from ``key`` by names; None leaves what there is.
+
+        :raises LogSizeTooLargeError: as :meth:`key`.
+        :raises InvalidArgumentError: a shard hash that is none, with ``adjust_shard_hash`` off.
+        """
+        key = key._replace(
+            topic=key.topic if topic is None else topic,
+            source=key.source if source is None else source,
+            shard_hash=key.shard_hash if shard_hash is None else self._adjusted(shard_hash),
+        )
+        _check_size(key)
         return key
 
     def _adjusted(self, shard_hash: str | None) -> str | None:
@@ -68,6 +135,12 @@ class StreamKeys:
                 f"shard_hash: without adjust_shard_hash it must be 32 hexadecimal digits, got {shard_hash!r}"
             )
         return shard_hash
+
+
+def _check_size(key: StreamKey) -> None:
+    size = sum(len(text.encode()) for text in (key.project, key.logstore, key.topic, key.source, *chain(*key.tags)))
+    if size > MAX_NAMES_SIZE:
+        raise LogSizeTooLargeError(size, MAX_NAMES_SIZE, "project, logstore, topic, source and tags together")
 
 
 def _text(name: str, value: object) -> str:

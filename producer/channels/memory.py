@@ -93,6 +93,9 @@ class MemoryTransaction(BaseTransaction):
     def _do_acknowledge(self, events: Sequence[Event]) -> None:
         self._channel._acknowledge(self, events)
 
+    def _do_give_back(self, events: Sequence[Event]) -> None:
+        self._channel._give_back(self, events)
+
     def _do_commit(self, timeout: float | None) -> Stored:
         return self._channel._commit(self, timeout)
 
@@ -348,6 +351,24 @@ class MemoryChannel:
             finally:
                 self._turns.serve()
 
+    def _give_back(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
+        with self._lock:
+            self._must_be_usable(transaction, "give_back")
+            known = {event.sequence for event in events if event.sequence in transaction.taken}
+            back = sorted(entry for sequence, entry in transaction.taken.items() if sequence in known)
+            left = {sequence: entry for sequence, entry in transaction.taken.items() if sequence not in known}
+            number, size = len(back), sum(entry[1] for entry in back)
+            start, end, merged = self._merged(back)
+            try:
+                # At once.
+                self._queue[start:end] = merged
+                self._head = start
+                self._taken -= number
+                transaction.taken = left
+                transaction.taken_bytes -= size
+            finally:
+                self._turns.serve()
+
     def _find(self, taken: dict[int, _Entry], events: Sequence[Event]) -> list[_Entry]:
         """What was taken for ``events``; each must be there, and be named once."""
         entries = [taken.get(event.sequence, _NOTHING) for event in events if event.sequence is not None]
@@ -475,9 +496,8 @@ class MemoryChannel:
         """Put its takes back, once. Those of before a close or a fork are gone."""
         of_now = transaction.epoch == self._epoch and not self._closed
         back = sorted(transaction.taken.values()) if of_now and not transaction.ended else []
-        number, head = len(back), self._head
-        end = bisect_left(self._queue, back[-1], head) if back else head
-        start, merged = max(0, head - number), sorted(back + self._queue[head:end])
+        number = len(back)
+        start, end, merged = self._merged(back)
         # At once.
         self._queue[start:end] = merged
         self._head = start
@@ -485,6 +505,12 @@ class MemoryChannel:
         transaction.puts, transaction.put_sizes, transaction.taken = [], [], {}
         transaction.put_bytes = transaction.taken_bytes = 0
         transaction.ended = True
+
+    def _merged(self, back: list[_Entry]) -> tuple[int, int, list[_Entry]]:
+        """What the queue holds, from where to where, once ``back``, which is sorted, is in it again."""
+        head = self._head
+        end = bisect_left(self._queue, back[-1], head) if back else head
+        return max(0, head - len(back)), end, sorted(back + self._queue[head:end])
 
     def _roll_back_orphans(self) -> None:
         while self._orphans:

@@ -80,6 +80,9 @@ class SpillableTransaction(BaseTransaction):
     def _do_acknowledge(self, events: Sequence[Event]) -> None:
         self._channel._acknowledge(self, events)
 
+    def _do_give_back(self, events: Sequence[Event]) -> None:
+        self._channel._give_back(self, events)
+
     def _do_commit(self, timeout: float | None) -> Stored:
         if self.puts:
             return self._channel._commit_puts(self, timeout)
@@ -359,12 +362,21 @@ class SpillableChannel:
                 self._takers[0].put(None)
 
     def _acknowledge(self, transaction: SpillableTransaction, events: Sequence[Event]) -> None:
+        for channel, some in self._by_channel(transaction, events):
+            self._part(transaction, channel).acknowledge(some)
+
+    def _give_back(self, transaction: SpillableTransaction, events: Sequence[Event]) -> None:
+        for channel, some in self._by_channel(transaction, events):
+            self._part(transaction, channel).give_back(some)
+        self._wake_next()
+
+    def _by_channel(
+        self, transaction: SpillableTransaction, events: Sequence[Event]
+    ) -> list[tuple[Channel, list[Event]]]:
         self._must_be_of_now(transaction)
         late = [event for event in events if event.sequence is None or event.sequence < MEMORY_NUMBERS]
         early = [event for event in events if event.sequence is not None and event.sequence >= MEMORY_NUMBERS]
-        for channel, some in ((self._overflow, late), (self._memory, early)):
-            if some:
-                self._part(transaction, channel).acknowledge(some)
+        return [(channel, some) for channel, some in ((self._overflow, late), (self._memory, early)) if some]
 
     def _commit_takes(self, transaction: SpillableTransaction) -> Stored:
         """The overflow first, for it may fail, and leave everything as it was."""

@@ -88,6 +88,11 @@ class BaseTransaction(ABC):
         self._must_be_open("acknowledge")
         self._do_acknowledge(events)
 
+    def give_back(self, events: Sequence[Event]) -> None:
+        """See :class:`~producer.interfaces.Transaction`."""
+        self._must_be_open("give_back")
+        self._do_give_back(events)
+
     def commit(self, timeout: float | None = None) -> Stored:
         """See :class:`~producer.interfaces.Transaction`."""
         self._end_alone("commit")
@@ -168,6 +173,9 @@ class BaseTransaction(ABC):
 
     @abstractmethod
     def _do_acknowledge(self, events: Sequence[Event]) -> None: ...
+
+    @abstractmethod
+    def _do_give_back(self, events: Sequence[Event]) -> None: ...
 
     @abstractmethod
     def _do_commit(self, timeout: float | None) -> Stored: ...

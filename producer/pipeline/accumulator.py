@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 from ..clock import Clock, Deadline
 from ..config import ProducerConfig
-from ..errors import ProducerClosedError
-from ..records import StreamKey
+from ..errors import ProducerClosedError, StreamStoppedError
+from ..interfaces import SequenceId
+from ..records import SEQUENCED, Numbering, StreamKey, hash_key_of
 from ..results import SendFuture
 from .batch import ProducerBatch, Sender, StreamState
+from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 
 #: Streams without a batch under way that are remembered, and for how long, seconds.
@@ -41,7 +43,8 @@ class LogAccumulator:
     :param tail_size: the size of a batch's body without records, by stream and pack id, bytes.
     :param refund: gives bytes back to the memory budget.
     :param batch_type: what batches are made of.
-    :param ordered: of each stream one batch is on its way at a time; see :class:`StreamOrder`.
+    :param ordered: of every stream one batch is on its way at a time, not only of ordered ones; see
+        :class:`StreamOrder`.
     """
 
     def __init__(
@@ -71,7 +74,9 @@ class LogAccumulator:
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         self._streams: dict[StreamKey, StreamState] = {}
         self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
-        self._order = StreamOrder() if ordered else None
+        self._all_ordered = ordered
+        self._order = StreamOrder()
+        self._stopped = StoppedStreams()
         self._next_serial = 0
         self._accepted = 0
         self._closed = False
@@ -86,31 +91,47 @@ class LogAccumulator:
         return len(self._open) == len(self._incomplete)
 
     def append(
-        self, key: StreamKey, record: bytes, logs: int, sender: Sender, charge: int, opening: int
+        self,
+        key: StreamKey,
+        record: bytes,
+        logs: int,
+        sender: Sender,
+        charge: int,
+        opening: int,
+        number: int | None = None,
     ) -> SendFuture | None:
         """Add one send to its stream's open batch.
 
         :param sender: as the batch's ``add`` takes it.
         :param charge: bytes taken from the memory budget for the record; the batch owes them from now on.
         :param opening: bytes taken to open a new batch, or 0; given back if there is room in the open one.
+        :param number: of a stream with a ``SequenceKey``, if it was given before; None to take the next one.
         :returns: the future; None if a new batch is needed and ``opening`` is 0: nothing was done then.
         :raises ProducerClosedError: after :meth:`close`.
+        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
         """
         without_room = full = None
+        alone = False
         with self._lock:
             if self._closed:
                 raise ProducerClosedError("the producer is closed")
+            if self._stopped.any:
+                self._must_go_on(key)
             batch = self._open.get(key)
             if batch is None or not batch.has_room(len(record), logs):
                 if not opening:
                     return None
                 if batch is not None:
                     without_room = self._take(key)
+                # One with a number of its own takes no other record, and does not linger.
+                alone = key.order.startswith(SEQUENCED)
+                sequence = _sequence_of(key, number) if alone else None
                 batch = self._new_batch(key)
+                batch.sequence = sequence
                 charge, opening = charge + opening, 0
             future = batch.add(record, logs, sender, charge)
             self._accepted += logs
-            if batch.size >= self._threshold_bytes or batch.log_count >= self._threshold_count:
+            if alone or batch.size >= self._threshold_bytes or batch.log_count >= self._threshold_count:
                 full = self._take(key)
         if opening:
             self._refund(opening)
@@ -138,9 +159,12 @@ class LogAccumulator:
         stream.alive += 1
         self._open[key] = batch
         self._incomplete[batch] = None
-        if self._order is not None:
+        if self._in_line(batch):
             self._order.opened(batch)
         return batch
+
+    def _in_line(self, batch: ProducerBatch) -> bool:
+        return self._all_ordered or batch.key.order != ""
 
     def _stream(self, key: StreamKey) -> StreamState:
         stream = self._streams.get(key)
@@ -191,7 +215,7 @@ class LogAccumulator:
 
     def may_go(self, batch: ProducerBatch) -> bool:
         """Whether ``batch``, which takes no more records, may be sent now; else :meth:`forget` returns it one day."""
-        if self._order is None:
+        if not self._in_line(batch):
             return True
         with self._lock:
             return self._order.ready(batch)
@@ -199,8 +223,37 @@ class LogAccumulator:
     def freeze(self) -> None:
         """Let no batch go any more that waits behind another one of its stream."""
         with self._lock:
-            if self._order is not None:
-                self._order.freeze()
+            self._order.freeze()
+
+    def stop(self, batch: ProducerBatch, error: StreamStoppedError) -> list[ProducerBatch]:
+        """``batch`` of an ordered stream is about to fail for good: refuse what would come behind it.
+
+        :returns: the batches that wait behind it, to be failed.
+        """
+        with self._lock:
+            self._stopped.add(batch.key.line, error)
+            behind = self._order.stop(batch)
+            for waiting in behind:
+                if self._open.get(waiting.key) is waiting:
+                    self._take(waiting.key)
+        return behind
+
+    def stopped(self, key: StreamKey) -> StreamStoppedError | None:
+        """Why the stream is stopped; None if it is not."""
+        if not self._stopped.any:
+            return None
+        with self._lock:
+            return self._stopped.get(key.line)
+
+    def resume(self, key: StreamKey) -> None:
+        """Let a stopped stream go on."""
+        with self._lock:
+            self._stopped.remove(key.line)
+
+    def _must_go_on(self, key: StreamKey) -> None:
+        error = self._stopped.get(key.line)
+        if error is not None:
+            raise error
 
     def forget(self, batch: ProducerBatch, *, delivered: bool | None) -> ProducerBatch | None:
         """``batch`` is settled.
@@ -210,7 +263,7 @@ class LogAccumulator:
         """
         with self._lock:
             self._incomplete.pop(batch, None)
-            successor = self._order.gone(batch) if self._order is not None else None
+            successor = self._order.gone(batch) if self._in_line(batch) else None
             stream = batch.stream
             if delivered:
                 stream.delivered += batch.log_count
@@ -233,7 +286,7 @@ class LogAccumulator:
                 self._incomplete[half] = None
             self._incomplete.pop(batch, None)
             batch.stream.alive += 1
-            if self._order is not None:
+            if self._in_line(batch):
                 self._order.cut(batch, halves)
 
     def wait_settled(self, before: int, deadline: Deadline) -> int:
@@ -278,3 +331,12 @@ class LogAccumulator:
                 )
                 for key, stream in self._streams.items()
             }
+
+
+def _sequence_of(key: StreamKey, number: int | None) -> SequenceId:
+    """The hash key and the number of a piece, which is the next one of its handle if none is given."""
+    if number is None:
+        if not isinstance(key.order, Numbering):
+            raise RuntimeError(f"nobody numbers the pieces of {key}")  # a bug
+        number = key.order.take()
+    return SequenceId(hash_key_of(key.order), number)

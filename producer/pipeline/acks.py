@@ -16,12 +16,13 @@ from ..clock import Clock
 from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..metrics import Counters
-from ..records import StreamKey
+from ..records import SEQUENCED, StreamKey
 from ..results import Result
 from .batch import ProducerBatch, logs_of_sends
 from .dead_letters import DeadLetters
 from .event_format import write_event
 from .fed_batch import FedBatch
+from .parking import Parking
 from .taking import Taking
 from .thinned_log import ThinnedLog
 from .ticket import Ticket
@@ -63,6 +64,7 @@ class Acks:
     :param dead_letters: None to count and forget what cannot be delivered.
     :ivar counters: ``kept_back``: events that were taken, and that no further attempt of this producer concerns; they
         stay in the channel.
+    :ivar parking: those of them whose streams may go on.
     """
 
     def __init__(self, name: str, clock: Clock, dead_letters: DeadLetters | None) -> None:
@@ -71,6 +73,7 @@ class Acks:
         self._dead_letters = dead_letters
         self._refusals = ThinnedLog(clock)
         self.counters = Counters()
+        self.parking = Parking()
         # Touched by the thread alone: what the channel would not acknowledge.
         self._owed: dict[Taking, list[int]] = {}
         self._lock = threading.Lock()  # guards everything below
@@ -92,6 +95,16 @@ class Acks:
         if isinstance(batch, FedBatch):
             records, logs = batch.records, logs_of_sends(batch)
             self._put(_Failed(batch.key, batch.tickets, records, logs, result, release))
+
+    def parked(self, batch: ProducerBatch) -> None:
+        """The stream of ``batch`` is stopped."""
+        if isinstance(batch, FedBatch):
+            self.park(batch.key, batch.tickets)
+
+    def park(self, key: StreamKey, tickets: Sequence[Ticket]) -> None:
+        """Keep these in the channel until their stream goes on, or for the next producer."""
+        self.parking.park(key.line, tickets)
+        self.counters.add("kept_back", len(tickets))
 
     def unreadable(self, taking: Taking, event: Event, reason: str) -> None:
         """``event`` holds no record."""
@@ -203,15 +216,21 @@ class Acks:
             if self._dead_letters is not None:
                 done = self._dead_letters.store(self._letters(self._dead_letters, item))
             self._owe(item.tickets[:done])
-            self.counters.add("kept_back", len(item.tickets) - done)
+            left = item.tickets[done:]
+            if item.key.order:
+                self.park(item.key, left)
+            else:
+                self.counters.add("kept_back", len(left))
         finally:
             item.release()
 
     @staticmethod
     def _letters(dead_letters: DeadLetters, item: _Failed) -> list[Event]:
         reason = dead_letters.reason_of(item.result)
+        # The server has seen higher numbers when somebody delivers them, and would refuse theirs as written.
+        key = item.key._replace(order="") if item.key.order.startswith(SEQUENCED) else item.key
         return [
-            write_event(item.key, ticket.ident, logs, record, reason)
+            write_event(key, ticket.ident, logs, record, reason)
             for ticket, logs, record in zip(item.tickets, item.logs, item.records, strict=True)
         ]
 

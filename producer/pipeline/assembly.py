@@ -21,6 +21,7 @@ from ..errors import (
     ProducerClosedError,
     ProducerError,
     SendTimeoutError,
+    StreamStoppedError,
 )
 from ..interfaces import Sink
 from ..metrics import Counters, Stats
@@ -36,9 +37,11 @@ from .holdback import Holdback
 from .io_pool import IOThreadPool
 from .memory import MemoryBudget
 from .mover import Mover
+from .reservation import Piece, Reservation, with_overhead
 from .retry_queue import RetryQueue
 from .retry_rules import RetryRules
 from .send_task import SendTask
+from .sequencing import Sequencer
 from .snapshot import snapshot
 from .ticket import Ticket
 
@@ -122,6 +125,7 @@ class Pipeline:
             rules=RetryRules(
                 config, clock, endless=durable, await_mending=durability is not None and durability.await_mending
             ),
+            sequencer=Sequencer(config.buckets),
             over_quota=Holdback(base, longest),
             unreachable=Holdback(base, min(longest, LONGEST_UNREACHABLE)),
             retry_queue=self.retry_queue,
@@ -144,26 +148,36 @@ class Pipeline:
         )
         #: A single log whose charge is no more than this needs no closer look.
         self._surely_fits = min(config.total_size_in_bytes - MAX_BATCH_OVERHEAD, MAX_BATCH_SIZE_IN_BYTES // 2)
+        self._threshold = config.batch_size_threshold_in_bytes
         self._on_start = on_start
         self._starting = threading.Lock()  # guards the start of the threads
         self._started = False
         #: The threads were to start, and could not.
         self.late = False
         self._last = False  # nobody will close this pipeline: each send is complete when it returns
-        self._leaving = False  # what is not with the server stays in the channel
+        self._leaving = False  # what waits behind another batch of its stream will not be sent any more
         self.drain_timeout = config.drain_timeout_ms / 1000
         #: Asked for, or the interpreter would not start threads any more: whoever waits does the work itself.
         self.threadless = threadless
 
-    def accept(self, key: StreamKey, record: bytes, logs: int, callback: Callback | None) -> SendFuture:
+    def accept(
+        self,
+        key: StreamKey,
+        record: bytes,
+        logs: int,
+        callback: Callback | None,
+        memory: Reservation | None = None,
+    ) -> SendFuture:
         """Take over one send.
 
         :param record: its encoded logs, joined.
         :param logs: how many they are.
+        :param memory: where its memory comes from, as far as it reaches.
         :raises LogSizeTooLargeError: it cannot fit in a batch, or in the memory.
         :raises MaxBatchCountExceedError: more logs than a batch may hold.
         :raises SendTimeoutError: no memory within ``max_block_ms``.
         :raises ProducerClosedError: after ``close`` began.
+        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
         """
         if not self._started:
             self.start()
@@ -173,7 +187,8 @@ class Pipeline:
         opening = 0 if self.accumulator.has_open(key) else overhead_of_batch(key)
         while True:
             future = None
-            self.budget.acquire(charge + opening, self._max_block)
+            if memory is None or not memory.take(charge + opening):
+                self.budget.acquire(charge + opening, self._max_block)
             try:
                 future = self.accumulator.append(key, record, logs, callback, charge, opening)
             finally:
@@ -192,7 +207,7 @@ class Pipeline:
         """As :meth:`accept`, for several records and how many logs each of them holds; all are checked first.
 
         :raises SendTimeoutError: the error's ``accepted`` and ``accepted_logs`` say how far it came. Likewise
-            ProducerClosedError.
+            ProducerClosedError and StreamStoppedError.
         """
         for record, logs in pieces:
             self.check_size(key, record, logs)
@@ -201,11 +216,51 @@ class Pipeline:
         for record, logs in pieces:
             try:
                 futures.append(self.accept(key, record, logs, callback))
-            except (SendTimeoutError, ProducerClosedError) as error:
+            except (SendTimeoutError, ProducerClosedError, StreamStoppedError) as error:
                 error.accepted, error.accepted_logs = futures, sent
                 raise
             sent += logs
         return futures
+
+    def accept_encoded(
+        self, estimate: int, encode: Callable[[], Sequence[Piece]], callback: Callback | None
+    ) -> list[SendFuture]:
+        """Take over what is encoded only when there is memory for it.
+
+        :param estimate: its size once it is encoded, about, bytes.
+        :param encode: makes the pieces, each of them checked by :meth:`check_size`.
+        :raises ProducerError: as :meth:`accept`; the error's ``accepted`` and ``accepted_logs`` say how far it came.
+        """
+        if not self._started:
+            self.start()
+        with Reservation(self.budget, self._max_block) as memory:
+            if self.budget.used + estimate > self.budget.limit:
+                self.submit_open()  # what lingers holds memory, too
+            memory.acquire(with_overhead(estimate))
+            pieces = encode()
+            memory.settle(self._charge_of(pieces))
+            return self._accept_from(memory, pieces, callback)
+
+    def _accept_from(self, memory: Reservation, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
+        futures: list[SendFuture] = []
+        for key, record, logs in pieces:
+            try:
+                futures.append(self.accept(key, record, logs, callback, memory))
+            except ProducerError as error:
+                error.accepted = futures
+                error.accepted_logs = sum(piece.logs for piece in pieces[: len(futures)])
+                raise
+        return futures
+
+    def _charge_of(self, pieces: Sequence[Piece]) -> int:
+        """The memory that accepting them takes, bytes: they open a batch for each new stream, or when one is full."""
+        charge, opened = 0, set()
+        for key, record, _ in pieces:
+            charge += len(record) + RECORD_OVERHEAD
+            if 2 * len(record) > self._threshold or (key not in opened and not self.accumulator.has_open(key)):
+                charge += overhead_of_batch(key)
+                opened.add(key)
+        return charge
 
     def feed(self, stored: StoredRecord, ticket: Ticket) -> None:
         """Take over a record of the channel; waits for memory as long as it takes.
@@ -213,8 +268,12 @@ class Pipeline:
         One that was accepted when there was more memory than now gets all that there is.
 
         :raises ProducerClosedError: after ``close`` began to leave records in the channel.
+        :raises StreamStoppedError: a batch of the ordered stream has failed for good: the record stays there.
         """
         key, record = stored.key, stored.record
+        stopped = self.stopped(key)
+        if stopped is not None:
+            raise stopped  # before any memory is waited for
         overhead = overhead_of_batch(key)
         charge = min(len(record) + RECORD_OVERHEAD, max(0, self.budget.limit - overhead))
         opening = 0 if self.accumulator.has_open(key) else min(overhead, self.budget.limit)
@@ -224,7 +283,9 @@ class Pipeline:
                 self.submit_open()  # nothing else will ever give memory back before they have lingered
             self.budget.acquire(charge + opening, None)
             try:
-                future = self.accumulator.append(key, record, stored.logs, ticket, charge, opening)
+                future = self.accumulator.append(
+                    key, record, stored.logs, ticket, charge, opening, number=stored.number
+                )
             finally:
                 if future is None:
                     self.budget.release(charge + opening)
@@ -336,13 +397,25 @@ class Pipeline:
             DeliveryAbandonedError("LeftInChannel", message, may_have_been_stored=may_have_been_stored)
         )
 
+    def stopped(self, key: StreamKey) -> StreamStoppedError | None:
+        """Why an ordered stream is stopped; None if it is not."""
+        return self.accumulator.stopped(key)
+
+    def resume(self, key: StreamKey) -> None:
+        """Let a stopped stream go on: what is sent from now on is."""
+        self.accumulator.resume(key)
+
+    def freeze(self) -> None:
+        """Let no batch go any more that waits behind another one of its stream: the one before it will be failed."""
+        self._leaving = True
+        self.accumulator.freeze()
+
     def leave_unsent(self) -> int:
         """Make no new attempts: settle whatever is not with the server at this moment as left in the channel.
 
         :returns: the serial below which the rest is.
         """
-        self._leaving = True
-        self.accumulator.freeze()
+        self.freeze()
         self.accumulator.close()
         self.mover.stop()
         self.io_pool.stop_at_once()

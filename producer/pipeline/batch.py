@@ -22,7 +22,7 @@ from typing import Self
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..errors import AttemptError
-from ..interfaces import Payload
+from ..interfaces import Payload, SequenceId
 from ..records import StreamKey
 from ..results import Attempt, Callback, Result, SendFuture
 from .ticket import Ticket
@@ -86,9 +86,11 @@ class StreamState:
     :ivar next_number: the number of its next batch.
     :ivar alive: its batches that are not settled.
     :ivar idle_since: when the last of them was, monotonic seconds.
+    :ivar sequence: the newest of an idempotent stream; None before the first. Touched by the owner of the one batch
+        that is in flight.
     """
 
-    __slots__ = ("accepted", "alive", "context", "delivered", "failed", "idle_since", "next_number")
+    __slots__ = ("accepted", "alive", "context", "delivered", "failed", "idle_since", "next_number", "sequence")
 
     def __init__(self, context: str) -> None:
         self.context = context
@@ -96,6 +98,7 @@ class StreamState:
         self.accepted = self.delivered = self.failed = 0
         self.alive = 0
         self.idle_since = 0.0
+        self.sequence: SequenceId | None = None
 
 
 # Guards the birth of a batch's event, so that two threads that wait at the same time share one.
@@ -123,6 +126,7 @@ class ProducerBatch:
         "attempts",
         "claimed_by",
         "created_at",
+        "doubtful",
         "first_attempt_at",
         "futures",
         "held",
@@ -137,6 +141,7 @@ class ProducerBatch:
         "result",
         "retry_count",
         "same_error_count",
+        "sequence",
         "serial",
         "size",
         "state",
@@ -185,6 +190,9 @@ class ProducerBatch:
         self.first_attempt_at = 0.0
         self.last_error: type[AttemptError] | None = None
         self.same_error_count = 0
+        #: Of an idempotent batch; and whether a request under this number may have been stored.
+        self.sequence: SequenceId | None = None
+        self.doubtful = False
 
     def has_room(self, size: int, logs: int) -> bool:
         """Whether a send of ``size`` bytes and ``logs`` logs stays within the limits of a batch."""
@@ -334,6 +342,10 @@ class ProducerBatch:
 
         :param middle: the sends that the first half took; 0 if the only send is cut itself.
         """
+
+    def shares_send(self, other: ProducerBatch) -> bool:  # noqa: ARG002  # behind a channel it matters
+        """Whether both carry parts of the same send."""
+        return False
 
     def heed(self, future: SendFuture) -> None:
         """See :class:`~producer.results.ResultHolder`; a batch holds its futures anyway."""

@@ -15,27 +15,33 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from ..clock import Clock, Deadline
 from ..config import ProducerConfig
 from ..errors import (
     ChannelClosedError,
+    ChannelError,
     ChannelFullError,
     ConfigError,
     FlushTimeoutError,
     ProducerClosedError,
+    ProducerError,
     SendTimeoutError,
+    StreamStoppedError,
 )
 from ..interfaces import Channel, ChannelStats, Event, Sink
 from ..metrics import Stats
-from ..records import StreamKey
+from ..records import Numbering, StreamKey, plain
 from ..results import Callback, Result, SendFuture
 from .acks import Acks
 from .assembly import Durability, Pipeline
 from .dead_letters import DeadLetters
-from .event_format import INSTANCE_SIZE, ident_of, write_event
+from .event_format import INSTANCE_SIZE, ident_of, numbered, write_event
 from .feeder import BLOCK_BYTES, Feeder
+from .handlers import attempt_of
 from .registry import Registry, StoredFuture, Waiting
+from .reservation import Piece
 
 _log = logging.getLogger("producer.durable")
 
@@ -105,7 +111,18 @@ class DurablePipeline:
         self._base = found.size - found.put_successes
         block = min(BLOCK_BYTES, max(1, config.total_size_in_bytes // 8))
         feed = self.pipeline.feed
-        self.feeder = Feeder(name, channel, clock, self.registry, self.acks, feed, self._instance, block_bytes=block)
+        self.feeder = Feeder(
+            name,
+            channel,
+            clock,
+            self.registry,
+            self.acks,
+            feed,
+            self._instance,
+            stopped=self._stopped,
+            resume=self.pipeline.resume,
+            block_bytes=block,
+        )
         self.refusing = False
         self._starting = threading.Lock()  # guards the start of the threads
         self._started = False
@@ -151,6 +168,7 @@ class DurablePipeline:
         :raises MaxBatchCountExceedError: more logs than a batch may hold.
         :raises SendTimeoutError: no room in the channel within ``max_block_ms``.
         :raises ProducerClosedError: after ``close`` began.
+        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
         :raises ChannelError: the channel could not store it, for a disk that is full or fails.
         """
         return self.accept_many(key, ((record, logs),), callback)[0]
@@ -163,6 +181,8 @@ class DurablePipeline:
             self.pipeline.check_size(key, record, logs)
         if self.refusing:
             raise ProducerClosedError("the producer is closed")
+        if key.order and (stopped := self.stopped(key)) is not None:
+            raise stopped
         if not self._started:
             self.start()
         futures = self.registry.open(len(pieces), callback)
@@ -174,12 +194,45 @@ class DurablePipeline:
         self.pipeline.counters.add("accepted", sum(logs for _, logs in pieces))
         return list(futures)
 
+    def accept_encoded(
+        self,
+        estimate: int,  # noqa: ARG002  # the feeder takes the memory, when it takes the records out of the channel
+        encode: Callable[[], Sequence[Piece]],
+        callback: Callback | None,
+    ) -> list[SendFuture]:
+        """As :meth:`accept_many`, for what is encoded first, of one stream or several."""
+        futures: list[SendFuture] = []
+        for key, pieces in groupby(encode(), lambda piece: piece.key):
+            futures += self.accept_many(key, [(piece.record, piece.logs) for piece in pieces], callback)
+        return futures
+
     def _store(self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], futures: Sequence[StoredFuture]) -> None:
+        numbering = key.order
+        if not isinstance(numbering, Numbering):
+            self._put(self._events(key, pieces, futures), futures)
+            return
+        numbering.check()
+        events = self._events(plain(key), pieces, futures)
+        with numbering.lock:  # I/O under it: pieces must stand in the channel in the order of their numbers
+            first = numbering.next
+            numbering.next += len(events)
+            numbers = enumerate(events, first)
+            try:
+                self._put([Event({**one.headers, **numbered(n)}, one.body) for n, one in numbers], futures)
+            except ProducerError:  # nothing was stored; of another exception nobody knows, and the numbers are spent
+                numbering.next = first
+                raise
+
+    def _events(
+        self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], futures: Sequence[StoredFuture]
+    ) -> list[Event]:
         instance, first = self._instance, futures[0].number if futures else 0
-        events = [
+        return [
             write_event(key, ident_of(instance, number), logs, record)
             for number, (record, logs) in enumerate(pieces, first)
         ]
+
+    def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture]) -> None:
         try:
             self._commit(events, futures)
         except ChannelFullError as error:
@@ -210,6 +263,37 @@ class DurablePipeline:
             waited=error.waited,
             text=_full_text(error),
         )
+
+    def stopped(self, key: StreamKey) -> StreamStoppedError | None:
+        """Why an ordered stream is stopped; None if it is not, or about to go on."""
+        error = self.pipeline.stopped(key)
+        return None if error is None or self.feeder.is_resuming(key) else error
+
+    def resume(self, key: StreamKey) -> None:
+        """Let a stopped stream go on, with what of it waits in the channel.
+
+        :raises ChannelError: the channel cannot give taken events back.
+        """
+        if self.pipeline.stopped(key) is None:
+            return
+        if self.acks.parking.holds(key.line) and not hasattr(self.feeder.takings[-1].transaction, "give_back"):
+            message = (
+                "its transactions have no give_back, so the stream stays stopped; the next producer on the channel "
+                "delivers what waits in it"
+            )
+            raise ChannelError(self.channel.name, message)
+        self.feeder.resume(plain(key))
+
+    def _stopped(self, future: SendFuture, error: StreamStoppedError) -> None:
+        """The record of ``future`` stays in the channel until its stream goes on."""
+        result = Result(successful=False, attempts=(attempt_of(error),), attempt_count=1)
+        if isinstance(future._holder, Waiting):
+            future._holder.settle(result)
+        self.pipeline.settlement.failure.tell((future,), result)
+
+    def check_size(self, key: StreamKey, record: bytes, logs: int) -> None:
+        """See :meth:`Pipeline.check_size`."""
+        self.pipeline.check_size(key, record, logs)
 
     @property
     def put(self) -> int:

@@ -1,7 +1,9 @@
 """How a record stands in an event of a channel.
 
 Headers name its stream: ``project``, ``logstore``, ``topic``, ``source``, ``shard_hash`` (which may be None) and
-``tags``, a JSON list of pairs. Others are ignored. Credentials and endpoints are never among them. The body::
+``tags``, a JSON list of pairs; of an ordered or idempotent stream also ``order`` (see
+:class:`~producer.records.StreamKey`), and ``seqid``, the number of the record's batch, where the sender gave it. Others
+are ignored. Credentials and endpoints are never among them. The body::
 
     8 bytes   the id of the producer that accepted the record, random
     8 bytes   its number there, big-endian: with the id before, a stable name of the record
@@ -16,6 +18,7 @@ Headers name its stream: ``project``, ``logstore``, ``topic``, ``source``, ``sha
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,13 +26,15 @@ from struct import Struct
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..interfaces import Event
-from ..records import StreamKey
+from ..records import IDEMPOTENT, MAX_NUMBER, ORDERED, SEQUENCED, StreamKey
 
 _HEAD = Struct(">8sQI")
 #: Bytes of the id and the number, which together name a record.
 IDENT_SIZE = 16
 INSTANCE_SIZE = 8
 _STREAMS = 4096
+_ORDER = re.compile(rf"{ORDERED}|{IDEMPOTENT}|{SEQUENCED}[0-9a-f]{{32}}:[0-9a-f]{{16}}")
+_DIGITS = len(str(MAX_NUMBER))
 
 
 class UnreadableEventError(ValueError):
@@ -44,12 +49,14 @@ class StoredRecord:
     :ivar ident: the stable name of the record.
     :ivar logs: how many logs it holds.
     :ivar record: their encoded bytes.
+    :ivar number: of its batch, if the sender gave it.
     """
 
     key: StreamKey
     ident: bytes
     logs: int
     record: bytes
+    number: int | None = None
 
 
 def ident_of(instance: bytes, number: int) -> bytes:
@@ -60,6 +67,11 @@ def ident_of(instance: bytes, number: int) -> bytes:
 def number_of(ident: bytes) -> int:
     """The number of a record at the producer that accepted it."""
     return int.from_bytes(ident[INSTANCE_SIZE:], "big")
+
+
+def numbered(number: int) -> dict[str, str]:
+    """The header of a record whose batch has a number from its sender."""
+    return {"seqid": str(number)}
 
 
 def write_event(key: StreamKey, ident: bytes, logs: int, record: bytes, more: Mapping[str, str] | None = None) -> Event:
@@ -74,7 +86,7 @@ def write_event(key: StreamKey, ident: bytes, logs: int, record: bytes, more: Ma
 @lru_cache(maxsize=_STREAMS)
 def headers_of(key: StreamKey) -> dict[str, str | None]:
     """The headers that name a stream: one object for all its events, which nobody changes."""
-    return {
+    headers: dict[str, str | None] = {
         "project": key.project,
         "logstore": key.logstore,
         "topic": key.topic,
@@ -82,6 +94,9 @@ def headers_of(key: StreamKey) -> dict[str, str | None]:
         "shard_hash": key.shard_hash,
         "tags": json.dumps(key.tags, ensure_ascii=False, separators=(",", ":")),
     }
+    if key.order:
+        headers["order"] = str(key.order)
+    return headers
 
 
 def read_event(event: Event) -> StoredRecord:
@@ -98,8 +113,16 @@ def read_event(event: Event) -> StoredRecord:
             f"{logs} logs in {len(record)} bytes; a request carries 1 to {MAX_BATCH_COUNT} logs, "
             f"in at most {MAX_BATCH_SIZE_IN_BYTES} bytes"
         )
-    names = [headers.get(name) for name in ("project", "logstore", "topic", "source", "shard_hash", "tags")]
-    return StoredRecord(_key(*names), body[:IDENT_SIZE], logs, record)
+    names = [headers.get(name) for name in ("project", "logstore", "topic", "source", "shard_hash", "tags", "order")]
+    key = _key(*names)
+    number = _number(headers.get("seqid")) if key.order.startswith(SEQUENCED) else None
+    return StoredRecord(key, body[:IDENT_SIZE], logs, record, number)
+
+
+def _number(text: str | None) -> int:
+    if text is None or not text.isdecimal() or not 1 <= len(text) <= _DIGITS or not 1 <= int(text) <= MAX_NUMBER:
+        raise UnreadableEventError(f"its seqid is no number from 1 to {MAX_NUMBER}: {text!r:.50}")
+    return int(text)
 
 
 @lru_cache(maxsize=_STREAMS)
@@ -110,6 +133,7 @@ def _key(
     source: str | None,
     shard_hash: str | None,
     tags: str | None,
+    order: str | None,
 ) -> StreamKey:
     if not project or not logstore:
         raise UnreadableEventError(f"its headers name no stream: project {project!r}, logstore {logstore!r}")
@@ -120,4 +144,6 @@ def _key(
         raise UnreadableEventError(f"its tags are no JSON list of pairs: {tags!r:.200}") from error
     if not all(isinstance(text, str) for pair in read for text in pair):
         raise UnreadableEventError(f"its tags are no JSON list of pairs of text: {tags!r:.200}")
-    return StreamKey(project, logstore, topic or "", source or "", shard_hash, read)
+    if order and not _ORDER.fullmatch(order):
+        raise UnreadableEventError(f"its order is none: {order!r:.100}")
+    return StreamKey(project, logstore, topic or "", source or "", shard_hash, read, order or "")

@@ -48,6 +48,10 @@ class FedBatch(ProducerBatch):
             left.tickets = list(self.tickets)
             self.tickets[0].taking.cut(self.tickets[0])
 
+    def shares_send(self, other: ProducerBatch) -> bool:
+        """See :meth:`ProducerBatch.shares_send`."""
+        return isinstance(other, FedBatch) and self.tickets[0] is other.tickets[-1]
+
     def encode(self, payload: Payload) -> None:
         """The body is made, for this attempt."""
         self.payload = payload

@@ -11,11 +11,20 @@ import threading
 from collections.abc import Callable
 
 from ..clock import Clock, Deadline
-from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, TransactionFullError
+from ..errors import (
+    ChannelClosedError,
+    ChannelError,
+    ProducerClosedError,
+    StreamStoppedError,
+    TransactionFullError,
+)
 from ..interfaces import Channel, Event
+from ..records import StreamKey
+from ..results import SendFuture
 from .acks import Acks
 from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
-from .registry import Registry, Waiting
+from .registry import Registry, StoredFuture, Waiting
+from .stopped_streams import Line
 from .taking import Taking
 from .thinned_log import ThinnedLog
 from .ticket import Ticket
@@ -36,6 +45,8 @@ class Feeder:
     """See the module.
 
     :param feed: takes over a record and its ticket; waits for memory.
+    :param stopped: told of the future of a record whose stream is stopped.
+    :param resume: told that the pipeline may go on with a stream that was stopped.
     :param instance: the id of this producer, by which it knows the records whose futures it may have.
     :param block_bytes: what is taken at once, at most, if it is more than one event.
     :ivar takings: the transactions that hold what was taken and is not acknowledged; the last one takes.
@@ -51,6 +62,8 @@ class Feeder:
         feed: Callable[[StoredRecord, Ticket], object],
         instance: bytes,
         *,
+        stopped: Callable[[SendFuture, StreamStoppedError], object],
+        resume: Callable[[StreamKey], object],
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self._name = name
@@ -59,6 +72,8 @@ class Feeder:
         self._registry = registry
         self._acks = acks
         self._feed = feed
+        self._stopped = stopped
+        self._resume = resume
         self._instance = instance
         self._errors = ThinnedLog(clock)
         self._block, self._block_bytes = BLOCK_EVENTS, block_bytes
@@ -68,6 +83,7 @@ class Feeder:
         self._fed = 0
         self._idle = 0
         self._waiting = 0
+        self._resuming: dict[Line, tuple[StreamKey, threading.Event]] = {}
         self._stopping = False
         self._ended = False
         self.thread = StageThread(f"{name}-feeder", self._loop)
@@ -77,6 +93,8 @@ class Feeder:
 
         :raises ProducerClosedError: the memory was closed; what was not fed is still taken.
         """
+        if self._resuming:
+            self._go_on()
         events = self._take(patience)
         fed = 0
         try:
@@ -149,8 +167,14 @@ class Feeder:
         if record.ident[:INSTANCE_SIZE] == self._instance:
             future = self._registry.claim(number_of(record.ident))
         waiting = None if future is None else future._holder
+        ticket = Ticket(taking, event.sequence or 0, record.ident, future)
         try:
-            self._feed(record, Ticket(taking, event.sequence or 0, record.ident, future))
+            self._feed(record, ticket)
+        except StreamStoppedError as error:
+            self._acks.park(record.key, (ticket,))
+            if future is not None:
+                self._keep_or_fail(record.key, future, error)
+            return
         except BaseException:
             if future is not None:
                 self._registry.restore(future)
@@ -158,6 +182,44 @@ class Feeder:
         if isinstance(waiting, Waiting):
             self._registry.adopted()
             waiting.wake()
+
+    def _keep_or_fail(self, key: StreamKey, future: StoredFuture, error: StreamStoppedError) -> None:
+        """Its record is parked: for a moment, or nobody knows how long."""
+        if self.is_resuming(key):
+            self._registry.restore(future)
+        else:
+            self._stopped(future, error)
+            self._registry.adopted()
+
+    def resume(self, key: StreamKey) -> None:
+        """Take what was parked of a stopped stream again, soon, and go on with it."""
+        barrier = self._acks.barrier()  # what failed of it may be on its way to the dead letters, or back
+        with self._lock:
+            self._resuming[key.line] = key, barrier
+
+    def is_resuming(self, key: StreamKey) -> bool:
+        """Whether the stream is about to go on."""
+        return key.line in self._resuming
+
+    def _go_on(self) -> None:
+        with self._lock:
+            due = [key for key, barrier in self._resuming.values() if barrier.is_set()]
+        for key in due:
+            given = self._give_back(key)
+            self._resume(key)
+            with self._lock:
+                del self._resuming[key.line]
+                self._fed -= given
+                self._changed.notify_all()
+
+    def _give_back(self, key: StreamKey) -> int:
+        """Let the channel have the parked events of a stream again; how many they are."""
+        given = 0
+        for taking, sequences in self._acks.parking.leave(key.line).items():
+            taking.give_back(sequences)
+            given += len(sequences)
+        self._acks.counters.add("kept_back", -given)
+        return given
 
     def _note(self, fed: int, *, idle: bool) -> None:
         with self._lock:
@@ -182,7 +244,7 @@ class Feeder:
             idle = self._idle + 2
             self._waiting += 1
             try:
-                while not (self._fed >= target or self._idle >= idle or self._ended):
+                while not (self._ended or (not self._resuming and (self._fed >= target or self._idle >= idle))):
                     if deadline.expired(self._clock):
                         return False
                     self._clock.wait(self._changed, deadline.remaining(self._clock))

@@ -16,7 +16,9 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ..errors import StreamStoppedError
 from ..metrics import Counters
+from ..records import plain
 from ..results import Attempt, Result, SendFuture, settle_future
 from .accumulator import LogAccumulator
 from .acks import Acks
@@ -42,6 +44,8 @@ class _Outcome(enum.Enum):
     FAILED = "failed"
     #: Neither: it stays in its channel.
     LEFT = "left"
+    #: Likewise, until its stream goes on.
+    PARKED = "parked"
 
 
 #: What a handler is given: a settled batch, futures that belong to none with their result, or a barrier.
@@ -154,6 +158,12 @@ class BatchHandler:
                 run_user_code(due)
 
 
+def attempt_of(error: StreamStoppedError) -> Attempt:
+    """What stands at the end of the attempts of a record that waited behind one that failed for good."""
+    at = error.first.attempts[-1].timestamp_ms if error.first.attempts else 0
+    return Attempt(success=False, error_code="StreamStopped", error_message=str(error), timestamp_ms=at)
+
+
 class Settlement:
     """Settles each batch once, whoever asks first.
 
@@ -188,9 +198,24 @@ class Settlement:
         """The server acknowledged ``batch``."""
         self._settle(batch, _Outcome.DELIVERED)
 
-    def fail(self, batch: ProducerBatch) -> None:
-        """``batch`` is given up after the attempts that it has noted."""
-        self._settle(batch, _Outcome.FAILED)
+    def fail(self, batch: ProducerBatch, attempt: Attempt | None = None) -> None:
+        """``batch`` is given up after the attempts that it has noted, and for the reason that ``attempt`` gives.
+
+        An ordered stream stops: what waits behind it is failed too, or stays in its channel.
+        """
+        if not batch.key.order:
+            self._settle(batch, _Outcome.FAILED, attempt)
+            return
+        error = StreamStoppedError(plain(batch.key), batch.outcome(successful=False, last=attempt))
+        # Before anybody hears of the failure, so that whoever does finds the stream stopped.
+        behind = self._accumulator.stop(batch, error)
+        self._settle(batch, _Outcome.FAILED, attempt)
+        for waiting in behind:
+            self._settle(waiting, self._fate_behind(waiting, batch), attempt_of(error))
+
+    def _fate_behind(self, waiting: ProducerBatch, failed: ProducerBatch) -> _Outcome:
+        # The rest of a list that was cut fails with the part of it that did.
+        return _Outcome.FAILED if self._acks is None or waiting.shares_send(failed) else _Outcome.PARKED
 
     def abandon(self, batch: ProducerBatch, attempt: Attempt) -> bool:
         """Fail ``batch`` without owning it, for the reason that ``attempt`` gives; False if it was settled before."""
@@ -214,7 +239,7 @@ class Settlement:
         self._counters.add(outcome.value, batch.log_count)
         self._budget.release(released)
         (self.success if successful else self.failure).put(batch)
-        delivered = None if outcome is _Outcome.LEFT else successful
+        delivered = None if outcome in (_Outcome.LEFT, _Outcome.PARKED) else successful
         successor = self._accumulator.forget(batch, delivered=delivered)
         if successor is not None:
             self._go(successor)
@@ -227,4 +252,6 @@ class Settlement:
         elif outcome is _Outcome.FAILED:
             acks.failed(batch, result, partial(self._budget.release, bytes_))
             return True
+        elif outcome is _Outcome.PARKED:
+            acks.parked(batch)
         return False

@@ -28,6 +28,7 @@ from .handlers import Settlement, run_user_code
 from .holdback import Holdback
 from .retry_queue import RetryQueue
 from .retry_rules import GIVE_UP, Decision, RetryRules
+from .sequencing import Sequencer
 from .split import split
 
 _log = logging.getLogger("producer.send_task")
@@ -36,6 +37,7 @@ _log = logging.getLogger("producer.send_task")
 class SendTask:
     """What an IO thread does with a batch; each ends settled, in the retry queue, or split in two.
 
+    :param sequencer: numbers the batches of idempotent streams.
     :param submit: takes the halves of a split batch.
     :param keep: takes batches that would be tried again, if the producer did not close; None fails them.
     """
@@ -46,6 +48,7 @@ class SendTask:
         sink: Sink,
         clock: Clock,
         rules: RetryRules,
+        sequencer: Sequencer,
         over_quota: Holdback,
         unreachable: Holdback,
         retry_queue: RetryQueue,
@@ -58,6 +61,7 @@ class SendTask:
         self._sink = sink
         self._clock = clock
         self._rules = rules
+        self._sequencer = sequencer
         self._over_quota = over_quota
         self._unreachable = unreachable
         self._retry_queue = retry_queue
@@ -114,13 +118,17 @@ class SendTask:
         if batch.state is not BatchState.SENDING:  # failed from outside meanwhile, maybe before it was encoded
             batch.drop_bytes()
             return None
+        already_written = False
         try:
             receipt = self._sink.write(delivery)
-        except AttemptError as error:
-            self._note(batch, timestamp_ms, started, error=error)
-            self._after_failure(batch, error)
-            return not isinstance(error, NetworkError | CredentialsError)
-        self._note(batch, timestamp_ms, started, receipt=receipt)
+        except AttemptError as refusal:
+            error = self._sequencer.judged(batch, refusal)
+            if error is not None:
+                self._note(batch, timestamp_ms, started, error=error)
+                self._after_failure(batch, error)
+                return not isinstance(error, NetworkError | CredentialsError)
+            receipt, already_written = Receipt(refusal.request_id, refusal.http_status), True
+        self._note(batch, timestamp_ms, started, receipt=receipt, already_written=already_written)
         self._over_quota.accepted(batch.key[:2])
         self._unreachable.accepted(batch.key.project)
         self._settlement.succeed(batch)
@@ -131,7 +139,9 @@ class SendTask:
         if payload is None:
             payload = self._sink.encode(batch.key, batch.pack_id, batch.records)
             batch.encode(payload)
-        return Delivery(batch.key, batch.pack_id, payload)
+        if batch.key.order:
+            self._sequencer.number(batch)
+        return Delivery(batch.key, batch.pack_id, payload, batch.sequence)
 
     def _note(
         self,
@@ -141,6 +151,7 @@ class SendTask:
         *,
         receipt: Receipt | None = None,
         error: AttemptError | None = None,
+        already_written: bool = False,
     ) -> None:
         self._counters.add("attempts", 1)
         outcome = receipt if error is None else error
@@ -153,11 +164,12 @@ class SendTask:
             timestamp_ms=timestamp_ms,
             duration_ms=(self._clock.monotonic() - started) * 1000,
             may_have_been_stored=error is not None and error.may_have_been_stored,
+            already_written=already_written,
         )
         batch.note_attempt(attempt, error)
 
     def _after_failure(self, batch: ProducerBatch, error: AttemptError) -> None:
-        if isinstance(error, BodyTooLargeError) and batch.log_count > 1:
+        if isinstance(error, BodyTooLargeError) and self._sequencer.may_split(batch):
             self._split(batch)
             return
         decision = self._decide(batch, error)
@@ -215,7 +227,7 @@ class SendTask:
             timestamp_ms=int(self._clock.time() * 1000),
             may_have_been_stored=batch.state is BatchState.SENDING,
         )
-        self._settlement.abandon(batch, attempt)
+        self._settlement.fail(batch, attempt)
 
     def _split(self, batch: ProducerBatch) -> None:
         payload = batch.payload

@@ -181,6 +181,7 @@ def _retry_for_a_while(pipeline: Pipeline, deadline: Deadline) -> None:
 
 def _abandon_rest(pipeline: Pipeline) -> int:
     """Fail what is not settled; halves of a batch that is cut at this moment are refused by the pool a moment later."""
+    pipeline.freeze()
     rest = pipeline.accumulator.incomplete()
     records = sum(batch.log_count for batch in rest if pipeline.abandon(batch))
     if records:

@@ -144,4 +144,6 @@ def _halves(
     left, right = batch.empty_half(), batch.empty_half()
     left.held = batch.held * sum(map(len, left_part)) // max(sum(map(len, whole)), 1)
     right.held = batch.held - left.held
+    # Nothing was stored under the whole's number, so it can be that of the first half; the other one gets the next.
+    left.sequence, left.doubtful = batch.sequence, batch.doubtful
     return left, right

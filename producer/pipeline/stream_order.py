@@ -1,9 +1,12 @@
-"""StreamOrder: of each stream one batch is on its way, and the later ones wait behind it.
+"""StreamOrder: of each ordered stream one batch is on its way, and the later ones wait behind it.
 
 A stream's line holds its batches that are not settled, in the order in which they were opened. The first one may be
 sent, wait for a retry, be sent again; when it is settled the next one goes, if it takes no more records by then. The
 halves of a batch that was cut take its place. So the records of a stream arrive in the order in which they were fed,
 whatever the server does to any of them.
+
+A stream whose batch failed for good is stopped: what waits behind it is taken out of the line, to be failed. A stream
+with a ``SequenceKey`` is one line with all that its handle sends, whatever the topic.
 
 It has no lock of its own: the accumulator guards it by the lock under which batches are opened and forgotten.
 """
@@ -21,41 +24,53 @@ class StreamOrder:
     """See the module. Every method is called with the accumulator's lock held."""
 
     def __init__(self) -> None:
-        self._lines: dict[StreamKey, deque[ProducerBatch]] = {}
+        self._lines: dict[StreamKey | str, deque[ProducerBatch]] = {}
         self._ready: set[ProducerBatch] = set()
         self._frozen = False
 
     def opened(self, batch: ProducerBatch) -> None:
         """``batch`` is the newest of its stream."""
-        self._lines.setdefault(batch.key, deque()).append(batch)
+        self._lines.setdefault(batch.key.line, deque()).append(batch)
 
     def ready(self, batch: ProducerBatch) -> bool:
         """``batch`` takes no more records; whether it is its turn to be sent."""
+        if batch.state.final:  # it was failed together with the one before it
+            return False
         self._ready.add(batch)
-        line = self._lines.get(batch.key)
+        line = self._lines.get(batch.key.line)
         return not self._frozen and line is not None and line[0] is batch
 
     def gone(self, batch: ProducerBatch) -> ProducerBatch | None:
         """``batch`` is settled; the batch whose turn it is now, if one was waiting."""
         self._ready.discard(batch)
-        line = self._lines.get(batch.key)
+        line = self._lines.get(batch.key.line)
         if line is None or batch not in line:
             return None
         first = line[0] is batch
         line.remove(batch)
         if not line:
-            del self._lines[batch.key]
+            del self._lines[batch.key.line]
             return None
         return line[0] if first and line[0] in self._ready and not self._frozen else None
 
     def cut(self, batch: ProducerBatch, halves: Iterable[ProducerBatch]) -> None:
         """``halves`` stand where ``batch`` stood."""
         self._ready.discard(batch)
-        line = self._lines[batch.key]
+        line = self._lines[batch.key.line]
         place = line.index(batch)
         line.remove(batch)
         for offset, half in enumerate(halves):
             line.insert(place + offset, half)
+
+    def stop(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """``batch`` fails for good: those behind it, out of the line, oldest first."""
+        line = self._lines.get(batch.key.line)
+        if line is None or line[0] is not batch:
+            return []
+        del self._lines[batch.key.line]
+        self._ready.difference_update(line)
+        line.popleft()
+        return list(line)
 
     def freeze(self) -> None:
         """Let nobody go any more, whatever is settled."""

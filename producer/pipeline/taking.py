@@ -20,8 +20,8 @@ class Taking:
     """
 
     def __init__(self, channel: Channel) -> None:
-        self._transaction = channel.transaction()
-        self._transaction.begin()
+        self.transaction = channel.transaction()
+        self.transaction.begin()
         self._lock = threading.Lock()  # guards everything below, and the shares of its tickets
         self._outstanding = 0
         self._retired = False
@@ -34,7 +34,7 @@ class Taking:
 
     def take(self, count: int, max_bytes: int, timeout: float) -> list[Event]:
         """As :meth:`producer.interfaces.Transaction.take`."""
-        events = self._transaction.take(count, max_bytes=max_bytes, timeout=timeout)
+        events = self.transaction.take(count, max_bytes=max_bytes, timeout=timeout)
         with self._lock:
             self._outstanding += len(events)
         return events
@@ -44,7 +44,17 @@ class Taking:
 
         :raises ChannelError: it could not; they may be acknowledged again.
         """
-        self._transaction.acknowledge([Event(sequence=sequence) for sequence in sequences])
+        self.transaction.acknowledge([Event(sequence=sequence) for sequence in sequences])
+        with self._lock:
+            self._outstanding -= len(sequences)
+        self._end_if_done()
+
+    def give_back(self, sequences: Sequence[int]) -> None:
+        """Let these events be taken again, from where they were.
+
+        :raises ChannelError: the channel could not.
+        """
+        self.transaction.give_back([Event(sequence=sequence) for sequence in sequences])
         with self._lock:
             self._outstanding -= len(sequences)
         self._end_if_done()
@@ -60,16 +70,16 @@ class Taking:
             done = self._retired and not self._outstanding and not self._ended
             self._ended |= done
         if done:
-            self._transaction.commit()
-            self._transaction.close()
+            self.transaction.commit()
+            self.transaction.close()
 
     def roll_back(self) -> None:
         """Give back what is not acknowledged."""
         with self._lock:
             ended, self._ended = self._ended, True
         if not ended:
-            self._transaction.rollback()
-            self._transaction.close()
+            self.transaction.rollback()
+            self.transaction.close()
 
     @property
     def ended(self) -> bool:

@@ -15,6 +15,7 @@ from ..errors import (
     AttemptError,
     BodyTooLargeError,
     ClockSkewError,
+    InvalidSequenceError,
     MisconfiguredError,
     NetworkError,
     QuotaExceededError,
@@ -54,8 +55,8 @@ _BY_CODE: dict[str, type[AttemptError]] = {
     "ProjectNotExist": MisconfiguredError,
     "LogStoreNotExist": MisconfiguredError,
     "LogstoreNotExist": MisconfiguredError,
-    # This would come with 401 or 403, whose general rule is another.
-    "InvalidSequenceId": RejectedError,
+    # Written before, or somebody else's key: the pipeline knows which.
+    "InvalidSequenceId": InvalidSequenceError,
 }
 
 _BY_STATUS: dict[int, type[AttemptError]] = {

@@ -109,7 +109,8 @@ class LogHubSink:
             message = f"the producer has no ProjectConfig for {key.project!r}: pass one, or call put_project_config"
             raise ProjectNotConfiguredError("ProjectConfigNotExist", message)
         credentials = project.credentials.get()
-        path, params = put_logs_path(key), put_logs_params(key, self._config.processor)
+        path = put_logs_path(key, delivery.sequence)
+        params = put_logs_params(key, self._config.processor, delivery.sequence)
         headers = self._sign(project, credentials, path, params, delivery.payload)
         answer, answer_headers = self._transport.post(
             project.target.base_url + path, params, headers, delivery.payload.body, project.proxies

@@ -6,23 +6,30 @@ Source: LogHub protocol, PutLogs, and the Aliyun Java producer for the adjustmen
 from __future__ import annotations
 
 import hashlib
+import secrets
 from urllib.parse import quote
 
+from ..interfaces import SequenceId
 from ..records import StreamKey
 
 API_VERSION = "0.6.0"
 CONTENT_TYPES = {"protobuf": "application/x-protobuf", "json": "application/json"}
 
 
-def put_logs_path(key: StreamKey) -> str:
+def put_logs_path(key: StreamKey, sequence: SequenceId | None = None) -> str:
     """The path of the request, percent-encoded where a logstore's name needs it."""
-    action = "route" if key.shard_hash is not None else "lb"
+    action = "route" if sequence is not None or key.shard_hash is not None else "lb"
     return f"/logstores/{quote(key.logstore, safe='')}/shards/{action}"
 
 
-def put_logs_params(key: StreamKey, processor: str | None) -> dict[str, str]:
-    """The query parameters: the shard's key where one is chosen, and the ingest processor."""
+def put_logs_params(key: StreamKey, processor: str | None, sequence: SequenceId | None = None) -> dict[str, str]:
+    """The query parameters: the shard's key where one is chosen, and the ingest processor.
+
+    :param sequence: of an idempotent batch: its hash key stands in place of the stream's, as it is.
+    """
     params = {} if key.shard_hash is None else {"key": key.shard_hash}
+    if sequence is not None:
+        params = {"key": sequence.key, "seqid": str(sequence.number)}
     if processor:
         params["processor"] = processor
     return params
@@ -48,6 +55,18 @@ def put_logs_headers(
     if compression != "none":
         headers["x-log-compresstype"] = compression
     return headers
+
+
+def new_hash_key(shard_hash: str | None, buckets: int) -> str:
+    """A hash key that nobody else has: random, but for the bits by which ``shard_hash`` chooses the shard.
+
+    :param shard_hash: as :func:`adjust_shard_hash` made it; None chooses the shard at random too.
+    :param buckets: a power of two, 1 to 512.
+    :returns: 32 lower-case hexadecimal digits.
+    """
+    free_bits = 128 if shard_hash is None else 128 - (buckets - 1).bit_count()
+    chosen = 0 if shard_hash is None else int(shard_hash, 16) >> free_bits << free_bits
+    return f"{chosen | secrets.randbits(free_bits):032x}"
 
 
 def adjust_shard_hash(shard_hash: str, buckets: int) -> str:

@@ -39,6 +39,9 @@ class Scripted(BaseTransaction):
     def _do_acknowledge(self, events: Sequence[Event]) -> None:
         self._did(("acknowledge", events))
 
+    def _do_give_back(self, events: Sequence[Event]) -> None:
+        self._did(("give_back", events))
+
     def _do_commit(self, timeout: float | None) -> Stored:
         self._did(("commit", timeout))
         return Stored.CACHE
@@ -54,6 +57,7 @@ CALLS: dict[str, tuple[Callable[[BaseTransaction], object], set[S], S | None]] =
     "put_many": (lambda tx: tx.put_many([Event()]), {S.OPEN}, None),
     "take": (lambda tx: tx.take(), {S.OPEN}, None),
     "acknowledge": (lambda tx: tx.acknowledge([]), {S.OPEN}, None),
+    "give_back": (lambda tx: tx.give_back([]), {S.OPEN}, None),
     "commit": (lambda tx: tx.commit(), {S.OPEN}, S.COMPLETED),
     "rollback": (lambda tx: tx.rollback(), {S.OPEN}, S.COMPLETED),
     "close": (lambda tx: tx.close(), {S.NEW, S.COMPLETED}, S.CLOSED),
@@ -88,7 +92,7 @@ def test_every_call_in_every_state(call: str, state: S, how: str) -> None:
         function(transaction)
     assert transaction.state is state
     assert transaction.did == []
-    assert f"{call.partition('_')[0]}() on a transaction that is {state.value}" in str(caught.value)
+    assert f"{call.removesuffix('_many')}() on a transaction that is {state.value}" in str(caught.value)
 
 
 def test_the_table_of_transitions_is_what_the_calls_do() -> None:

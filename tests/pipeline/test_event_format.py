@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.interfaces import Event
-from producer.pipeline.event_format import UnreadableEventError, ident_of, number_of, read_event, write_event
+from producer.pipeline.event_format import UnreadableEventError, ident_of, number_of, numbered, read_event, write_event
 from producer.records import StreamKey
 
 _TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)
@@ -20,7 +20,9 @@ _KEYS = st.builds(
     _TEXT,
     st.none() | st.text("0123456789abcdef", min_size=32, max_size=32),
     st.lists(st.tuples(_TEXT, _TEXT), max_size=3).map(tuple),
+    st.sampled_from(("", "ordered", "idempotent")),
 )
+SEQUENCED = f"sequence:{'ab' * 16}:{'cd' * 8}"
 KEY = StreamKey("p", "l")
 
 
@@ -34,6 +36,19 @@ def test_a_record_comes_out_as_it_went_in(
     read = read_event(write_event(key, ident_of(instance, number), logs, record))
     assert (read.key, read.logs, read.record) == (key, logs, record)
     assert (read.ident[:8], number_of(read.ident)) == (instance, number)
+
+
+def test_a_number_that_the_sender_gave_comes_out_too() -> None:
+    """The order and the number of a record of a stream with a SequenceKey survive the event."""
+    key = KEY._replace(order=SEQUENCED)
+    read = read_event(write_event(key, b"i" * 16, 1, b"x", numbered(2**63 - 1)))
+    assert (read.key, read.number) == (key, 2**63 - 1)
+
+
+def test_events_of_a_stream_without_an_order_are_what_they_were() -> None:
+    """No header tells of an order that there is none; an event without the header reads as of an ordinary stream."""
+    assert "order" not in write_event(KEY, b"i" * 16, 1, b"x").headers
+    assert read_event(Event({"project": "p", "logstore": "l"}, b"\0" * 19 + b"\x01x")).key == KEY
 
 
 def test_the_body_is_as_documented() -> None:
@@ -64,6 +79,10 @@ def test_all_events_of_a_stream_share_their_headers() -> None:
         ({"project": "p", "logstore": "l", "tags": '[["a"]]'}, b"\0" * 19 + b"\x01x", "tags"),
         ({"project": "p", "logstore": "l", "tags": '[["a", 1]]'}, b"\0" * 19 + b"\x01x", "tags"),
         ({"project": "p", "logstore": "l", "tags": "7"}, b"\0" * 19 + b"\x01x", "tags"),
+        ({"project": "p", "logstore": "l", "order": "backwards"}, b"\0" * 19 + b"\x01x", "backwards"),
+        ({"project": "p", "logstore": "l", "order": SEQUENCED}, b"\0" * 19 + b"\x01x", "seqid"),
+        ({"project": "p", "logstore": "l", "order": SEQUENCED, "seqid": "0"}, b"\0" * 19 + b"\x01x", "seqid"),
+        ({"project": "p", "logstore": "l", "order": SEQUENCED, "seqid": "9" * 99}, b"\0" * 19 + b"\x01x", "seqid"),
     ],
 )
 def test_what_holds_no_record_is_refused_in_words(headers: dict[str, str], body: bytes, words: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from producer import StreamKey
-from producer.wire.put_logs import adjust_shard_hash, put_logs_headers, put_logs_params, put_logs_path
+from producer.interfaces import SequenceId
+from producer.wire.put_logs import adjust_shard_hash, new_hash_key, put_logs_headers, put_logs_params, put_logs_path
 from tests.wire.test_log_group import VECTORS
 
 
@@ -35,6 +37,32 @@ def test_a_shard_hash_chooses_the_route_and_none_balances() -> None:
     routed = key._replace(shard_hash="0" * 32)
     assert put_logs_path(routed) == "/logstores/my%2Fstore/shards/route"
     assert put_logs_params(routed, "clean") == {"key": "0" * 32, "processor": "clean"}
+
+
+def test_an_idempotent_batch_carries_its_own_key_and_number_as_they_are() -> None:
+    """The path ends in route, and the hash key stands in place of the stream's, not adjusted to anything."""
+    key = StreamKey("p", "l", shard_hash="f" * 32)
+    sequence = SequenceId("0123456789abcdef" * 2, 7)
+    assert put_logs_path(key._replace(shard_hash=None), sequence) == "/logstores/l/shards/route"
+    assert put_logs_params(key, "clean", sequence) == {
+        "key": "0123456789abcdef" * 2,
+        "seqid": "7",
+        "processor": "clean",
+    }
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 512])
+def test_a_new_hash_key_keeps_only_the_bits_that_choose_the_shard(buckets: int) -> None:
+    """log2(buckets) bits are those of the shard hash; all others differ from key to key."""
+    chosen = adjust_shard_hash("host", buckets)
+    free = 128 - (buckets - 1).bit_count()
+    keys = [int(new_hash_key(chosen, buckets), 16) for _ in range(64)]
+    assert {key >> free for key in keys} == {int(chosen, 16) >> free}
+    seen = 0
+    for key in keys:
+        seen |= key ^ keys[0]
+    assert seen.bit_length() == free
+    assert re.fullmatch("[0-9a-f]{32}", new_hash_key(None, buckets))
 
 
 def test_headers_name_the_compression_unless_there_is_none() -> None:

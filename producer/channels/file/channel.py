@@ -378,9 +378,10 @@ class FileChannel:
         """A transaction was dropped while it was open. For :class:`FileTransaction`."""
         self._ledger.orphan(taken)
 
-    def put_back(self, taken: Taken) -> None:
-        """Give all of ``taken`` back to the head."""
-        self._ledger.put_back(taken, list(taken))
+    def put_back(self, taken: Taken, sequences: Sequence[int | None] | None = None) -> None:
+        """Give these of ``taken`` back to the head; None is all."""
+        known = list(taken) if sequences is None else [sequence for sequence in sequences if sequence is not None]
+        self._ledger.put_back(taken, known)
 
     # -- looking
 

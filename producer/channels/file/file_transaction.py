@@ -37,8 +37,8 @@ class Keeping(Protocol):
     def commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
         """Make takes final."""
 
-    def put_back(self, taken: Taken) -> None:
-        """Give all takes back."""
+    def put_back(self, taken: Taken, sequences: Sequence[int | None] | None = None) -> None:
+        """Give these takes back; None is all of them."""
 
     def orphan(self, taken: Taken) -> None:
         """Give all takes back, later; called by the garbage collector, which may run anywhere."""
@@ -76,6 +76,9 @@ class FileTransaction(BaseTransaction):
 
     def _do_acknowledge(self, events: Sequence[Event]) -> None:
         self._channel.commit_takes(self._taken, [event.sequence for event in events])
+
+    def _do_give_back(self, events: Sequence[Event]) -> None:
+        self._channel.put_back(self._taken, [event.sequence for event in events])
 
     def _do_commit(self, timeout: float | None) -> Stored:
         if self._puts:

@@ -1,0 +1,84 @@
+"""Sequencer: numbers the batches of idempotent streams, and judges what the server says of their numbers.
+
+A stream with ``idempotent=True`` has a random hash key and counts its batches from 1. The number is given right before
+the first attempt: by then all batches before it are settled. A key is forgotten with the stream's state, when nothing
+of the stream is under way; the next batch gets another key, which is as good.
+
+``InvalidSequenceId`` says that the server has seen the number, or a higher one. It means success only if an earlier
+request under this number may have stored the batch. Otherwise nobody of ours did: somebody else uses the key (a copied
+machine or directory), or something on the way repeated the request. To count that as success could lose the batch, so
+it fails, the stream stops, and the next batch gets a new key. With a ``SequenceKey`` it always means success: other
+processes send the same batches under the same numbers, which is what such a key is for.
+"""
+
+from __future__ import annotations
+
+from ..errors import AttemptError, BodyTooLargeError, InvalidSequenceError
+from ..interfaces import SequenceId
+from ..records import IDEMPOTENT, SEQUENCED
+from ..wire.put_logs import new_hash_key
+from .batch import ProducerBatch
+
+_NEVER_CUT = "a piece with a number of its own is never cut: send smaller ones"
+
+
+class Sequencer:
+    """See the module. Called by the owner of a batch; of a stream's batches only one is in flight.
+
+    :param buckets: a power of two: how many of the first bits of a hash key choose the shard.
+    """
+
+    def __init__(self, buckets: int) -> None:
+        self._buckets = buckets
+
+    def number(self, batch: ProducerBatch) -> None:
+        """Give the batch a number if it wants one and has none; it is about to be sent."""
+        if batch.key.order.startswith(IDEMPOTENT) and batch.sequence is None:
+            batch.sequence = self._next(batch)
+
+    def _next(self, batch: ProducerBatch) -> SequenceId:
+        last = batch.stream.sequence
+        if last is None:
+            last = SequenceId(new_hash_key(batch.key.shard_hash, self._buckets), 0)
+        batch.stream.sequence = SequenceId(last.key, last.number + 1)
+        return batch.stream.sequence
+
+    def judged(self, batch: ProducerBatch, error: AttemptError) -> AttemptError | None:
+        """What a failed attempt amounts to.
+
+        :returns: None if the server has the batch already; else the error.
+        """
+        if batch.sequence is None:
+            return error
+        if isinstance(error, InvalidSequenceError):
+            return self._judged_number(batch, batch.sequence, error)
+        batch.doubtful |= error.may_have_been_stored
+        if isinstance(error, BodyTooLargeError) and not self.may_split(batch):
+            return _reworded(error, f"{error.message} ({_NEVER_CUT})")
+        return error
+
+    def _judged_number(
+        self, batch: ProducerBatch, sequence: SequenceId, error: InvalidSequenceError
+    ) -> AttemptError | None:
+        if batch.doubtful or batch.key.order.startswith(SEQUENCED):
+            return None
+        batch.stream.sequence = None
+        message = (
+            f"{error.message} (number {sequence.number} of hash key {sequence.key} was not sent before by this "
+            "producer: another process uses the key, such as a copy of this machine, or a proxy repeated the request)"
+        )
+        return _reworded(error, message, may_have_been_stored=True)
+
+    def may_split(self, batch: ProducerBatch) -> bool:
+        """Whether a batch that is too large may be cut."""
+        return batch.log_count > 1 and not batch.key.order.startswith(SEQUENCED)
+
+
+def _reworded(error: AttemptError, message: str, *, may_have_been_stored: bool | None = None) -> AttemptError:
+    return type(error)(
+        error.code,
+        message,
+        http_status=error.http_status,
+        request_id=error.request_id,
+        may_have_been_stored=error.may_have_been_stored if may_have_been_stored is None else may_have_been_stored,
+    )

@@ -1,0 +1,57 @@
+"""Giving some takes back: the same for every channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from producer.channels import Event, FileChannel, MemoryChannel, SpillableChannel
+from producer.interfaces import Channel
+
+
+def _file(directory: Path) -> Channel:
+    return FileChannel(directory / "file", checkpoint_interval=None, minimum_free_space=0, reserve=0)
+
+
+def _spillable(directory: Path) -> Channel:
+    return SpillableChannel(MemoryChannel(capacity=4, transaction_capacity=4), _file(directory))
+
+
+@pytest.mark.parametrize("make", [lambda _: MemoryChannel(), _file, _spillable], ids=["memory", "file", "spillable"])
+def test_events_given_back_are_taken_again_from_where_they_were(
+    make: Callable[[Path], Channel], tmp_path: Path
+) -> None:
+    """Some takes go back in their places, the others stay taken, and all can be acknowledged afterwards."""
+    with make(tmp_path) as channel:
+        for n in range(8):
+            with channel.transaction() as putting:
+                putting.put(Event({}, str(n).encode()))
+        taking = channel.transaction()
+        taking.begin()
+        taken = [event for _ in range(6) for event in taking.take(1, timeout=1)]
+        assert [event.body for event in taken] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+        taking.give_back([taken[4], taken[1], Event(sequence=10**9)])
+        assert (channel.stats().size, channel.stats().taken) == (4, 4)
+        again = [event for _ in range(4) for event in taking.take(1, timeout=1)]
+        assert [event.body for event in again] == [b"1", b"4", b"6", b"7"]
+        taking.acknowledge([taken[0], again[0], *taken[2:4], again[1], taken[5], *again[2:]])
+        taking.commit()
+        taking.close()
+        assert (channel.stats().size, channel.stats().taken, channel.stats().bytes) == (0, 0, 0)
+
+
+def test_what_was_given_back_survives_a_crash(tmp_path: Path) -> None:
+    """Nothing about it stands on the disk: who opens the channel next finds the events in their order."""
+    with _file(tmp_path) as channel:
+        with channel.transaction() as putting:
+            putting.put_many([Event({}, b"a"), Event({}, b"b")])
+        taking = channel.transaction()
+        taking.begin()
+        first, _ = taking.take(2, timeout=1)
+        taking.give_back([first])
+        assert isinstance(channel, FileChannel)
+        channel.checkpoint(force=True)
+    with _file(tmp_path) as channel, channel.transaction() as taking:
+        assert [event.body for event in taking.take(5, timeout=0)] == [b"a", b"b"]
