@@ -11,6 +11,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ..errors import MalformedValueError
 from .fields import Fields, as_text, map_array
+from .number_columns import plain_numbers
 from .schema import CONTENTS, CURSOR, FIXED, PACK_ID, SOURCE, TAGS, TIME, TOPIC, arrow_schema
 from .values import Parse, parser_of
 
@@ -110,7 +111,10 @@ class Batches:
         elif isinstance(field.dataType, StringType):
             column = as_text(found)
         else:
-            column = pa.array(self._parsed(field, as_text(found).to_numpy(zero_copy_only=False).tolist()), kind)
+            texts = as_text(found)
+            column = plain_numbers(texts, kind)
+            if column is None:
+                column = pa.array(self._parsed(field, texts.to_numpy(zero_copy_only=False).tolist()), kind)
         if not field.nullable and column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise MalformedValueError(f"{self._place(row)}: no value for the column {field.name}, which is NOT NULL")

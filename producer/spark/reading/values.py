@@ -114,7 +114,10 @@ def _boolean(text: str) -> bool:
 
 def _timestamp(text: str) -> datetime:
     time = _time(text)
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    try:
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except OverflowError as error:  # the first or the last hours that a year has a number for
+        raise ValueError(text) from error
 
 
 def _local_timestamp(text: str) -> datetime:

@@ -1,0 +1,131 @@
+"""LogGroups become record batches."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from producer.spark.errors import MalformedValueError
+from producer.spark.reading import arrow
+from producer.spark.reading.arrow import Batches
+from producer.spark.reading.schema import arrow_schema, default_schema
+from producer.wire.schema import FramedLogGroupList, LogGroupList
+
+
+def groups_of(*groups: list[dict[str, Any]], tags: dict[str, str] | None = None, time_ns: int = 0) -> list[Any]:
+    """LogGroups whose logs have these fields."""
+    made = LogGroupList()
+    for number, logs in enumerate(groups):
+        group = made.LogGroups.add(Topic=f"topic {number}", Source="10.0.0.1")
+        for key, value in (tags or {}).items():
+            group.LogTags.add(Key=key, Value=value)
+        for second, fields in enumerate(logs):
+            log = group.Logs.add(Time=1_700_000_000 + second, Time_ns=time_ns)
+            for key, value in fields.items():
+                log.Contents.add(Key=key, Value=value if isinstance(value, bytes) else str(value).encode())
+    return list(FramedLogGroupList.FromString(made.SerializeToString()).LogGroups)
+
+
+def batches_of(groups: list[Any], schema: StructType | None = None, *, failfast: bool = False) -> list[Any]:
+    batches = Batches(schema or default_schema(), "3", failfast=failfast)
+    cursors = [f"cursor {number}" for number in range(len(groups))]
+    return [*batches.add(groups, cursors, 1000), *batches.rest()]
+
+
+def columns(*fields: tuple[str, Any]) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in fields])
+
+
+def test_every_fixed_column_is_filled() -> None:
+    """Time with its nanoseconds cut to microseconds, topic, source, tags without the pack id, contents, cursor."""
+    groups = groups_of([{"a": "1", "b": "2"}], [{}], tags={"env": "prod", "__pack_id__": "ABC-1"}, time_ns=123_456_789)
+    (batch,) = batches_of(groups)
+    time = datetime(2023, 11, 14, 22, 13, 20, 123_456, tzinfo=UTC)
+    same = {"__source__": "10.0.0.1", "__tags__": [("env", "prod")], "__pack_id__": "ABC-1"}
+    assert batch.to_pylist() == [
+        {
+            "__time__": time,
+            "__topic__": "topic 0",
+            "contents": [("a", "1"), ("b", "2")],
+            "__cursor__": "3/cursor 0",
+            **same,
+        },
+        {"__time__": time, "__topic__": "topic 1", "contents": [], "__cursor__": "3/cursor 1", **same},
+    ]
+    assert batch.schema.equals(arrow_schema(default_schema()))
+
+
+def test_what_a_log_group_leaves_out_is_empty() -> None:
+    """No topic and no source are empty text; no pack id is null."""
+    made = LogGroupList()
+    made.LogGroups.add().Logs.add(Time=1)
+    (batch,) = batches_of(list(FramedLogGroupList.FromString(made.SerializeToString()).LogGroups))
+    (row,) = batch.to_pylist()
+    assert (row["__topic__"], row["__source__"], row["__tags__"], row["__pack_id__"]) == ("", "", [], None)
+
+
+def test_columns_of_the_user_come_from_fields_by_name() -> None:
+    """In the user's order, with casts, null where a log has no such field, beside fixed columns."""
+    schema = columns(("n", IntegerType()), ("__topic__", StringType()), ("raw", BinaryType()), ("x", DoubleType()))
+    (batch,) = batches_of(groups_of([{"n": 5, "raw": b"\xff", "x": "+1e3"}, {"x": 2}]), schema)
+    assert batch.schema.names == ["n", "__topic__", "raw", "x"]
+    assert [list(row.values()) for row in batch.to_pylist()] == [
+        [5, "topic 0", b"\xff", 1000.0],
+        [None, "topic 0", None, 2.0],
+    ]
+
+
+def test_a_value_that_is_none_is_null() -> None:
+    """In the mode PERMISSIVE one bad value costs nothing but itself."""
+    logs = [{"n": number} for number in range(5)] + [{"n": "many"}, {"n": 2**40}, {"n": 7}]
+    (batch,) = batches_of(groups_of(logs), columns(("n", IntegerType())))
+    assert batch.column(0).to_pylist() == [0, 1, 2, 3, 4, None, None, 7]
+
+
+def test_a_value_that_is_none_is_an_error_that_says_where() -> None:
+    """In the mode FAILFAST: shard, cursor, place in the LogGroup, column, value, type."""
+    groups = groups_of([{"n": 1}], [{"n": 2}, {"n": "x" * 1000}])
+    with pytest.raises(MalformedValueError) as raised:
+        batches_of(groups, columns(("n", LongType())), failfast=True)
+    text = str(raised.value)
+    assert text.startswith("shard 3, cursor cursor 1, log 1 of that LogGroup: the field n is 'xxx")
+    assert "which is no bigint" in text
+    assert len(text) < 500
+
+
+@pytest.mark.parametrize("kind", [StringType(), LongType()])
+def test_a_column_that_must_have_values_has_them(kind: Any) -> None:
+    """A log without a field of a NOT NULL column is an error in either mode: Spark would take the null for a value."""
+    schema = StructType([StructField("n", kind, nullable=False)])
+    with pytest.raises(MalformedValueError, match=r"log 1 of that LogGroup: no value for the column n, which is NOT"):
+        batches_of(groups_of([{"n": 1}, {}]), schema)
+
+
+def test_batches_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small LogGroups are put together up to the limit, a large one is cut; all rows come, in order."""
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 10)
+    sizes = [4, 4, 4, 25, 1]
+    numbers = iter(range(sum(sizes)))
+    groups = groups_of(*([{"n": next(numbers)} for _ in range(size)] for size in sizes))
+    batches = batches_of(groups, columns(("n", LongType())))
+    assert [batch.num_rows for batch in batches] == [10, 2, 10, 10, 5, 1]
+    assert [number for batch in batches for number in batch.column(0).to_pylist()] == list(range(38))
+
+
+def test_large_logs_do_not_wait_for_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is made as soon as its LogGroups have the bytes, however few the rows."""
+    monkeypatch.setattr(arrow, "BATCH_BYTES", 900)
+    batches = Batches(default_schema(), "0", failfast=False)
+    assert sum(batch.num_rows for batch in batches.add(groups_of([{"a": 1}], [{"a": 2}]), ["x", "y"], 1000)) == 2
+    assert list(batches.rest()) == []

@@ -1,0 +1,197 @@
+"""The reader of a batch, called as Spark calls it, without Spark."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from producer import ConfigError, LogItem, Producer, ProducerConfig
+from producer.server import Limits, LogHubServer
+from producer.server.faults import Fault, answer, cut
+from producer.spark.errors import LogHubReadError
+from producer.spark.reading import READ_OPTIONS, batch_reader, default_schema
+from producer.spark.reading.ranges import ShardRange
+
+from ..conftest import LOGSTORE, PROJECT, project_of
+from .conftest import Put, messages_of, options_of, rows_of
+
+
+def test_what_a_producer_sent_is_read(server: LogHubServer) -> None:
+    """Fields, time cut to the microsecond, topic, source and tags of every record, once."""
+    config = ProducerConfig(linger_ms=100, batch_count_threshold=7, log_tags={"env": "test"})
+    expected = []
+    with Producer(project_of(server), config=config) as producer:
+        for number in range(100):
+            fields = [("n", str(number)), ("text", "é" * number)]
+            time = 1_790_000_000 + number
+            item = LogItem(fields, time=time, time_ns=number * 1_000_000 + 999)
+            topic, source = f"topic {number % 3}", f"10.0.0.{number % 2}"
+            producer.send(PROJECT, LOGSTORE, item, topic=topic, source=source)
+            expected.append(
+                ((1_790_000_000 + number) * 1_000_000 + number * 1000, topic, source, [("env", "test")], fields)
+            )
+    reader = batch_reader(options_of(server), default_schema())
+    rows = rows_of(reader, reader.partitions())
+    found = [
+        (round(r["__time__"].timestamp() * 1_000_000), r["__topic__"], r["__source__"], r["__tags__"], r["contents"])
+        for r in rows
+    ]
+    assert sorted(found) == sorted(expected)
+    assert all(row["__pack_id__"] for row in rows)
+
+
+def test_a_partition_is_a_shard_between_two_fixed_ends(server: LogHubServer, put: Put) -> None:
+    """One for each shard that holds anything, and what comes after the planning is not read."""
+    for number in range(5):
+        put(f"first {number}")
+    put("second", shard="1")
+    reader = batch_reader(options_of(server, pullCount="2"), default_schema())
+    partitions = reader.partitions()
+    put("too late")
+    assert [part.shard for part in partitions] == ["0", "1"]
+    assert messages_of(reader, partitions) == [*(f"first {number}" for number in range(5)), "second"]
+
+
+def test_the_server_may_give_less_than_asked_for(put: Put) -> None:
+    """Answers that are cut by their size are followed to the end."""
+    from tests.server.client import Client, log_group
+
+    with LogHubServer(limits=Limits(pull_bytes=100)) as server, Client(server, project=PROJECT) as client:
+        for number in range(20):
+            client.put(log_group(f"message {number}"), logstore=LOGSTORE, path="/shards/route", params={"key": "00"})
+        reader = batch_reader(options_of(server), default_schema())
+        assert len(messages_of(reader, reader.partitions())) == 20
+
+
+def test_every_log_group_has_its_cursor(server: LogHubServer, put: Put) -> None:
+    """The column ``__cursor__`` names the shard and the place at which a later read may begin."""
+    for number in range(3):
+        put(f"message {number}")
+    reader = batch_reader(options_of(server), default_schema())
+    shard, cursor = rows_of(reader, reader.partitions())[1]["__cursor__"].split("/", 1)
+    again = batch_reader(
+        options_of(server, startingOffsets=f'{{"{shard}": "{cursor}"}}', shards=shard), default_schema()
+    )
+    assert messages_of(again, again.partitions()) == ["message 1", "message 2"]
+
+
+def test_offsets_and_shards_bound_what_is_read(server: LogHubServer, put: Put) -> None:
+    """From a time to a time, of one shard."""
+    for seconds in (0, 100, 200, 300):
+        server.clock_offset = seconds
+        put(f"after {seconds} s")
+        put(f"other {seconds} s", shard="1")
+    received = int(server.log_groups(PROJECT, LOGSTORE)[0].received)
+    options = options_of(server, startingOffsets=str(received + 50), endingOffsets=str(received + 250), shards="0")
+    reader = batch_reader(options, default_schema())
+    assert messages_of(reader, reader.partitions()) == ["after 100 s", "after 200 s"]
+    backwards = options | {"startingoffsets": str(received + 250), "endingoffsets": str(received + 50)}
+    assert batch_reader(backwards, default_schema()).partitions() == []
+
+
+def test_nothing_to_read_is_an_empty_read(server: LogHubServer, put: Put) -> None:
+    """A logstore that is empty so far has no partitions; the one that Spark makes up has no rows."""
+    put("a message")
+    reader = batch_reader(options_of(server, shards="1"), default_schema())
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_the_reader_travels(server: LogHubServer, put: Put) -> None:
+    """Reader and partitions, pickled as Spark does, read the same."""
+    put("a message")
+    pickler = CloudPickleSerializer()
+    reader = batch_reader(options_of(server), default_schema())
+    partitions = reader.partitions()
+    there, parts = pickler.loads(pickler.dumps((reader, partitions)))
+    assert messages_of(there, parts) == ["a message"]
+
+
+def nth_pull_fails(numbers: set[int], fault: Fault) -> Fault:
+    """Harms the pulls that have these numbers."""
+    count = iter(range(1_000_000))
+    return lambda request: fault(request) if request.query.get("type") == "log" and next(count) in numbers else None
+
+
+@pytest.mark.parametrize("fault", [answer(500, "InternalServerError"), cut("after_body"), cut("stored")])
+def test_a_server_that_fails_in_the_middle_costs_nothing(server: LogHubServer, put: Put, fault: Fault) -> None:
+    """Rows are neither lost nor doubled by the requests that are repeated."""
+    for number in range(10):
+        put(f"message {number}")
+    server.faults.add(nth_pull_fails({1, 2, 5}, fault))
+    reader = batch_reader(options_of(server, pullCount="2"), default_schema())
+    assert messages_of(reader, reader.partitions()) == [f"message {number}" for number in range(10)]
+
+
+def test_a_server_that_stays_down_is_an_error(server: LogHubServer, put: Put) -> None:
+    """A read that cannot come to its end fails: it is never silently short."""
+    for number in range(10):
+        put(f"message {number}")
+    reader = batch_reader(options_of(server, pullCount="2", retries="2"), default_schema())
+    server.faults.add(nth_pull_fails(set(range(3, 1000)), answer(503, "ServerBusy")))
+    with pytest.raises(LogHubReadError, match=r"PullLogs of shard 0 at .* after 3 attempts"):
+        messages_of(reader, reader.partitions())
+
+
+def test_a_shard_that_ends_too_early_is_an_error(server: LogHubServer, put: Put) -> None:
+    """An end that the shard does not reach any more means that records are gone."""
+    put("a message")
+    reader = batch_reader(options_of(server), default_schema())
+    with pytest.raises(LogHubReadError, match="gave nothing more at cursor MQ=="):
+        messages_of(reader, [ShardRange("0", "MA==", "NQ==")])
+
+
+def test_a_read_that_is_given_up_ends_its_thread(server: LogHubServer, put: Put) -> None:
+    """A limit in the query ends the iteration early; what was fetched ahead does not outlive it."""
+    for number in range(10):
+        put(f"message {number}")
+    reader = batch_reader(options_of(server, pullCount="1"), default_schema())
+    batches = reader.read(reader.partitions()[0])
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("loghub-reader")] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffset": "x"}, "startingoffset: unknown option; did you mean startingOffsets"),
+        ({"startingOffsets": "latest"}, "must not be latest in a batch"),
+        ({"endingOffsets": "earliest"}, "must not be earliest"),
+        ({"maxRowsPerTrigger": "5"}, "maxRowsPerTrigger: is for readStream"),
+        ({"maxSecondsPerTrigger": "5"}, "maxSecondsPerTrigger: is for readStream"),
+        ({"pullCount": "0"}, "pullCount: must be a whole number from 1 to 1000, got '0'"),
+        ({"pullCount": "1001"}, "from 1 to 1000"),
+        ({"mode": "DROPMALFORMED"}, "mode: must be PERMISSIVE or FAILFAST"),
+        ({"shards": "a"}, "shards: must be numbers of shards"),
+        ({"shards": "0,7"}, "shards: must be of the shards of the logstore, 0, 1, got '7'"),
+        ({"linger_ms": "200"}, "unknown option"),
+        ({"logstore": ""}, "logstore: is required"),
+    ],
+)
+def test_a_wrong_option_is_an_error_that_names_it(
+    server: LogHubServer, put: Put, options: dict[str, str], words: str
+) -> None:
+    """When the read is planned, before any task."""
+    put("a message")
+    with pytest.raises(ConfigError, match=words):
+        batch_reader(options_of(server, **options), default_schema()).partitions()
+
+
+def test_the_schema_is_checked(server: LogHubServer) -> None:
+    """A column that cannot be read is an error when the reader is made."""
+    with pytest.raises(ConfigError, match="__time__ must be timestamp"):
+        batch_reader(options_of(server), StructType([StructField("__time__", StringType())]))
+    assert batch_reader(options_of(server), StructType([StructField("n", LongType())])) is not None
+
+
+def test_options_are_documented() -> None:
+    """The documentation has every option of reading."""
+    from pathlib import Path
+
+    text = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+    assert [name for name in READ_OPTIONS if f"| `{name}` |" not in text] == []

@@ -1,0 +1,183 @@
+"""The client of the reading side, against the embedded LogHub and its faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from producer import Credentials, ProducerConfig, ProjectConfig
+from producer.server import LogHubServer
+from producer.server.faults import answer, cut, half_answer, raw_answer
+from producer.spark.errors import LogHubReadError
+from producer.spark.options import Target
+from producer.spark.reading.client import LogstoreClient, cursors_of, position_of
+from producer.wire.schema import Content
+
+from ..conftest import LOGSTORE, PROJECT
+from .conftest import Put, plan_of, target_in
+
+FAST = ProducerConfig(base_retry_backoff_ms=1, max_retry_backoff_ms=5, retries=3)
+
+
+def texts(groups: list[object]) -> list[str]:
+    return [Content.FromString(each).Value.decode() for group in groups for log in group.Logs for each in log.Contents]  # type: ignore[attr-defined]
+
+
+def test_a_shard_is_read_from_cursor_to_cursor(client: LogstoreClient, put: Put) -> None:
+    """Pulls follow each other from begin to the end cursor and no further, by as many LogGroups as were asked for."""
+    for number in range(5):
+        put(f"message {number}")
+    begin, end = client.cursor("0", "begin"), client.cursor("0", "end")
+    put("too late")
+    seen, cursor, sizes = [], begin, []
+    while True:
+        pulled = client.pull("0", cursor, 2, end)
+        seen += texts(pulled.groups)
+        sizes.append(len(pulled.groups))
+        cursor = pulled.next_cursor
+        if pulled.at_end:
+            break
+    assert seen == [f"message {number}" for number in range(5)]
+    assert (sizes, cursor) == ([2, 2, 1], end)
+
+
+def test_shards_are_listed_in_order() -> None:
+    """Shard 10 comes after shard 9."""
+    with LogHubServer(shards=12) as server, plan_of(server).client() as client:
+        from tests.server.client import Client, log_group
+
+        with Client(server, project=PROJECT) as writer:
+            writer.put(log_group("x"), logstore=LOGSTORE)
+        assert client.list_shards() == [str(number) for number in range(12)]
+
+
+def test_a_cursor_has_the_time_of_receipt(server: LogHubServer, client: LogstoreClient, put: Put) -> None:
+    """GetCursor from a time and GetCursorTime undo each other."""
+    put("early")
+    server.clock_offset = 100
+    put("late")
+    second = client.pull("0", client.cursor("0", "begin"), 1).next_cursor
+    assert client.cursor("0", client.cursor_time("0", second)) == second
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        answer(500, "InternalServerError"),
+        answer(503, "ServerBusy"),
+        answer(403, "ExceedQuota"),
+        answer(200, "", body=b"<html>a portal</html>"),
+        cut("after_body"),
+        half_answer(0.9),
+        raw_answer(),
+    ],
+    ids=["500", "busy", "quota", "portal", "reset", "half", "garbage"],
+)
+@pytest.mark.parametrize("operation", ["ListShards", "PullLogs"])
+def test_what_may_pass_is_tried_again(
+    server: LogHubServer, client: LogstoreClient, put: Put, fault: object, operation: str
+) -> None:
+    """A request that fails twice for a passing reason succeeds in the end, and nobody notices."""
+    put("a message")
+    begin = client.cursor("0", "begin")
+    installed = server.faults.add(fault, times=2, operation=operation)  # type: ignore[arg-type]
+    assert client.list_shards() == ["0", "1"]
+    assert texts(client.pull("0", begin, 10).groups) == ["a message"]
+    assert installed.fired == 2
+
+
+def test_retries_are_bounded(server: LogHubServer, put: Put) -> None:
+    """A server that stays busy is an error after ``retries`` retries, which says how often, what and under which id."""
+    put("a message")
+    installed = server.faults.add(answer(503, "ServerBusy", "come back later"))
+    with LogstoreClient(target_in(server), FAST) as client, pytest.raises(LogHubReadError) as raised:
+        client.list_shards()
+    assert installed.fired == 4
+    text = str(raised.value)
+    for part in ("ListShards", f"{PROJECT}/{LOGSTORE}", server.endpoint, "503", "ServerBusy", "come back later"):
+        assert part in text
+    assert "after 4 attempts" in text
+    assert "request id none" not in text
+
+
+def test_a_refusal_is_not_tried_again(server: LogHubServer, put: Put) -> None:
+    """A logstore that is not there is an error at once, which names the option."""
+    put("a message")
+    server.clear_requests()
+    with LogstoreClient(target_in(server, "missing"), FAST) as client, pytest.raises(LogHubReadError) as raised:
+        client.cursor("0", "begin")
+    assert "status 404, LogStoreNotExist" in str(raised.value)
+    assert "check the option logstore" in str(raised.value)
+    assert len(server.requests) == 1
+
+
+def test_a_server_that_is_not_there_is_an_error_that_says_where() -> None:
+    """No answer is told as such, with the endpoint and what to look at."""
+    project = ProjectConfig(PROJECT, endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="secret")
+    with LogstoreClient(Target(project, LOGSTORE), FAST) as client, pytest.raises(LogHubReadError) as raised:
+        client.list_shards()
+    assert "http://127.0.0.1:9: no answer" in str(raised.value)
+    assert "check the option endpoint" in str(raised.value)
+
+
+@dataclass
+class Renewing:
+    """A provider whose first key is one that the server no longer knows."""
+
+    keys: list[Credentials]
+    asked: list[int] = field(default_factory=list)
+
+    def get_credentials(self) -> Credentials:
+        self.asked.append(1)
+        return self.keys[min(len(self.asked), len(self.keys)) - 1]
+
+
+def test_refused_credentials_are_renewed(server: LogHubServer, put: Put) -> None:
+    """After a 401 the provider is asked again, and the request repeated with what it says now."""
+    put("a message")
+    wrong = Credentials(access_key_id=server.access_key_id, access_key_secret="expired")
+    right = Credentials(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)
+    provider = Renewing([wrong, right])
+    target = Target(ProjectConfig(PROJECT, endpoint=server.endpoint, credentials=provider), LOGSTORE)
+    with LogstoreClient(target, FAST) as client:
+        assert client.list_shards() == ["0", "1"]
+    assert len(provider.asked) == 2
+
+
+def test_wrong_credentials_are_an_error_without_the_secret(server: LogHubServer, put: Put) -> None:
+    """A secret that stays wrong ends in an error, which does not show it."""
+    put("a message")
+    project = ProjectConfig(
+        PROJECT, endpoint=server.endpoint, access_key_id=server.access_key_id, access_key_secret="my-wrong-secret"
+    )
+    with LogstoreClient(Target(project, LOGSTORE), FAST) as client, pytest.raises(LogHubReadError) as raised:
+        client.list_shards()
+    assert "status 401" in str(raised.value)
+    assert "check the access key" in str(raised.value)
+    assert "my-wrong-secret" not in str(raised.value)
+
+
+def test_a_clock_that_is_wrong_is_learned(server: LogHubServer, put: Put) -> None:
+    """A server whose clock is far ahead refuses once; then its time is used."""
+    put("a message")
+    server.clock_offset = 3600
+    with LogstoreClient(target_in(server), FAST) as client:
+        assert client.list_shards() == ["0", "1"]
+
+
+def test_version_4_signs_reads_too(server: LogHubServer, put: Put) -> None:
+    """With ``sign_version`` v4 the server accepts every kind of request."""
+    put("a message")
+    with plan_of(server, sign_version="v4", region="cn-hangzhou").client() as client:
+        begin = client.cursor("0", "begin")
+        assert texts(client.pull("0", begin, 10, client.cursor("0", "end")).groups) == ["a message"]
+        assert client.cursor_time("0", begin) > 0
+
+
+def test_each_log_group_has_its_own_cursor() -> None:
+    """Where cursors are numbers without gaps, each LogGroup has its number; else its place from the answer's cursor."""
+    assert cursors_of("MTI=", "MTU=", 3) == ["MTI=", "MTM=", "MTQ="]
+    assert cursors_of("MTI=", "MTU=", 2) == ["MTI=#0", "MTI=#1"]
+    assert cursors_of("opaque", "other", 1) == ["opaque#0"]
+    assert (position_of("MTI="), position_of("opaque"), position_of("YWJj")) == (12, None, None)

@@ -1,0 +1,149 @@
+"""Reading as a user of Spark does: few tests, of what only Spark shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from producer import LogItem, Producer, ProducerConfig
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.spark.datasource import FORMAT, register
+
+from ..conftest import LOGSTORE, PROJECT, project_of
+from .conftest import Put, options_of
+
+NOON = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp())
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, with the data source and in UTC."""
+    register(spark)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    yield spark
+    spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def send(server: LogHubServer, numbers: range) -> None:
+    """One record for each number, in batches of ten."""
+    config = ProducerConfig(linger_ms=100, batch_count_threshold=10, log_tags={"env": "test"})
+    with Producer(project_of(server), config=config) as producer:
+        for number in numbers:
+            fields = {
+                "n": number,
+                "even": number % 2 == 0,
+                "detail": f'{{"square": {number**2}}}',
+                "odd?": "x" * number,
+            }
+            item = LogItem(fields, time=NOON + number, time_ns=123_456_789)
+            producer.send(PROJECT, LOGSTORE, item, topic=f"topic {number % 2}", source="10.0.0.1")
+
+
+def read(session: SparkSession, server: LogHubServer, schema: str | None = None, **options: str) -> DataFrame:
+    reader = session.read.format(FORMAT).options(**options_of(server, **options))
+    return (reader.schema(schema) if schema else reader).load()
+
+
+def test_what_a_producer_sent_is_what_spark_reads(session: SparkSession, server: LogHubServer) -> None:
+    """Every fixed column, across pulls and shards, as the producer was given it."""
+    send(server, range(100))
+    rows = read(session, server, pullCount="3").collect()
+    assert sorted((int(row["contents"]["n"]), row["__topic__"]) for row in rows) == [
+        (number, f"topic {number % 2}") for number in range(100)
+    ]
+    row = next(row for row in rows if row["contents"]["n"] == "7").asDict()
+    cursor, pack_id = row.pop("__cursor__"), row.pop("__pack_id__")
+    assert cursor.startswith(("0/", "1/"))
+    assert pack_id
+    assert row.pop("__time__").replace(tzinfo=UTC) == datetime.fromtimestamp(NOON + 7, UTC).replace(microsecond=123_456)
+    assert row == {
+        "__topic__": "topic 1",
+        "__source__": "10.0.0.1",
+        "__tags__": {"env": "test"},
+        "contents": {"n": "7", "even": "false", "detail": '{"square": 49}', "odd?": "x" * 7},
+    }
+
+
+def test_columns_of_the_user_have_types(session: SparkSession, server: LogHubServer) -> None:
+    """Casts, JSON, a column that no log has, and aggregation over them."""
+    send(server, range(100))
+    schema = "even boolean, n bigint, detail struct<square: decimal(10,1)>, none date, __topic__ string"
+    frame = read(session, server, schema)
+    assert frame.schema.simpleString() == (
+        "struct<even:boolean,n:bigint,detail:struct<square:decimal(10,1)>,none:date,__topic__:string>"
+    )
+    found = frame.groupBy("even", "__topic__", "none").agg(f.sum("n"), f.max("detail.square")).orderBy("even").collect()
+    assert [tuple(row) for row in found] == [
+        (False, "topic 1", None, sum(range(1, 100, 2)), 99**2),
+        (True, "topic 0", None, sum(range(0, 100, 2)), 98**2),
+    ]
+
+
+def test_a_bad_value_fails_the_query_in_failfast(session: SparkSession, server: LogHubServer, put: Put) -> None:
+    """The error of the task says where the value is and what it is."""
+    put("no number")
+    with pytest.raises(PySparkException, match=r"shard 0, cursor MA==, log 0 .* message is 'no number'.* no int"):
+        read(session, server, "message int", mode="FAILFAST").collect()
+    assert read(session, server, "message int").collect()[0]["message"] is None
+
+
+def test_a_wrong_logstore_is_an_error_that_says_so(session: SparkSession) -> None:
+    """When the query is planned: what was asked, the status, the code, the option to look at."""
+    with (
+        LogHubServer(auto_create=False) as server,
+        pytest.raises(PySparkException, match=r"status 404, (ProjectNotExist|LogStoreNotExist).*check the option"),
+    ):
+        read(session, server, logstore="missing").count()
+
+
+def test_a_server_that_fails_in_the_middle_is_retried(session: SparkSession, server: LogHubServer) -> None:
+    """A fifth of all requests fails; the rows are all there, once."""
+    send(server, range(200))
+    server.faults.add(answer(503, "ServerBusy"), probability=0.2, seed=1)
+    frame = read(session, server, "n int", pullCount="1")
+    assert sorted(row["n"] for row in frame.collect()) == list(range(200))
+
+
+def run(session: SparkSession, server: LogHubServer, folder: Path, **options: str) -> list[dict[str, Any]]:
+    """A streaming query until nothing is new: the progress of its micro-batches that had rows."""
+    given = options_of(server, startingOffsets="earliest", **options)
+    query = (
+        session.readStream.format(FORMAT)
+        .options(**given)
+        .schema("n bigint, __cursor__ string")
+        .load()
+        .writeStream.format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def test_a_stream_goes_on_where_its_checkpoint_ends(
+    session: SparkSession, server: LogHubServer, tmp_path: Path
+) -> None:
+    """Two runs with one checkpoint: the second reads only what is new, in micro-batches of bounded rows; each row
+    arrives once.
+    """
+    send(server, range(50))
+    (first,) = run(session, server, tmp_path)
+    send(server, range(50, 100))
+    later = run(session, server, tmp_path, maxRowsPerTrigger="20")
+    assert first["numInputRows"] == 50
+    assert len(later) >= 3
+    assert all(progress["numInputRows"] <= 20 for progress in later)
+    assert later[0]["sources"][0]["latestOffset"] == later[-1]["sources"][0]["endOffset"]
+    rows = session.read.parquet(str(tmp_path / "out"))
+    assert sorted(row["n"] for row in rows.collect()) == list(range(100))
