@@ -27,7 +27,7 @@ from .pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
 from .pipeline.durable import DurablePipeline
 from .pipeline.durable_shutdown import DurableCloser
 from .pipeline.shutdown import Shutdown
-from .records import LogItem, SequenceKey, StreamKey
+from .records import LogItem, Numbering, SequenceKey, StreamKey
 from .results import Callback, SendFuture
 from .sinks.loghub import LogHubSink
 from .stream_keys import StreamKeys
@@ -436,6 +436,20 @@ class Stream:
         :raises ProducerError: behind the pieces that were accepted.
         """
         return self._producer._arrow_sender(self.key, batch.schema, options, callback).pieces(batch)
+
+    def _send_numbered(self, record: bytes, logs: int, number: int) -> SendFuture:
+        """Accept encoded logs as one batch under that number, on a stream that was opened with a ``SequenceKey``.
+
+        One thread at a time may use the stream, and numbers must grow.
+
+        :raises ProducerError: as :meth:`send`.
+        """
+        order = self.key.order
+        if not isinstance(order, Numbering):
+            raise InvalidArgumentError("the stream was opened without a SequenceKey")
+        order.next = number
+        pipeline = self._producer._pipeline or self._producer._make_pipeline()
+        return pipeline.accept(self.key, record, logs, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Stream, (self._producer, self.key)

@@ -1,0 +1,44 @@
+"""The Spark side: ``format("loghub")``, ``foreachPartition``, and the job behind ``producer ship``.
+
+What users of Spark need; it is imported when it is asked for, so that parts without PySpark stay usable without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .datasource import LogHubSource, register
+    from .executor import get_producer
+    from .sender import PartitionSender
+    from .writing.metrics import WriteMetrics, read_metrics
+    from .writing.partition import metrics_accumulator, write_partition
+
+__all__ = [
+    "LogHubSource",
+    "PartitionSender",
+    "WriteMetrics",
+    "get_producer",
+    "metrics_accumulator",
+    "read_metrics",
+    "register",
+    "write_partition",
+]
+
+_PLACES = {
+    "LogHubSource": "datasource",
+    "PartitionSender": "sender",
+    "WriteMetrics": "writing.metrics",
+    "get_producer": "executor",
+    "metrics_accumulator": "writing.partition",
+    "read_metrics": "writing.metrics",
+    "register": "datasource",
+    "write_partition": "writing.partition",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_PLACES[name]}", __name__), name)

@@ -21,17 +21,25 @@ from ..interfaces import CredentialsProvider
 
 #: What reading and writing have in common.
 TARGET_OPTIONS: dict[str, str] = {
-    "endpoint": "such as https://cn-hangzhou.log.aliyuncs.com; required",
-    "project": "the project; required",
-    "logstore": "the logstore; required",
+    "endpoint": "such as https://cn-hangzhou.log.aliyuncs.com",
+    "project": "the project",
+    "logstore": "the logstore",
     "accessKeyId": "with accessKeySecret: who signs; default: what the environment of the executors says",
     "accessKeySecret": "see accessKeyId; without both: LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET there",
     "securityToken": "of temporary credentials",
     "credentialsProvider": "package.module:name of a credentials provider, or of what makes one without arguments",
 }
 
-#: What Spark itself adds, or reads, among the options of a data source.
-_SPARKS_OWN = ("checkpointlocation", "queryname", "serialization.format", "provider", "outputmode")
+#: What Spark itself adds, or reads, among the options of a data source. A table of ``CREATE TABLE`` has each of its
+#: options twice, once with ``option.`` before its name.
+_SPARKS_OWN = ("checkpointlocation", "queryname", "serialization.format", "provider", "owner", "outputmode")
+_SPARKS_PREFIX = "option."
+
+# Spark 4.3 hands the options of a table of ``CREATE TABLE`` to its readers, and not to its writers.
+_INSERT_HINT = (
+    "no options came at all: for INSERT INTO a table give them as INSERT INTO t WITH (`endpoint`='…', …) SELECT …, or "
+    "insert into a view made by CREATE TEMPORARY VIEW v USING loghub OPTIONS (…)"
+)
 
 
 def documented(options: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
@@ -45,7 +53,7 @@ def documented(options: Mapping[str, str], known: Iterable[str]) -> dict[str, st
     found = {}
     for given, value in options.items():
         name = given.lower()
-        if name in _SPARKS_OWN:
+        if name in _SPARKS_OWN or name.startswith(_SPARKS_PREFIX):
             continue
         if name == "path":
             raise ConfigError(
@@ -93,7 +101,8 @@ def target_of(options: Mapping[str, str]) -> Target:
     """
     for name in ("endpoint", "project", "logstore"):
         if not options.get(name, "").strip():
-            raise ConfigError(name, f"is required: {TARGET_OPTIONS[name]}", options.get(name))
+            hint = "" if options else f" ({_INSERT_HINT})"
+            raise ConfigError(name, f"is required: {TARGET_OPTIONS[name]}{hint}", options.get(name))
     project = ProjectConfig(options["project"].strip(), endpoint=options["endpoint"], credentials=_provider_of(options))
     return Target(project, options["logstore"].strip())
 

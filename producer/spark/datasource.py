@@ -1,0 +1,74 @@
+"""``format("loghub")``: the data source that Spark sees.
+
+Spark finds it by the module ``pyspark_loghub``, where the package is installed on the driver; where it travels by
+``addPyFile``, :func:`register` makes it known. It is made and asked in processes of Spark's own beside the driver, and
+imports what it needs when it is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The name for ``format`` and ``USING``.
+FORMAT = "loghub"
+
+
+class LogHubSource(DataSource):
+    """Reads and writes logstores; ``docs/spark.md`` has the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format``."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """What is read where the user gives no schema."""
+        from .reading import default_schema  # noqa: PLC0415  (see the module)
+
+        return default_schema()
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a batch."""
+        from .writing.writers import LogHubWriter  # noqa: PLC0415
+
+        return LogHubWriter(dict(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's name)
+        """The writer of a streaming query."""
+        from .writing.writers import LogHubStreamWriter  # noqa: PLC0415
+
+        return LogHubStreamWriter(dict(self.options), schema, overwrite=overwrite)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch."""
+        from .reading import batch_reader  # noqa: PLC0415
+
+        return batch_reader(dict(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The reader of a streaming query."""
+        from .reading import stream_reader  # noqa: PLC0415
+
+        return stream_reader(dict(self.options), schema)
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("loghub")`` known to a session.
+
+    Needed only where the package is not installed on the driver but shipped with ``addPyFile`` or ``--py-files``.
+
+    :param spark: the session, of a cluster or of Spark Connect.
+    """
+    spark.dataSource.register(LogHubSource)

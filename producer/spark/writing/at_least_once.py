@@ -1,0 +1,160 @@
+"""Sends the rows of one task, and vouches for each of them: acknowledged, refused and dealt with, or the task fails.
+
+Rows are sent as they come, many requests at a time. Where LogHub refuses a request for what is in it, the rows of it
+are sent again in halves until those at fault are known; the others arrive.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ...client import Producer, Stream
+from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
+from ...results import Result, SendFuture
+from ..errors import DeliveryFailedError
+from .metrics import WriteMetrics
+from .options import WriteOptions
+from .refusals import Refusals, blames_rows, reason_of, reason_of_error
+from .rows import Rows
+
+#: How often a task looks for rows at fault, before it takes the rest of a request for one.
+MAX_BISECTIONS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A piece of a batch that is on its way.
+
+    :ivar rows: what it holds.
+    :ivar size: its bytes as encoded.
+    """
+
+    future: SendFuture
+    rows: Rows
+    size: int
+
+
+class AtLeastOnce:
+    """See the module.
+
+    :param producer: sends.
+    :param options: of the write.
+    :param refusals: what becomes of refused rows.
+    :param metrics: counts.
+    :param partition: the task's partition, for messages.
+    """
+
+    def __init__(
+        self, producer: Producer, options: WriteOptions, refusals: Refusals, metrics: WriteMetrics, partition: int
+    ) -> None:
+        target = options.target
+        self._producer = producer
+        self._stream: Stream = producer.stream(
+            target.project.project, target.logstore, topic=options.topic, source=options.source
+        )
+        self._options = options
+        self._columns: dict[str, Any] = dict(options.columns.as_arguments())
+        self._refusals = refusals
+        self._metrics = metrics
+        self._partition = partition
+        self._sent: deque[_Sent] = deque()
+        self._rows = 0
+        self._bisections = 0
+        self._last_result: Result | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Send a batch of rows; an error may be about earlier ones.
+
+        :raises DeliveryFailedError: rows were not acknowledged, or refused with ``onFailure=fail``.
+        """
+        rows = Rows(batch, range(self._rows, self._rows + batch.num_rows), self._options.row_labels)
+        self._rows += batch.num_rows
+        self._send(rows)
+        while self._sent and self._sent[0].future.done():
+            self._settle(self._sent.popleft())
+
+    def finish(self) -> None:
+        """Wait until every row is acknowledged, or refused and dealt with.
+
+        :raises DeliveryFailedError: as :meth:`write`.
+        """
+        if self._sent:
+            self._flush()
+        while self._sent:
+            self._settle(self._sent.popleft())
+
+    def _flush(self) -> None:
+        """Send at once what lingers in open batches; whether it arrived is for the futures to say."""
+        try:
+            self._producer.flush(timeout=self._options.ack_timeout)
+        except ProducerError as error:
+            raise self._not_acknowledged(self._sent[0].rows, str(error)) from error
+
+    def _send(self, rows: Rows) -> None:
+        taken = []
+        try:
+            for piece in self._stream._send_arrow_pieces(rows.batch, **self._columns):
+                taken.append(piece.rows)
+                self._sent.append(_Sent(piece.future, rows.pick(piece.rows), piece.size))
+        except InvalidArgumentError as error:
+            self._send_valid(rows.without(taken), error)
+        except ProducerError as error:
+            raise self._not_acknowledged(rows.without(taken), str(error)) from error
+
+    def _send_valid(self, rows: Rows, error: InvalidArgumentError) -> None:
+        """One of these rows cannot become a log: send the others."""
+        if self._cannot_be_cut(rows):
+            self._refusals.refuse(rows, reason_of_error(error))
+            return
+        for half in rows.halves():
+            self._send(half)
+
+    def _cannot_be_cut(self, rows: Rows) -> bool:
+        self._bisections += 1
+        return len(rows) == 1 or self._bisections > MAX_BISECTIONS
+
+    def _settle(self, sent: _Sent) -> None:
+        try:
+            result = sent.future.result(self._options.ack_timeout)
+        except TimeoutError as error:
+            raise self._not_acknowledged(sent.rows, str(error)) from error
+        except ResultFailedError as error:
+            self._after_failure(sent, error.result)
+            return
+        self._metrics.rows += len(sent.rows)
+        self._metrics.bytes += sent.size
+        # The pieces of one batch share one result, and neighbours share a batch.
+        if result is not self._last_result:
+            self._last_result = result
+            self._metrics.batches += 1
+            self._metrics.attempts += result.attempt_count
+            self._metrics.retries += result.attempt_count - 1
+
+    def _after_failure(self, sent: _Sent, result: Result) -> None:
+        if not blames_rows(result):
+            raise self._not_acknowledged(sent.rows, str(reason_of(result)))
+        if self._cannot_be_cut(sent.rows):
+            self._refusals.refuse(sent.rows, reason_of(result))
+            return
+        for half in sent.rows.halves():
+            self._send_alone(half)
+
+    def _send_alone(self, rows: Rows) -> None:
+        """Send these rows in requests of their own, and settle them."""
+        others, self._sent = self._sent, deque()
+        try:
+            self._send(rows)
+            self.finish()
+        finally:
+            self._sent = others
+
+    def _not_acknowledged(self, rows: Rows, reason: str) -> DeliveryFailedError:
+        return DeliveryFailedError(
+            f"{rows} of partition {self._partition} for {self._options.target} were not acknowledged: "
+            f"{' '.join(reason.split())}. Acknowledged by this task before: {self._metrics.rows} rows; still on their "
+            f"way: {sum(len(other.rows) for other in self._sent)}"
+        )

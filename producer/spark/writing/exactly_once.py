@@ -1,0 +1,295 @@
+"""Sends the rows of one task so that each arrives once, whatever is run again: the task, a copy of it, the whole query.
+
+The rows of a part that go to the same stream are cut into chunks by their number and size alone, and each chunk is one
+request: under a hash key made of the part's name, and with a sequence number made of the place of the chunk's last row
+in the partition. Whoever sends the same rows in the same order makes the same requests, and LogHub stores each of them
+once: it refuses a number that is not above the last one of its key. One request of a key is on its way at a time, so
+all before the last one are stored as well.
+
+Chunks do not depend on how Spark cuts the rows into batches of columns, nor on the time. A chunk that is refused for
+what is in it goes in halves, and these in halves, whose numbers lie between those of its neighbours: the last part of a
+chunk has a number below the chunk's own. So another attempt finds the same rows at fault, since it sends the whole
+chunk, under its own number, before it sends parts.
+
+Source: LogHub protocol, Idempotent write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ...client import Producer, Stream
+from ...clock import SystemClock
+from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
+from ...records import SequenceKey
+from ...results import Result, SendFuture
+from ...wire.columnar import ColumnarEncoder, EncodedRows, Names
+from ...wire.put_logs import adjust_shard_hash
+from ..errors import DeliveryFailedError
+from .metrics import WriteMetrics
+from .options import OnFailure, WriteOptions
+from .refusals import Reason, Refusals, blames_rows, reason_of, reason_of_error
+from .rows import Rows
+
+if TYPE_CHECKING:
+    from .task import Part
+
+_KEY_BITS = 128
+# Between the numbers of chunks that end with neighbouring rows: a chunk is cut in halves no more often.
+_NUMBERS_A_ROW = 32
+# Of a shard hash that is not adjusted, as many bits choose the shard; the others tell writers apart.
+_SHARD_BITS = 64
+
+
+def hash_key(part: Part, names: Names, buckets: int | None) -> str:
+    """The hash key under which a part of a write sends the rows of one stream: 32 hexadecimal digits.
+
+    :param part: the part.
+    :param names: the stream's own topic, source and shard hash.
+    :param buckets: how many ranges of the hash space a shard hash is rounded to; None takes it as it is.
+    :raises InvalidArgumentError: a shard hash that is to be taken as it is, and is none.
+    """
+    what = [part.run, part.batch, str(part.number), *(repr(name) for name in names)]
+    digest = int(hashlib.sha256("\0".join(what).encode()).hexdigest()[:32], 16)
+    if names.shard_hash is None:
+        return f"{digest:032x}"
+    if buckets is None:
+        chosen, bits = _hexadecimal(names.shard_hash), _SHARD_BITS
+    else:
+        chosen, bits = int(adjust_shard_hash(names.shard_hash, buckets), 16), (buckets - 1).bit_count()
+    free = _KEY_BITS - bits
+    return f"{chosen >> free << free | digest & (1 << free) - 1:032x}"
+
+
+def _hexadecimal(shard_hash: str) -> int:
+    try:
+        if len(shard_hash) == _KEY_BITS // 4:
+            return int(shard_hash, 16)
+    except ValueError:
+        pass
+    rule = "without adjust_shard_hash a shard hash must be 32 hexadecimal digits"
+    raise InvalidArgumentError(f"{rule}, got {shard_hash!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Rows of one stream, encoded.
+
+    :ivar depth: how often their chunk was cut in halves.
+    """
+
+    rows: Rows
+    body: bytes
+    depth: int = 0
+
+    @property
+    def number(self) -> int:
+        """The sequence number of a request of these rows."""
+        return (int(self.rows.numbers[-1]) + 1) * _NUMBERS_A_ROW - self.depth
+
+
+class ExactlyOnce:
+    """See the module.
+
+    :param producer: sends.
+    :param options: of the write.
+    :param refusals: what becomes of refused rows.
+    :param metrics: counts.
+    :param part: which part of which write the task is.
+    """
+
+    def __init__(
+        self, producer: Producer, options: WriteOptions, refusals: Refusals, metrics: WriteMetrics, part: Part
+    ) -> None:
+        self._producer = producer
+        self._options = options
+        self._refusals = refusals
+        self._metrics = metrics
+        self._part = part
+        self._encoder: tuple[pa.Schema, ColumnarEncoder] | None = None
+        self._lines: dict[Names, _Line] = {}
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Send a batch of rows; an error may be about earlier ones.
+
+        :raises DeliveryFailedError: rows were not acknowledged, or refused with ``onFailure=fail``.
+        """
+        numbers = range(self._rows, self._rows + batch.num_rows)
+        self._rows += batch.num_rows
+        encoder = self._encoder_of(batch.schema)
+        for names, rows, places in encoder.streams(batch):
+            group = Rows(rows, Rows(batch, numbers).pick(places).numbers, self._options.row_labels)
+            line = self._line(names, group)
+            if line is not None:
+                line.add(group, encoder)
+
+    def finish(self) -> None:
+        """Wait until every row is acknowledged, or refused and dealt with.
+
+        :raises DeliveryFailedError: as :meth:`write`.
+        """
+        for line in self._lines.values():
+            line.close()
+        for line in self._lines.values():
+            line.settle()
+
+    def _encoder_of(self, schema: pa.Schema) -> ColumnarEncoder:
+        if self._encoder is None or not self._encoder[0].equals(schema):
+            self._encoder = schema, ColumnarEncoder(schema, **self._options.columns.as_arguments())
+        return self._encoder[1]
+
+    def _line(self, names: Names, rows: Rows) -> _Line | None:
+        """The line of a stream; None if there can be no such stream, so that its rows were refused."""
+        line = self._lines.get(names)
+        if line is None:
+            try:
+                line = self._lines[names] = self._new_line(names)
+            except InvalidArgumentError as error:
+                self._refusals.refuse(rows, reason_of_error(error))
+        return line
+
+    def _new_line(self, names: Names) -> _Line:
+        options, target = self._options, self._options.target
+        config = options.config
+        key = hash_key(self._part, names, config.buckets if config.adjust_shard_hash else None)
+        stream = self._producer.stream(
+            target.project.project,
+            target.logstore,
+            topic=options.topic if names.topic is None else names.topic,
+            source=options.source if names.source is None else names.source,
+            idempotent=SequenceKey(key),
+        )
+        return _Line(stream, options, self._refusals, self._metrics, self._part.number)
+
+
+class _Line:
+    """The requests of one stream, one after the other."""
+
+    def __init__(
+        self, stream: Stream, options: WriteOptions, refusals: Refusals, metrics: WriteMetrics, partition: int
+    ) -> None:
+        self._stream = stream
+        self._options = options
+        self._refusals = refusals
+        self._metrics = metrics
+        self._partition = partition
+        self._clock = SystemClock()
+        self._chunk: list[_Piece] = []
+        self._chunk_rows = self._chunk_bytes = 0
+        self._sent: tuple[_Piece, SendFuture] | None = None
+
+    def add(self, rows: Rows, encoder: ColumnarEncoder) -> None:
+        """Cut these rows into chunks, and send those that are full."""
+        for valid, encoded in self._encoded(rows, encoder):
+            self._cut(valid, encoded)
+
+    def _encoded(self, rows: Rows, encoder: ColumnarEncoder) -> Iterator[tuple[Rows, EncodedRows]]:
+        """Those of the rows that can become logs, encoded; the others are refused."""
+        try:
+            encoded = encoder.encode(rows.batch, int(self._clock.time()))
+        except InvalidArgumentError as error:
+            if len(rows) == 1:
+                self._refusals.refuse(rows, reason_of_error(error))
+                return
+            for half in rows.halves():
+                yield from self._encoded(half, encoder)
+            return
+        yield rows, encoded
+
+    def _cut(self, rows: Rows, encoded: EncodedRows) -> None:
+        ends, place = encoded.ends, 0
+        while place < len(rows):
+            start = int(ends[place - 1]) if place else 0
+            most = min(len(rows), place + self._options.chunk_rows - self._chunk_rows)
+            stop = bisect_right(ends, start + self._options.chunk_bytes - self._chunk_bytes, place, most)
+            if stop == place and not self._chunk:
+                stop = place + 1  # a row that is larger than a chunk is one of its own
+            if stop == place:
+                self.close()
+                continue
+            end = int(ends[stop - 1])
+            self._chunk.append(_Piece(rows.pick(range(place, stop)), bytes(encoded.body[start:end])))
+            self._chunk_rows += stop - place
+            self._chunk_bytes += end - start
+            place = stop
+            if self._chunk_rows >= self._options.chunk_rows or self._chunk_bytes >= self._options.chunk_bytes:
+                self.close()
+
+    def close(self) -> None:
+        """Send the chunk that is not full."""
+        if not self._chunk:
+            return
+        chunk = _joined(self._chunk)
+        self._chunk, self._chunk_rows, self._chunk_bytes = [], 0, 0
+        self.settle()
+        self._send(chunk)
+
+    def _send(self, chunk: _Piece) -> None:
+        try:
+            future = self._stream._send_numbered(chunk.body, len(chunk.rows), chunk.number)
+        except InvalidArgumentError as error:  # larger than a request may be
+            self._cut_or_refuse(chunk, reason_of_error(error))
+        except ProducerError as error:
+            raise self._not_acknowledged(chunk.rows, str(error)) from error
+        else:
+            self._sent = chunk, future
+
+    def settle(self) -> None:
+        """Wait for the request that is on its way."""
+        if self._sent is None:
+            return
+        (chunk, future), self._sent = self._sent, None
+        try:
+            result = future.result(self._options.ack_timeout)
+        except TimeoutError as error:
+            raise self._not_acknowledged(chunk.rows, str(error)) from error
+        except ResultFailedError as error:
+            if not blames_rows(error.result):
+                raise self._not_acknowledged(chunk.rows, str(reason_of(error.result))) from error
+            self._stream.resume()
+            self._cut_or_refuse(chunk, reason_of(error.result))
+        else:
+            self._count(chunk, result)
+
+    def _cut_or_refuse(self, chunk: _Piece, reason: Reason) -> None:
+        """Send both halves of a refused chunk, in order; a single row is at fault itself.
+
+        Where the task fails anyway, nothing of the chunk is sent: its rows may be mended, and come again as a whole.
+        """
+        if len(chunk.rows) == 1 or self._options.on_failure is OnFailure.FAIL:
+            self._refusals.refuse(chunk.rows, reason)
+            return
+        encoder = ColumnarEncoder(chunk.rows.batch.schema, **self._options.columns.as_arguments())
+        for half in chunk.rows.halves():
+            encoded = encoder.encode(half.batch, int(self._clock.time()))
+            self._send(_Piece(half, bytes(encoded.body), chunk.depth + 1))
+            self.settle()
+
+    def _count(self, chunk: _Piece, result: Result) -> None:
+        metrics = self._metrics
+        metrics.rows += len(chunk.rows)
+        metrics.bytes += len(chunk.body)
+        metrics.batches += 1
+        metrics.attempts += result.attempt_count
+        metrics.retries += result.attempt_count - 1
+        if result.already_written:
+            metrics.already_written += len(chunk.rows)
+
+    def _not_acknowledged(self, rows: Rows, reason: str) -> DeliveryFailedError:
+        return DeliveryFailedError(
+            f"{rows} of partition {self._partition} for {self._options.target} were not acknowledged: "
+            f"{' '.join(reason.split())}. Acknowledged by this task before: {self._metrics.rows} rows"
+        )
+
+
+def _joined(pieces: Sequence[_Piece]) -> _Piece:
+    if len(pieces) == 1:
+        return pieces[0]
+    return _Piece(Rows.joined([piece.rows for piece in pieces]), b"".join(piece.body for piece in pieces))

@@ -1,0 +1,215 @@
+"""The options of a write, checked: what ``df.write.format("loghub").option(…)`` says."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from ...config import MAX_BATCH_COUNT, ProducerConfig
+from ...errors import ConfigError
+from ..options import TARGET_OPTIONS, Target, documented, producer_config, producer_option_names, target_of
+from ..sender import ACK_TIMEOUT
+
+_Kind = TypeVar("_Kind", bound=enum.Enum)
+_Number = TypeVar("_Number", int, float)
+
+#: Names and meanings of the options of a write, besides the target's and the producer's own.
+WRITE_OPTIONS: dict[str, str] = {
+    "topic": "the topic of rows without one of their own; default: none",
+    "source": "the source of rows without one of their own; default: the worker's address",
+    "topicColumn": "a column of text whose values are the rows' topics; not a field then, as are the next four",
+    "sourceColumn": "a column of text whose values are the rows' sources",
+    "timeColumn": "a timestamp, or an integer of Unix seconds: the rows' time; default: the time of sending",
+    "shardHashColumn": "a column of text; rows with equal values go to the same shard",
+    "contentsColumn": "a map of text to values, whose entries become fields of the row",
+    "rowLabels": "columns, separated by commas, whose values name a row in errors, beside its number in the partition",
+    "onFailure": "of a row that LogHub refuses: fail (the task, the default), deadletter or drop",
+    "deadLetterPath": "a directory, or a URI of a file system, for refused rows, as Parquet; with onFailure=deadletter",
+    "deliveryGuarantee": "atLeastOnce (the default) or exactlyOnce",
+    "runId": "the name of this write for exactlyOnce: a run with the same name adds only what is missing",
+    "chunkRows": "exactlyOnce: rows of a request at most; default 4096",
+    "chunkBytes": "exactlyOnce: bytes of a request at most, before compression; default 1 MiB",
+    "ackTimeout": f"how long a task waits for an acknowledgement, seconds; default {ACK_TIMEOUT:g}",
+    "metricsPath": "a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one",
+    "checkTarget": "true (the default): ask LogHub for the logstore before the job begins",
+}
+
+#: The requests of ``exactlyOnce`` are cut by these: rows, and bytes before compression.
+CHUNK_ROWS, CHUNK_BYTES = 4096, 1 << 20
+#: A request's body may not be larger, whatever is asked for, bytes.
+MAX_CHUNK_BYTES = 4 << 20
+
+_RUN_ID = re.compile(r"[\x20-\x7e]{1,256}")
+
+
+class OnFailure(enum.Enum):
+    """What becomes of a row that LogHub refuses."""
+
+    FAIL = "fail"
+    DEADLETTER = "deadletter"
+    DROP = "drop"
+
+
+class Guarantee(enum.Enum):
+    """How often a row arrives."""
+
+    AT_LEAST_ONCE = "atLeastOnce"
+    EXACTLY_ONCE = "exactlyOnce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Which columns say where and when a row goes; they are not fields of it. None for none.
+
+    :ivar time: its time.
+    :ivar topic: its topic.
+    :ivar source: its source.
+    :ivar shard_hash: what chooses its shard.
+    :ivar contents: a map whose entries are fields.
+    """
+
+    time: str | None = None
+    topic: str | None = None
+    source: str | None = None
+    shard_hash: str | None = None
+    contents: str | None = None
+
+    def as_arguments(self) -> dict[str, str | None]:
+        """As ``Stream.send_arrow`` takes them."""
+        return {
+            "time_column": self.time,
+            "topic_column": self.topic,
+            "source_column": self.source,
+            "shard_hash_column": self.shard_hash,
+            "contents_column": self.contents,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a write was asked to do.
+
+    :ivar target: where to.
+    :ivar config: of the producer.
+    :ivar topic: of rows without one of their own.
+    :ivar source: of rows without one of their own; None is the worker's address.
+    :ivar columns: which columns are no fields.
+    :ivar row_labels: the columns whose values name a row in errors.
+    :ivar on_failure: of refused rows.
+    :ivar dead_letter_path: where those go.
+    :ivar guarantee: how often a row arrives.
+    :ivar run_id: the name of the write, for ``exactlyOnce``.
+    :ivar chunk_rows: rows of a request of ``exactlyOnce``.
+    :ivar chunk_bytes: its bytes before compression.
+    :ivar ack_timeout: how long a task waits for an acknowledgement, seconds.
+    :ivar metrics_path: a file for metrics.
+    :ivar check_target: whether to ask LogHub for the logstore before the job begins.
+    """
+
+    target: Target
+    config: ProducerConfig
+    topic: str = ""
+    source: str | None = None
+    columns: Columns = Columns()
+    row_labels: tuple[str, ...] = ()
+    on_failure: OnFailure = OnFailure.FAIL
+    dead_letter_path: str | None = None
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    run_id: str | None = None
+    chunk_rows: int = CHUNK_ROWS
+    chunk_bytes: int = CHUNK_BYTES
+    ack_timeout: float = ACK_TIMEOUT
+    metrics_path: str | None = None
+    check_target: bool = True
+
+    def __post_init__(self) -> None:
+        if (self.on_failure is OnFailure.DEADLETTER) != (self.dead_letter_path is not None):
+            raise ConfigError(
+                "deadLetterPath", "goes with onFailure=deadletter, and only with it", self.dead_letter_path
+            )
+        if self.run_id is not None and not _RUN_ID.fullmatch(self.run_id):
+            raise ConfigError("runId", "must be 1 to 256 printable ASCII characters", self.run_id)
+        if self.run_id is not None and self.guarantee is not Guarantee.EXACTLY_ONCE:
+            raise ConfigError("runId", "goes with deliveryGuarantee=exactlyOnce, which is not asked for", self.run_id)
+        most = self.config.total_size_in_bytes // 2
+        if self.guarantee is Guarantee.EXACTLY_ONCE and self.chunk_bytes > most:
+            raise ConfigError("chunkBytes", f"must be at most half of total_size_in_bytes, {most}", self.chunk_bytes)
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, str]) -> Self:
+        """Of the options as Spark hands them over.
+
+        :raises ConfigError: an option is unknown, missing or wrong; it names the option.
+        """
+        options = documented(given, (*TARGET_OPTIONS, *WRITE_OPTIONS, *producer_option_names()))
+        ack_timeout = _number(options, "ackTimeout", float, ACK_TIMEOUT, 0.001, 86_400.0)
+        patience = {"max_block_ms": int(ack_timeout * 1000)}
+        columns = {name: options.get(option) for name, option in _COLUMN_OPTIONS.items()}
+        return cls(
+            target=target_of(options),
+            config=producer_config(options, **patience),
+            topic=options.get("topic", ""),
+            source=options.get("source"),
+            columns=Columns(**columns),
+            row_labels=tuple(name.strip() for name in options.get("rowLabels", "").split(",") if name.strip()),
+            on_failure=_choice(options, "onFailure", OnFailure, OnFailure.FAIL),
+            dead_letter_path=options.get("deadLetterPath"),
+            guarantee=_choice(options, "deliveryGuarantee", Guarantee, Guarantee.AT_LEAST_ONCE),
+            run_id=options.get("runId"),
+            chunk_rows=_number(options, "chunkRows", int, CHUNK_ROWS, 1, MAX_BATCH_COUNT),
+            chunk_bytes=_number(options, "chunkBytes", int, CHUNK_BYTES, 1, MAX_CHUNK_BYTES),
+            ack_timeout=ack_timeout,
+            metrics_path=options.get("metricsPath"),
+            check_target=_truth(options, "checkTarget", default=True),
+        )
+
+
+#: The options that name a column, by the field of :class:`Columns`.
+_COLUMN_OPTIONS = {
+    "time": "timeColumn",
+    "topic": "topicColumn",
+    "source": "sourceColumn",
+    "shard_hash": "shardHashColumn",
+    "contents": "contentsColumn",
+}
+
+
+def column_options() -> Mapping[str, str]:
+    """The options that name a column, by the field of :class:`Columns`."""
+    return _COLUMN_OPTIONS
+
+
+def _choice(options: Mapping[str, str], name: str, kind: type[_Kind], default: _Kind) -> _Kind:
+    text = options.get(name)
+    if text is None:
+        return default
+    for member in kind:
+        if member.value.lower() == text.strip().lower():
+            return member
+    raise ConfigError(name, f"must be one of {', '.join(member.value for member in kind)}", text)
+
+
+def _number(
+    options: Mapping[str, str], name: str, kind: Callable[[str], _Number], default: _Number, low: _Number, high: _Number
+) -> _Number:
+    text = options.get(name)
+    if text is None:
+        return default
+    try:
+        number = kind(text)
+    except ValueError:
+        number = None
+    if number is None or not low <= number <= high:
+        what = "an integer" if kind is int else "a number"
+        raise ConfigError(name, f"must be {what} from {low} to {high}", text)
+    return number
+
+
+def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name, str(default)).strip().lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(name, "must be true or false", options[name])
+    return text == "true"

@@ -1,0 +1,121 @@
+"""What becomes of rows that LogHub refuses: the task fails, or they go to the dead letters, or they are dropped.
+
+A refusal concerns a whole request; which of its rows are at fault, :mod:`.at_least_once` and :mod:`.exactly_once` have
+found out before.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import AttemptError, BodyTooLargeError, MisconfiguredError, RejectedError
+from ...results import Result
+from ...sinks.classify import kind_of
+from ..errors import DeliveryFailedError
+from .metrics import WriteMetrics
+from .options import OnFailure
+from .rows import Rows
+
+if TYPE_CHECKING:
+    from .dead_letter_files import DeadLetterFile
+
+_log = logging.getLogger("producer.spark.write")
+
+# How an error of ``send_arrow`` names the row in its batch.
+_ROW = re.compile(r"^row \d+: ")
+#: Refused rows that are told in the log of a task; more are only counted.
+_TOLD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why rows were refused.
+
+    :ivar code: LogHub's, or the name of an error of this package.
+    :ivar message: in words.
+    :ivar request_id: for the service's support; may be empty.
+    """
+
+    code: str
+    message: str
+    request_id: str = ""
+
+    def __str__(self) -> str:
+        request = f" (request {self.request_id})" if self.request_id else ""
+        return f"{self.code}: {self.message}{request}"
+
+
+def reason_of(result: Result) -> Reason:
+    """The reason of a failed delivery."""
+    return Reason(result.error_code, result.error_message, result.request_id)
+
+
+def reason_of_error(error: Exception) -> Reason:
+    """The reason why a row cannot become a log at all; its number in the partition is told elsewhere."""
+    return Reason(type(error).__name__, _ROW.sub("", str(error)))
+
+
+def blames_rows(result: Result) -> bool:
+    """Whether a failed delivery failed for what the rows are, so that others may be accepted; not for the network, the
+    credentials, or a logstore that does not exist.
+    """
+    if not result.attempts:
+        return False
+    last = result.attempts[-1]
+    if last.http_status is None:
+        return False
+    kind: type[AttemptError] = kind_of(last.error_code, last.http_status)
+    return issubclass(kind, RejectedError | BodyTooLargeError) and not issubclass(kind, MisconfiguredError)
+
+
+class Refusals:
+    """The refused rows of one task.
+
+    :param on_failure: what becomes of them.
+    :param letters: where they go, for ``deadletter``.
+    :param metrics: counts them.
+    :param target: where to, for messages.
+    :param partition: the task's partition, for messages.
+    """
+
+    def __init__(
+        self,
+        on_failure: OnFailure,
+        letters: DeadLetterFile | None,
+        metrics: WriteMetrics,
+        target: object,
+        partition: int,
+    ) -> None:
+        self.on_failure = on_failure
+        self._letters = letters
+        self._metrics = metrics
+        self._target = target
+        self._partition = partition
+        self._told = 0
+
+    def refuse(self, rows: Rows, reason: Reason) -> None:
+        """These rows are refused.
+
+        :raises DeliveryFailedError: with ``onFailure=fail``.
+        """
+        where = f"{rows} of partition {self._partition}"
+        if self.on_failure is OnFailure.FAIL:
+            raise DeliveryFailedError(
+                f"{where}, refused by {self._target}: {reason}. Mend it, or write with onFailure=deadletter or drop. "
+                f"Acknowledged by this task before: {self._metrics.rows} rows"
+            )
+        self._tell(where, reason)
+        if self._letters is None:
+            self._metrics.dropped += len(rows)
+        else:
+            self._letters.add(rows, reason)
+            self._metrics.dead_lettered += len(rows)
+
+    def _tell(self, where: str, reason: Reason) -> None:
+        self._told += 1
+        if self._told <= _TOLD:
+            fate = "dropped" if self._letters is None else "kept as a dead letter"
+            _log.warning("%s, refused by %s and %s: %s", where, self._target, fate, reason)

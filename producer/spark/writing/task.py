@@ -1,0 +1,100 @@
+"""One task of a write: its rows are sent, waited for, and counted."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from ...client import Producer
+from ..executor import leased_producer
+from .at_least_once import AtLeastOnce
+from .dead_letter_files import DeadLetterFile
+from .exactly_once import ExactlyOnce
+from .metrics import WriteMetrics
+from .options import Guarantee, WriteOptions
+from .refusals import Refusals
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of which write a task is: the same for every attempt at it.
+
+    :ivar run: the write: a name given by the user, the id of a streaming query, or made up for a batch write.
+    :ivar batch: the micro-batch of a streaming query, else an empty string.
+    :ivar number: the partition.
+    """
+
+    run: str
+    batch: str
+    number: int
+
+    @property
+    def file_name(self) -> str:
+        """A name for files of this part."""
+        digest = hashlib.sha256(self.run.encode()).hexdigest()[:16]
+        batch = f"-batch-{self.batch}" if self.batch else ""
+        return f"part-{self.number:05d}{batch}-{digest}"
+
+
+def part_of_task(run: str | None) -> Part:
+    """The part that the running task is.
+
+    :param run: the name of the write; None takes the id of the streaming query, or makes one up.
+    """
+    context = TaskContext.get()
+    if context is None:
+        return Part(run or uuid.uuid4().hex, "", 0)
+    query = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    if query is None:
+        return Part(run or uuid.uuid4().hex, "", context.partitionId())
+    return Part(run or query, batch or "", context.partitionId())
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: str | None) -> WriteMetrics:
+    """Send the rows of the running task, and wait until each is acknowledged, or refused and dealt with.
+
+    :param batches: the rows.
+    :param options: of the write.
+    :param run: the name of the write; None takes that of the streaming query.
+    :raises DeliveryFailedError: rows were not acknowledged, or refused with ``onFailure=fail``.
+    """
+    part = part_of_task(options.run_id or run)
+    metrics = WriteMetrics(tasks=1)
+    letters = None if options.dead_letter_path is None else DeadLetterFile(options.dead_letter_path, part.file_name)
+    refusals = Refusals(options.on_failure, letters, metrics, options.target, part.number)
+    try:
+        with leased_producer(options.target.project, config=options.config) as producer:
+            waited = producer.stats().memory_wait_seconds
+            _send(batches, producer, options, part, refusals, metrics)
+            metrics.memory_wait_ms = round(1000 * (producer.stats().memory_wait_seconds - waited))
+    except BaseException:
+        if letters is not None:
+            letters.discard()
+        raise
+    if letters is not None:
+        letters.finish()
+    return metrics
+
+
+def _send(
+    batches: Iterable[pa.RecordBatch],
+    producer: Producer,
+    options: WriteOptions,
+    part: Part,
+    refusals: Refusals,
+    metrics: WriteMetrics,
+) -> None:
+    rows: AtLeastOnce | ExactlyOnce
+    if options.guarantee is Guarantee.EXACTLY_ONCE:
+        rows = ExactlyOnce(producer, options, refusals, metrics, part)
+    else:
+        rows = AtLeastOnce(producer, options, refusals, metrics, part.number)
+    for batch in batches:
+        rows.write(batch)
+    rows.finish()

@@ -1,0 +1,126 @@
+"""The writers that Spark calls: made on the driver, run in the tasks, committed on the driver.
+
+Spark makes them in a process of its own beside the driver, pickles them into the tasks, and has ``commit`` called in
+yet another process; so whatever they know is what they were made with.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ...errors import ConfigError
+from ..errors import SparkJobError
+from .metrics import WriteMetrics, report
+from .options import WriteOptions
+from .planning import check_schema, check_target
+from .task import write_rows
+
+_log = logging.getLogger("producer.spark.write")
+
+
+class LogHubWriter(DataSourceArrowWriter):
+    """Writes a DataFrame; see ``docs/spark.md``.
+
+    :param options: as Spark hands them over.
+    :param schema: of the DataFrame.
+    :param overwrite: the mode; LogHub can only append.
+    :raises ConfigError: an option is wrong.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        self._options = plan(options, schema, overwrite=overwrite, streaming=False)
+        # Of every attempt at every task of this write, for none of them is told which job it belongs to.
+        self._run = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
+        """Send the rows of a task."""
+        return write_rows(iterator, self._options, self._run)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Every task has ended well: add up what they did."""
+        report(_total(messages), f"wrote to {self._options.target}", self._options.metrics_path)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """A task has failed for good; what others have sent stays sent."""
+        done = _total(messages)
+        _log.error(
+            "the write to %s failed: %d of its tasks had ended well by then, with %d rows acknowledged; other tasks "
+            "may still be sending",
+            self._options.target,
+            done.tasks,
+            done.rows,
+        )
+        report(done, f"the failed write to {self._options.target}", self._options.metrics_path, failed=True)
+
+
+class LogHubStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a streaming query; see ``docs/spark.md``. Parameters as :class:`LogHubWriter`."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        self._options = plan(options, schema, overwrite=overwrite, streaming=True)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
+        """Send the rows of a task of a micro-batch."""
+        return write_rows(iterator, self._options, None)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
+        """Every task of the micro-batch has ended well.
+
+        :raises SparkJobError: the query is a continuous one, in which Spark gives the writer no rows.
+        """
+        refuse_continuous(messages)
+        total = _total(messages)
+        report(
+            total, f"wrote micro-batch {batchId} to {self._options.target}", self._options.metrics_path, batch=batchId
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """A task of the micro-batch has failed for good; the query ends, and its restart sends the batch again."""
+        done = _total(messages)
+        _log.error(
+            "micro-batch %d to %s failed: %d of its tasks had ended well by then, with %d rows acknowledged",
+            batchId,
+            self._options.target,
+            done.tasks,
+            done.rows,
+        )
+        what = f"the failed micro-batch {batchId} to {self._options.target}"
+        report(done, what, self._options.metrics_path, batch=batchId, failed=True)
+
+
+def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, streaming: bool) -> WriteOptions:
+    """The checked options of a write of such a DataFrame.
+
+    :raises ConfigError: names the option.
+    """
+    if overwrite:
+        what = "outputMode('complete')" if streaming else "mode('overwrite')"
+        raise ConfigError(what, "LogHub keeps what it has: use append", "overwrite")
+    checked = WriteOptions.from_mapping(options)
+    check_schema(schema, checked.columns, checked.row_labels)
+    if checked.check_target:
+        check_target(checked.target, checked.config, patient=streaming)
+    return checked
+
+
+def refuse_continuous(messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Refuse to commit an epoch whose tasks said nothing: Spark 4.3 lets a Python writer see no row of it.
+
+    :raises SparkJobError: always, if there is such a task.
+    """
+    if any(message is None for message in messages):
+        raise SparkJobError(
+            "trigger(continuous=...) is not supported: Spark calls the writer of a Python data source with no rows "
+            "then, and would lose every one of them without a word. Use trigger(processingTime=...) or "
+            "trigger(availableNow=True)"
+        )
+
+
+def _total(messages: Sequence[WriterCommitMessage | None]) -> WriteMetrics:
+    return WriteMetrics.sum(message for message in messages if isinstance(message, WriteMetrics))

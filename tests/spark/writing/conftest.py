@@ -1,0 +1,20 @@
+"""A server that refuses the poisoned rows of ``kit``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from producer.server import LogHubServer
+from tests.spark.conftest import close_producers
+from tests.spark.writing.kit import LIMITS
+
+
+@pytest.fixture
+def strict() -> Iterator[LogHubServer]:
+    """An embedded LogHub with little room in a request."""
+    with LogHubServer(limits=LIMITS) as server:
+        yield server
+        server.faults.clear()
+        close_producers()

@@ -1,0 +1,153 @@
+"""Rows of a task arrive, or are refused and dealt with, or the task fails and says which and why."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.faults import answer, drop_answer
+from producer.spark.errors import DeliveryFailedError
+from producer.spark.writing.metrics import WriteMetrics
+from producer.spark.writing.task import Part
+from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, write
+
+
+def test_every_row_is_acknowledged_when_the_task_ends(server: LogHubServer) -> None:
+    """What the metrics count is what the server holds, over several batches of columns."""
+    done = write(server, [rows(700), rows(0), rows(300, start=700)])
+    assert sorted(numbers(server)) == list(range(1000))
+    assert (done.rows, done.tasks) == (1000, 1)
+    assert done.batches == done.attempts == len(server.log_groups(PROJECT, LOGSTORE))
+    assert done.bytes > 40_000
+
+
+def test_empty_partition_is_no_error(server: LogHubServer) -> None:
+    """A task without rows sends nothing and ends well."""
+    assert write(server, []) == WriteMetrics(tasks=1)
+    assert server.requests == []
+
+
+def test_columns_say_where_and_when(server: LogHubServer) -> None:
+    """Topic, source and time come from their columns, and are no fields then; a null takes what the options say."""
+    moment = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
+    batch = pa.record_batch(
+        {
+            "t": pa.array(["a", None, "a"]),
+            "s": pa.array(["10.0.0.1", "10.0.0.2", "10.0.0.1"]),
+            "at": pa.array([moment, moment, moment], pa.timestamp("us", "UTC")),
+            "n": pa.array([1, 2, 3]),
+        }
+    )
+    write(server, batch, topic="general", topicColumn="t", sourceColumn="s", timeColumn="at")
+    found = sorted(
+        (log.topic, log.source, log.time, log.time_ns, *log.contents) for log in server.logs(PROJECT, LOGSTORE)
+    )
+    seconds = int(moment.timestamp())
+    assert found == [
+        ("a", "10.0.0.1", seconds, 123_456_000, ("n", "1")),
+        ("a", "10.0.0.1", seconds, 123_456_000, ("n", "3")),
+        ("general", "10.0.0.2", seconds, 123_456_000, ("n", "2")),
+    ]
+
+
+def test_refused_row_fails_the_task_with_its_number_and_the_reason(strict: LogHubServer) -> None:
+    """One bad row among a thousand is named, with LogHub's code, what to do, and how far the task came."""
+    with pytest.raises(DeliveryFailedError) as caught:
+        write(strict, [rows(500), rows(500, start=500, poisoned=[777])])
+    text = str(caught.value)
+    assert text.startswith("row 777 of partition 0")
+    assert "PostBodyTooLarge" in text
+    assert "onFailure=deadletter or drop" in text
+
+
+def test_dropped_rows_are_counted_and_the_others_arrive(strict: LogHubServer) -> None:
+    """With onFailure=drop exactly the rows at fault are missing, and the metrics say how many."""
+    bad = [3, 4, 501, 999]
+    done = write(strict, rows(1000, poisoned=bad), onFailure="drop")
+    assert sorted(set(numbers(strict))) == [n for n in range(1000) if n not in bad]
+    assert (done.dropped, done.rows, done.dead_lettered) == (4, 996, 0)
+
+
+def test_dead_letters_hold_exactly_the_refused_rows(strict: LogHubServer, tmp_path: Path) -> None:
+    """A refused row stands in a Parquet file with its number, its columns and LogHub's reason; nothing else does."""
+    done = write(strict, rows(300, poisoned=[7, 250]), onFailure="deadletter", deadLetterPath=str(tmp_path / "letters"))
+    table = pyarrow.parquet.read_table(tmp_path / "letters")
+    assert table.column("n").to_pylist() == table.column("_row").to_pylist() == [7, 250]
+    assert set(table.column("_error_code").to_pylist()) == {"PostBodyTooLarge"}
+    assert all(table.column("_request_id").to_pylist())
+    assert (done.dead_lettered, done.rows) == (2, 298)
+
+
+def test_second_attempt_replaces_the_dead_letters_of_the_first(strict: LogHubServer, tmp_path: Path) -> None:
+    """A task that runs twice leaves its dead letters once; one that fails leaves none."""
+    options = {"onFailure": "deadletter", "deadLetterPath": str(tmp_path)}
+    for _ in range(2):
+        write(strict, rows(20, poisoned=[5]), **options)
+    assert pyarrow.parquet.read_table(tmp_path).num_rows == 1
+    strict.faults.add(answer(401, "InvalidAccessKeyId"))
+    with pytest.raises(DeliveryFailedError):
+        write(strict, [rows(20, poisoned=[5])], "another run", **options)
+    assert [path.name for path in tmp_path.iterdir()] == [Part("run", "", 0).file_name + ".parquet"]
+
+
+def test_row_that_cannot_become_a_log_is_refused_alone(server: LogHubServer) -> None:
+    """A time out of range is the row's fault: with drop the rows around it arrive, without it the row is named."""
+    batch = pa.record_batch({"at": pa.array([1, 2, -5, 4]), "n": pa.array([0, 1, 2, 3])})
+    words = r"^row 2 of partition 0, refused by \S+ at \S+: InvalidArgumentError: time_column 'at': -5"
+    with pytest.raises(DeliveryFailedError, match=words):
+        write(server, batch, timeColumn="at")
+    assert write(server, batch, timeColumn="at", onFailure="drop", logstore="other").dropped == 1
+    assert sorted(numbers(server, "other")) == [0, 1, 3]
+
+
+def test_row_larger_than_a_batch_is_refused_alone(server: LogHubServer) -> None:
+    """A row of more than 8 MiB goes the way of refused rows."""
+    batch = pa.record_batch({"n": pa.array([0, 1, 2]), "pad": pa.array(["x", "y" * (9 << 20), "z"])})
+    assert write(server, batch, onFailure="drop").dropped == 1
+    assert sorted(numbers(server)) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(401, "InvalidAccessKeyId"), (404, "LogStoreNotExist"), (403, "ProjectForbidden")]
+)
+def test_wrong_target_fails_the_task_whatever_is_done_with_rows(server: LogHubServer, status: int, code: str) -> None:
+    """Nobody's rows are dropped because a key, a project or a logstore is wrong."""
+    server.faults.add(answer(status, code))
+    with pytest.raises(
+        DeliveryFailedError, match=rf"were not acknowledged: {code}.*Acknowledged by this task before: 0"
+    ):
+        write(server, rows(10), onFailure="drop")
+
+
+def test_exhausted_retries_fail_the_task(server: LogHubServer) -> None:
+    """A server that stays down is no reason to drop rows."""
+    server.faults.add(answer(500, "InternalServerError"))
+    with pytest.raises(DeliveryFailedError, match="InternalServerError"):
+        write(server, rows(10), onFailure="drop", retries="2")
+
+
+def test_transient_failures_are_retried_and_counted(server: LogHubServer) -> None:
+    """Errors that pass do not fail the task; the metrics tell of them."""
+    server.faults.add(answer(503, "ServerBusy"), times=3)
+    done = write(server, rows(10))
+    assert (done.rows, done.batches, done.retries, done.attempts) == (10, 1, 3, 4)
+
+
+def test_lost_answer_may_duplicate_and_never_loses(server: LogHubServer) -> None:
+    """At least once: what was stored before its answer was lost comes again."""
+    server.faults.add(drop_answer(), times=1)
+    write(server, rows(10))
+    assert sorted(numbers(server)) == sorted([*range(10), *range(10)])
+
+
+def test_table_larger_than_memory_goes_through(server: LogHubServer) -> None:
+    """A task needs no more memory than total_size_in_bytes, and waits for it, which the metrics count."""
+    batches = [rows(2000, start=2000 * part, size=1000) for part in range(4)]
+    done = write(server, batches, total_size_in_bytes="1500000")
+    assert sorted(numbers(server)) == list(range(8000))
+    assert done.memory_wait_ms > 0

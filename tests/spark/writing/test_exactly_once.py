@@ -1,0 +1,161 @@
+"""With ``exactlyOnce`` each row arrives once, whatever is run again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.faults import answer, cut, drop_answer
+from producer.spark.errors import DeliveryFailedError
+from producer.spark.writing.exactly_once import hash_key
+from producer.spark.writing.metrics import WriteMetrics
+from producer.spark.writing.task import Part
+from producer.wire.columnar import Names
+from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, twice, write
+
+ONCE = {"deliveryGuarantee": "exactlyOnce", "chunkRows": "50"}
+
+
+def cut_differently(seed: int, count: int = 1000) -> Iterator[pa.RecordBatch]:
+    """The same rows in other batches of columns."""
+    dice, place = random.Random(seed), 0
+    while place < count:
+        size = min(dice.randint(1, 300), count - place)
+        yield rows(size, start=place)
+        place += size
+
+
+def chunks(server: LogHubServer) -> list[int]:
+    """How many logs each stored request had."""
+    return [group.count for group in server.log_groups(PROJECT, LOGSTORE)]
+
+
+def test_rows_arrive_in_chunks_of_the_same_size_however_spark_cuts_them(server: LogHubServer) -> None:
+    """Chunks are cut by rows alone: not by Spark's batches, and not by time."""
+    write(server, cut_differently(1), "first", **ONCE)
+    assert chunks(server) == [50] * 20
+    write(server, cut_differently(2), "second", **ONCE)
+    assert chunks(server) == [50] * 40
+
+
+def test_second_run_of_the_same_name_adds_nothing(server: LogHubServer) -> None:
+    """A task that is run again after it had ended, with its rows in other batches, stores no row twice."""
+    first = write(server, cut_differently(1), **ONCE)
+    again = write(server, cut_differently(2), **ONCE)
+    assert numbers(server) == list(range(1000))
+    assert (first.rows, first.already_written) == (1000, 0)
+    assert (again.rows, again.already_written) == (1000, 1000)
+
+
+def test_task_that_died_half_way_is_completed(server: LogHubServer) -> None:
+    """What an attempt had sent before it failed is not sent again, and the rest follows."""
+    batches = [rows(500), rows(500, start=500)]
+
+    def dies() -> Iterator[pa.RecordBatch]:
+        yield batches[0]
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        write(server, dies(), **ONCE)
+    assert 0 < len(numbers(server)) < 1000
+    assert write(server, batches, **ONCE).rows == 1000
+    assert numbers(server) == list(range(1000))
+
+
+def test_answers_lost_after_storing_duplicate_nothing(server: LogHubServer) -> None:
+    """Half of all answers are lost, and connections reset: each row is there once, in order."""
+    server.faults.add(drop_answer(), probability=0.3, seed=7)
+    server.faults.add(cut("before_body"), probability=0.2, seed=8)
+    server.faults.add(answer(500, "InternalServerError"), probability=0.2, seed=9)
+    done = write(server, cut_differently(3), retries="100", **ONCE)
+    assert numbers(server) == list(range(1000))
+    assert done.already_written > 0
+
+
+def test_ordinary_writes_would_duplicate_under_these_faults(server: LogHubServer) -> None:
+    """The test above can tell: at least once stores some rows twice when answers are lost."""
+    server.faults.add(drop_answer(), probability=0.5, seed=7)
+    write(server, cut_differently(3), retries="100", batch_count_threshold="50")
+    assert twice(numbers(server))
+
+
+def test_other_partitions_batches_and_runs_have_keys_of_their_own() -> None:
+    """Only another attempt at the same part of the same write shares a hash key."""
+    parts = [Part("a", "", 0), Part("a", "", 1), Part("a", "1", 0), Part("b", "", 0)]
+    names = [Names(), Names(topic="x"), Names(source="x"), Names(shard_hash="x")]
+    keys = {hash_key(part, name, 64) for part in parts for name in names}
+    assert len(keys) == len(parts) * len(names)
+    assert hash_key(Part("a", "", 0), Names(), 64) == hash_key(Part("a", "", 0), Names(), 64)
+
+
+def test_shard_hash_chooses_the_shard_of_the_key() -> None:
+    """Rows with the same shard hash go to the same shard, though each writer has a key of its own."""
+    keys = [hash_key(Part(str(run), "", 0), Names(shard_hash="customer-7"), 64) for run in range(20)]
+    assert len({int(key, 16) >> 122 for key in keys}) == 1
+    assert len(set(keys)) == 20
+    given = "0123456789abcdef0123456789ABCDEF"
+    assert hash_key(Part("a", "", 0), Names(shard_hash=given), None).startswith("0123456789abcdef")
+
+
+def test_streams_picked_by_columns_are_cut_for_themselves(server: LogHubServer) -> None:
+    """With a topic column each topic's rows are complete, once and in order, when the task runs twice."""
+    count = 600
+    batch = pa.record_batch({"n": pa.array(range(count)), "t": pa.array([f"topic-{n % 3}" for n in range(count)])})
+    for halves in ([batch], [batch.slice(0, 17), batch.slice(17)]):
+        write(server, halves, topicColumn="t", **ONCE)
+    for topic in range(3):
+        found = [
+            int(dict(log.contents)["n"]) for log in server.logs(PROJECT, LOGSTORE) if log.topic == f"topic-{topic}"
+        ]
+        assert found == [n for n in range(count) if n % 3 == topic]
+
+
+def test_refused_rows_are_the_same_in_every_attempt(strict: LogHubServer, tmp_path: Path) -> None:
+    """A second attempt finds the same rows at fault, so its dead letters are complete, and adds nothing else."""
+    bad = [49, 50, 123, 999]
+    options = {**ONCE, "onFailure": "deadletter", "deadLetterPath": str(tmp_path)}
+    for _ in range(2):
+        done = write(strict, [rows(700, poisoned=bad), rows(300, start=700, poisoned=bad)], **options)
+        assert (done.dead_lettered, done.rows) == (4, 996)
+        assert pyarrow.parquet.read_table(tmp_path).column("_row").to_pylist() == bad
+        assert numbers(strict) == [n for n in range(1000) if n not in bad]
+
+
+def test_refused_chunk_fails_the_task_and_can_be_mended(strict: LogHubServer) -> None:
+    """Without dead letters the chunk with the row at fault is named; once the row is mended, the same run completes."""
+    words = r"^rows 100 to 149 of partition 0, refused .* PostBodyTooLarge.*before: 100 rows"
+    with pytest.raises(DeliveryFailedError, match=words):
+        write(strict, rows(300, poisoned=[120]), **ONCE)
+    assert numbers(strict) == list(range(100))
+    write(strict, rows(300), **ONCE)
+    assert numbers(strict) == list(range(300))
+
+
+def test_row_larger_than_a_chunk_is_a_request_of_its_own(server: LogHubServer) -> None:
+    """Chunks are bounded by bytes as well; a row beyond that bound is sent alone."""
+    sizes = [10, 10, 5000, 10, 900, 900, 900]
+    batch = pa.record_batch({"n": pa.array(range(7)), "pad": pa.array(["x" * size for size in sizes])})
+    for _ in range(2):
+        write(server, batch, **{**ONCE, "chunkBytes": "2000"})
+    assert numbers(server) == list(range(7))
+    assert chunks(server) == [2, 1, 3, 1]
+
+
+def test_wrong_target_fails_the_task(server: LogHubServer) -> None:
+    """A refusal that is not about rows is told, and a later attempt completes the write."""
+    server.faults.add(answer(404, "LogStoreNotExist"), times=1)
+    with pytest.raises(DeliveryFailedError, match=r"rows 0 to 49 of partition 0 .* LogStoreNotExist"):
+        write(server, rows(100), **ONCE)
+    write(server, rows(100), **ONCE)
+    assert numbers(server) == list(range(100))
+
+
+def test_empty_partition_is_no_error(server: LogHubServer) -> None:
+    """A task without rows sends nothing."""
+    assert write(server, [rows(0)], **ONCE) == WriteMetrics(tasks=1)

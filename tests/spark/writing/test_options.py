@@ -1,0 +1,174 @@
+"""The options of a write: every wrong one is named, with what to do, and no secret is shown."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from producer.credentials import Credentials, EnvironmentCredentials
+from producer.errors import ConfigError
+from producer.spark.options import ImportedCredentials, documented, knows_credentials
+from producer.spark.writing.options import WRITE_OPTIONS, Columns, Guarantee, OnFailure, WriteOptions
+
+TARGET = {"endpoint": "http://127.0.0.1:9", "project": "p", "logstore": "l"}
+
+
+def options(**more: str) -> WriteOptions:
+    return WriteOptions.from_mapping({**TARGET, **more})
+
+
+def refusal(**more: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        options(**more)
+    return caught.value
+
+
+class TestProvider:
+    """A provider for the tests, found by its path."""
+
+    __test__ = False
+
+    def get_credentials(self) -> Credentials:
+        return Credentials(access_key_id="from-provider", access_key_secret="s")
+
+
+def test_names_are_found_in_whatever_case_spark_hands_them_over() -> None:
+    """Spark lowers the case of options; the columns are those that the documentation's spelling names."""
+    found = options(timecolumn="t", TOPICCOLUMN="u", shardHashColumn="h", contentscolumn="c", SourceColumn="s")
+    assert found.columns == Columns(time="t", topic="u", source="s", shard_hash="h", contents="c")
+
+
+@pytest.mark.parametrize("name", ["endpoint", "project", "logstore"])
+def test_missing_target_is_named(name: str) -> None:
+    """A write without endpoint, project or logstore says which one is missing."""
+    given = {key: value for key, value in TARGET.items() if key != name}
+    with pytest.raises(ConfigError, match=f"^{name}: is required"):
+        WriteOptions.from_mapping(given)
+
+
+def test_no_options_at_all_are_explained_as_those_of_an_sql_table() -> None:
+    """INSERT INTO a table hands no options over in Spark 4.3: the error says how to give them."""
+    with pytest.raises(ConfigError, match="INSERT INTO t WITH"):
+        WriteOptions.from_mapping({"option.endpoint": "x", "owner": "root", "provider": "loghub"})
+
+
+def test_unknown_option_lists_the_near_ones() -> None:
+    """A typing error is refused with the names that were perhaps meant."""
+    assert "did you mean topicColumn" in str(refusal(topic_column="x"))
+    assert "did you mean linger_ms" in str(refusal(linger_msx="5"))
+
+
+def test_value_of_an_unknown_option_is_not_shown() -> None:
+    """It may be a secret that was written under a wrong name."""
+    assert "hunter2" not in str(refusal(accessKeySecrett="hunter2"))
+
+
+def test_path_is_refused_with_words() -> None:
+    """save("/a/b") is an error: LogHub has no paths."""
+    assert "LogHub has no paths" in str(refusal(path="/a/b"))
+
+
+def test_what_spark_adds_itself_is_no_error() -> None:
+    """The checkpoint's place, the names of tables and the like are not ours to refuse."""
+    assert options(checkpointLocation="/x", queryName="q", owner="me", provider="loghub").topic == ""
+
+
+def test_producer_options_have_their_documented_names() -> None:
+    """Every option of the producer can be given, also those of HTTP."""
+    config = options(linger_ms="250", LINGER_MS="300", **{"http.verify": "false", "compression": "zstd"}).config
+    assert (config.linger_ms, config.http.verify, config.compression) == (300, False, "zstd")
+
+
+def test_a_task_waits_for_memory_as_long_as_for_acknowledgements() -> None:
+    """Where the user says nothing else, a slow server makes a task slow, and does not fail it within a minute."""
+    assert options(ackTimeout="90").config.max_block_ms == 90_000
+    assert options(ackTimeout="90", max_block_ms="5").config.max_block_ms == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("onFailure", "explode"),
+        ("deliveryGuarantee", "atMostOnce"),
+        ("ackTimeout", "soon"),
+        ("ackTimeout", "0"),
+        ("chunkRows", "0"),
+        ("chunkBytes", "5000000"),
+        ("checkTarget", "yes please"),
+        ("runId", "näme"),
+        ("linger_ms", "1"),
+        ("endpoint", "ftp://x"),
+        ("project", "a b"),
+        ("credentialsProvider", "nonsense"),
+        ("deadLetterPath", "/tmp/x"),
+        ("runId", "run-1"),
+    ],
+)
+def test_wrong_value_names_the_option(name: str, value: str) -> None:
+    """A value out of range, an unknown choice, an option without its companion: an error that names the option."""
+    assert refusal(**{name: value}).name == name
+
+
+def test_dead_letters_need_a_place() -> None:
+    """onFailure=deadletter without a path is an error that names the path."""
+    assert refusal(onFailure="deadletter").name == "deadLetterPath"
+    assert options(onFailure="deadLetter", deadLetterPath="/x").on_failure is OnFailure.DEADLETTER
+
+
+def test_chunk_must_fit_into_memory() -> None:
+    """exactlyOnce with less memory than two chunks is refused at once, not by the first task."""
+    assert refusal(deliveryGuarantee="exactlyOnce", total_size_in_bytes="1000000").name == "chunkBytes"
+    assert options(deliveryGuarantee="EXACTLYONCE").guarantee is Guarantee.EXACTLY_ONCE
+
+
+def test_half_a_key_is_refused() -> None:
+    """An id without a secret, or a secret without an id, names what is missing."""
+    assert refusal(accessKeyId="a").name == "accessKeySecret"
+    assert refusal(accessKeySecret="a").name == "accessKeyId"
+
+
+def test_credentials_come_from_the_executors_environment_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a key among the options it is looked for where the task runs, each time; the driver may have none."""
+    monkeypatch.delenv("LOGHUB_ACCESS_KEY_ID", raising=False)
+    found = options()
+    assert found.target.project.credentials == EnvironmentCredentials()
+    assert not knows_credentials(found.target)
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", "b")
+    assert knows_credentials(found.target)
+
+
+def test_provider_is_known_by_its_import_path() -> None:
+    """What travels to the executors is the path; the provider is imported where it is asked."""
+    found = options(credentialsProvider=f"{__name__}:TestProvider").target.project.credentials
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert found.get_credentials().access_key_id == "from-provider"
+
+
+@pytest.mark.parametrize("path", ["no.such.module:x", f"{__name__}:no_such_name", f"{__name__}:TARGET"])
+def test_provider_that_is_none_is_refused_when_it_is_asked(path: str) -> None:
+    """A path that leads nowhere, or to something else, is an error that names the option and the path."""
+    with pytest.raises(ConfigError, match="credentialsProvider: must"):
+        ImportedCredentials(path).get_credentials()
+
+
+def test_no_repr_holds_a_secret() -> None:
+    """Options may be printed, logged, or stand in a trace."""
+    found = options(accessKeyId="AK", accessKeySecret="hunter2", securityToken="t0ken")
+    assert "hunter2" not in repr(found)
+    assert "t0ken" not in repr(found)
+
+
+def test_every_option_is_documented() -> None:
+    """docs/spark.md lists every option of a write."""
+    from tests.test_docs import ROOT
+
+    text = (ROOT / "docs" / "spark.md").read_text()
+    missing = [name for name in WRITE_OPTIONS if f"`{name}`" not in text]
+    assert missing == []
+
+
+def test_given_option_wins_over_nothing_else_of_its_name() -> None:
+    """An option that differs in case only is one and the same."""
+    assert documented({"TopicColumn": "a"}, ("topicColumn",)) == {"topicColumn": "a"}

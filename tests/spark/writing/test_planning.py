@@ -1,0 +1,170 @@
+"""What is found wrong before a job begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from producer import EnvironmentCredentials, ProducerConfig, ProjectConfig
+from producer.errors import ConfigError
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.spark.options import Target
+from producer.spark.writing.options import Columns
+from producer.spark.writing.planning import check_schema, check_target
+from tests.server.client import Client
+
+SCHEMA = (
+    StructType()
+    .add("ts", TimestampType())
+    .add("ntz", TimestampNTZType())
+    .add("seconds", LongType())
+    .add("level", StringType())
+    .add("short", VarcharType(10))
+    .add("fields", MapType(StringType(), LongType()))
+    .add("by_number", MapType(LongType(), StringType()))
+)
+
+
+def test_fitting_columns_are_accepted() -> None:
+    """Each role takes a column of its type, integers as times and varchar as text included."""
+    check_schema(SCHEMA, Columns(time="ts", topic="level", source="short", shard_hash="level", contents="fields"))
+    check_schema(SCHEMA, Columns(time="seconds"))
+
+
+def test_missing_column_is_named_with_the_near_ones() -> None:
+    """An option that names no column says which option, and what was perhaps meant."""
+    with pytest.raises(ConfigError, match=r"topicColumn: must be a column of the DataFrame; did you mean level"):
+        check_schema(SCHEMA, Columns(topic="levle"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (Columns(time="level"), "timeColumn: .* level is a string"),
+        (Columns(time="ntz"), "timeColumn: .*time zone.* ntz is a timestamp_ntz"),
+        (Columns(topic="seconds"), "topicColumn: .* seconds is a bigint"),
+        (Columns(contents="level"), "contentsColumn: .*map.* level is a string"),
+        (Columns(contents="by_number"), "contentsColumn: .*map of text"),
+    ],
+)
+def test_wrong_type_names_option_column_and_type(columns: Columns, words: str) -> None:
+    """A column of another type is refused before any task runs."""
+    with pytest.raises(ConfigError, match=words):
+        check_schema(SCHEMA, columns)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        DayTimeIntervalType(),
+        ArrayType(DayTimeIntervalType()),
+        StructType().add("inner", DayTimeIntervalType()),
+        MapType(StringType(), DayTimeIntervalType()),
+    ],
+)
+def test_column_without_text_is_refused(kind: DataType) -> None:
+    """An interval has no text for LogHub, wherever in a column it stands: the error names the column."""
+    with pytest.raises(ConfigError, match=r"column length(\.inner)?: .*interval.* has no text"):
+        check_schema(StructType().add("length", kind), Columns())
+
+
+@pytest.fixture
+def target() -> Iterator[tuple[LogHubServer, Target]]:
+    """A logstore that exists, on a server that creates none by itself."""
+    with LogHubServer(auto_create=False) as server, Client(server, project="p") as client:
+        client.post_json("/", b'{"projectName": "p", "description": ""}')
+        client.post_json("/logstores", b'{"logstoreName": "l", "ttl": 1, "shardCount": 2}')
+        server.clear_requests()
+        yield server, target_at(server)
+
+
+def target_at(server: LogHubServer, project: str = "p", logstore: str = "l", secret: str | None = None) -> Target:
+    config = ProjectConfig(
+        project,
+        endpoint=server.endpoint,
+        access_key_id=server.access_key_id,
+        access_key_secret=secret or server.access_key_secret,
+    )
+    return Target(config, logstore)
+
+
+QUICK = ProducerConfig(base_retry_backoff_ms=1)
+
+
+def fault(target: Target, *, patient: bool = False) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        check_target(target, QUICK, patient=patient)
+    return caught.value
+
+
+def test_reachable_logstore_passes(target: tuple[LogHubServer, Target]) -> None:
+    """Right options go through without a word."""
+    check_target(target[1], QUICK, patient=False)
+
+
+def test_wrong_credentials_name_the_option(target: tuple[LogHubServer, Target]) -> None:
+    """An unknown key is the option accessKeyId's, a wrong secret accessKeySecret's; neither value is shown."""
+    server = target[0]
+    wrong = fault(target_at(server, secret="hunter2"))
+    assert wrong.name == "accessKeySecret"
+    assert "hunter2" not in str(wrong)
+    config = ProjectConfig("p", endpoint=server.endpoint, access_key_id="nobody", access_key_secret="x")
+    assert fault(Target(config, "l")).name == "accessKeyId"
+
+
+def test_missing_project_and_logstore_name_the_option(target: tuple[LogHubServer, Target]) -> None:
+    """What does not exist is told before the job, with its name."""
+    missing = fault(target_at(target[0], logstore="nonesuch"))
+    assert (missing.name, missing.value) == ("logstore", "nonesuch")
+    assert fault(target_at(target[0], project="nonesuch")).name == "project"
+
+
+def test_unreachable_endpoint_names_the_option(target: tuple[LogHubServer, Target]) -> None:
+    """Where nothing listens, a batch write fails at once; a streaming query, which may see it come back, goes on."""
+    server, there = target
+    server.stop()
+    assert fault(there).name == "endpoint"
+    check_target(there, QUICK, patient=True)
+
+
+def test_key_that_may_not_list_shards_may_write(target: tuple[LogHubServer, Target]) -> None:
+    """A permission for writing alone is enough: a refused question is no refused write."""
+    server, there = target
+    server.faults.add(answer(403, "Unauthorized", "no permission to list shards"))
+    server.faults.add(answer(403, "AccessDenied", "no permission to list shards"))
+    check_target(there, QUICK, patient=False)
+
+
+def test_busy_server_is_no_error(target: tuple[LogHubServer, Target]) -> None:
+    """A server that is busy at this moment does not fail a job that has not begun."""
+    server, there = target
+    server.faults.add(answer(503, "ServerBusy"))
+    check_target(there, QUICK, patient=False)
+
+
+def test_what_only_the_executors_know_is_not_tried(
+    target: tuple[LogHubServer, Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without credentials on the driver there is nothing to ask with, and no error."""
+    monkeypatch.delenv("LOGHUB_ACCESS_KEY_ID", raising=False)
+    server = target[0]
+    check_target(
+        Target(ProjectConfig("p", endpoint=server.endpoint, credentials=EnvironmentCredentials()), "l"),
+        QUICK,
+        patient=False,
+    )
+    assert server.requests == []
