@@ -64,6 +64,8 @@ class Stats:
     :ivar memory_by_stage: ``memory_used`` by where it is: the states of ``batches``, and ``callbacks`` for settled
         records whose callbacks have not run.
     :ivar waiting_senders: threads that wait in ``send`` for memory.
+    :ivar memory_wait_seconds: how long all senders together have waited for memory; with a channel, how long what
+        comes out of it has.
     :ivar oldest_record_age: seconds since the oldest batch that is not settled got its first record; None if
         there is none.
     :ivar callbacks_pending: settled batches whose callbacks have not run.
@@ -95,4 +97,5 @@ class Stats:
     recovered: int = 0
     dead_lettered: int = 0
     kept_back: int = 0
+    memory_wait_seconds: float = 0.0
     channel: ChannelStats | None = None

@@ -187,8 +187,10 @@ class Pipeline:
         opening = 0 if self.accumulator.has_open(key) else overhead_of_batch(key)
         while True:
             future = None
-            if memory is None or not memory.take(charge + opening):
+            if memory is None:
                 self.budget.acquire(charge + opening, self._max_block)
+            else:
+                memory.pay(charge + opening)
             try:
                 future = self.accumulator.append(key, record, logs, callback, charge, opening)
             finally:
@@ -233,9 +235,8 @@ class Pipeline:
         """
         if not self._started:
             self.start()
-        with Reservation(self.budget, self._max_block) as memory:
-            if self.budget.used + estimate > self.budget.limit:
-                self.submit_open()  # what lingers holds memory, too
+        # What lingers in open batches holds memory, too.
+        with Reservation(self.budget, self._max_block, self.submit_open) as memory:
             memory.acquire(with_overhead(estimate))
             pieces = encode()
             memory.settle(self._charge_of(pieces))

@@ -43,11 +43,12 @@ class MemoryBudget:
         self._clock = clock
         self._oldest_age = oldest_age
         self._may_wait = may_wait
-        # Guards _used, _waiters (who holds a grant is no longer in it) and _closed.
+        # Guards _used, _waiters (who holds a grant is no longer in it), _closed and _waited.
         self._lock = threading.Lock()
         self._used = 0
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
+        self._waited = 0.0
 
     @property
     def used(self) -> int:
@@ -58,6 +59,11 @@ class MemoryBudget:
     def waiting(self) -> int:
         """Senders that wait for bytes at this moment."""
         return len(self._waiters)
+
+    @property
+    def waited(self) -> float:
+        """The seconds that all waits for bytes took together; waits that go on are not in it yet."""
+        return self._waited
 
     def acquire(self, amount: int, max_block: float | None) -> None:
         """Take ``amount`` bytes.
@@ -86,7 +92,7 @@ class MemoryBudget:
         An exception that a signal handler raises may fall on any line: it must leave no lock held and nobody in line.
         That is why the waiting is one call into a queue written in C, and not a condition around the shared lock.
         """
-        waiter, kept = _Waiter(amount), False
+        waiter, kept, started = _Waiter(amount), False, self._clock.monotonic()
         try:
             self._line_up(waiter)
             while not waiter.granted and not self._closed and not deadline.expired(self._clock):
@@ -95,6 +101,7 @@ class MemoryBudget:
         finally:
             if not kept:
                 self._leave(waiter)
+            self._count_wait(started)
         if not kept and self._closed:
             raise ProducerClosedError("the producer was closed while send waited for memory")
         return kept
@@ -103,6 +110,10 @@ class MemoryBudget:
         with self._lock:
             self._waiters.append(waiter)
             self._grant()  # what there was too little of may have been given back since
+
+    def _count_wait(self, started: float) -> None:
+        with self._lock:
+            self._waited += self._clock.monotonic() - started
 
     def _leave(self, waiter: _Waiter) -> None:
         """Give up: what was granted meanwhile goes back, and whoever waited behind this one may fit now."""

@@ -39,6 +39,7 @@ def snapshot(budget: MemoryBudget, accumulator: LogAccumulator, settlement: Sett
         memory_used=used,
         memory_by_stage=memory,
         waiting_senders=budget.waiting,
+        memory_wait_seconds=budget.waited,
         oldest_record_age=accumulator.oldest_age(),
         callbacks_pending=sum(handler.pending for handler in settlement.handlers),
         streams=_stream_stats(accumulator, batches),

@@ -1,0 +1,74 @@
+"""How large a batch will be once it is encoded, from its columns' buffers: known before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from .values import as_binary, extent_of
+
+# Frame, Time and Time_ns of a record; tags and lengths of a field, besides its name.
+BEFORE_ROW = 20
+BEFORE_FIELD = 10
+
+# The longest texts, bytes. The first type that applies counts.
+_WIDTHS: tuple[tuple[Callable[[pa.DataType], Any], int], ...] = (
+    (kinds.is_boolean, 5),
+    (kinds.is_int8, 4),
+    (kinds.is_uint8, 4),
+    (kinds.is_int16, 6),
+    (kinds.is_uint16, 6),
+    (kinds.is_int32, 11),
+    (kinds.is_uint32, 11),
+    (kinds.is_integer, 20),
+    (kinds.is_floating, 24),
+    (kinds.is_date, 10),
+    (kinds.is_time, 15),
+    (kinds.is_timestamp, 38),
+)
+# JSON is longer than Arrow's buffers: quotes, commas, names of a struct's fields.
+_JSON = 3
+_JSON_ROW = 16
+
+
+def estimate_field(array: pa.Array, name: str) -> int:
+    """Bytes of a column as one field of each row."""
+    return _texts(array) + len(array) * (BEFORE_FIELD + 4 * len(name))
+
+
+def estimate_contents(array: pa.MapArray) -> int:
+    """Bytes of a column whose entries are fields."""
+    places = array.offsets
+    first, last = int(places[0].as_py()), int(places[-1].as_py())
+    entries = (part.slice(first, last - first) for part in (array.keys, array.items))
+    return sum(map(_texts, entries)) + (last - first) * BEFORE_FIELD
+
+
+def _texts(array: pa.Array) -> int:
+    """Bytes of the values as text."""
+    kind = array.type
+    if kinds.is_string(kind) or kinds.is_binary(kind) or kinds.is_large_string(kind) or kinds.is_large_binary(kind):
+        return extent_of(as_binary(array))
+    if kinds.is_dictionary(kind):
+        return _texts_of_distinct(array.dictionary, len(array))
+    if kinds.is_run_end_encoded(kind):
+        return _texts_of_distinct(array.values, len(array))
+    return _texts_by_type(array, kind)
+
+
+def _texts_of_distinct(values: pa.Array, rows: int) -> int:
+    """Bytes of the values if each occurs equally often."""
+    return _texts(values) * rows // len(values) if len(values) else 0
+
+
+def _texts_by_type(array: pa.Array, kind: pa.DataType) -> int:
+    width = next((width for applies, width in _WIDTHS if applies(kind)), None)
+    if width is not None:
+        return len(array) * width
+    if kinds.is_decimal(kind):
+        return len(array) * (int(kind.precision) + 8)
+    expansion = _JSON if kinds.is_nested(kind) else 1
+    return int(array.nbytes) * expansion + len(array) * _JSON_ROW

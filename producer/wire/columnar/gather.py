@@ -1,0 +1,72 @@
+"""Parts, and how they are put together row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .values import MAX_OFFSET, Numbers, extent_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One byte string of every row.
+
+    :ivar pool: a binary array of strings.
+    :ivar index: which of the pool each row has; one number if it is the same for all; None if row and position are
+        equal. A null of the pool is an empty string.
+    :ivar sizes: its length in each row, bytes; one number if it is the same for all.
+    """
+
+    pool: pa.Array
+    index: Numbers | int | None
+    sizes: Numbers | int
+
+
+def total_sizes(parts: Sequence[Part], rows: int) -> Numbers:
+    """The length of each row, bytes."""
+    total = np.zeros(rows, np.int64)
+    for part in parts:
+        total += part.sizes
+    return total
+
+
+def join(parts: Sequence[Part], rows: int, size: int) -> tuple[pa.Buffer, Numbers]:
+    """The parts of the first row, then those of the second, and so on.
+
+    :param size: what :func:`total_sizes` amounts to, bytes.
+    :returns: all bytes, which may be followed by others, and where each row ends in them.
+    """
+    if rows == 0:
+        return pa.py_buffer(b""), np.zeros(0, np.int32)
+    large = size > MAX_OFFSET or sum(extent_of(part.pool) for part in parts) > MAX_OFFSET
+    kind = pa.large_binary() if large else pa.binary()
+    pool = pa.concat_arrays([part.pool.cast(kind) for part in parts])
+    taken = pc.take(pool, _positions(parts, rows, len(pool)), boundscheck=False)
+    _, offsets, data = taken.buffers()
+    ends = np.frombuffer(offsets, np.int64 if large else np.int32, len(taken) + 1)[len(parts) :: len(parts)]
+    return data or pa.py_buffer(b""), ends
+
+
+def pool_of(data: pa.Buffer, offsets: Numbers) -> pa.Array:
+    """A binary array of slices of ``data``, one behind the other, and an empty one at the end, to stand for null."""
+    large = offsets[-1] > MAX_OFFSET
+    numbers = np.append(offsets, offsets[-1]).astype(np.int64 if large else np.int32)
+    kind = pa.large_binary() if large else pa.binary()
+    return pa.Array.from_buffers(kind, len(offsets), [None, pa.py_buffer(numbers), data])
+
+
+def _positions(parts: Sequence[Part], rows: int, pool_size: int) -> pa.Array:
+    """Where in the pools, laid end to end, each part of each row is, row after row."""
+    kind = np.int32 if pool_size <= MAX_OFFSET else np.int64
+    # Columns are written as lines and turned round at once: twice as fast as to write every n-th number.
+    lines = np.empty((len(parts), rows), kind)
+    base = 0
+    for line, part in zip(lines, parts, strict=True):
+        np.add(np.arange(rows, dtype=kind) if part.index is None else part.index, base, out=line, casting="same_kind")
+        base += len(part.pool)
+    return pa.array(np.ascontiguousarray(lines.T).reshape(-1))

@@ -1,0 +1,94 @@
+"""The columns that pick the stream: rows with equal values go together, each group in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .values import Numbers
+
+
+class Names(NamedTuple):
+    """What picks a stream; None leaves the stream's own.
+
+    :ivar topic: the topic.
+    :ivar source: the source.
+    :ivar shard_hash: the shard hash.
+    """
+
+    topic: str | None = None
+    source: str | None = None
+    shard_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """A batch in the order of its groups.
+
+    :ivar batch: the rows, group after group; the given batch itself if they stand so.
+    :ivar rows: where each of them stood; a ``range`` if they stand there still.
+    :ivar groups: for each group its names and the row behind its last one.
+    """
+
+    batch: pa.RecordBatch
+    rows: range | Numbers
+    groups: Sequence[tuple[Names, int]]
+
+    def __iter__(self) -> Iterator[tuple[Names, pa.RecordBatch, range | Numbers]]:
+        start = 0
+        for names, stop in self.groups:
+            yield names, self.batch.slice(start, stop - start), self.rows[start:stop]
+            start = stop
+
+
+def split(batch: pa.RecordBatch, columns: Sequence[int | None]) -> Split:
+    """Group the rows by the values of some columns.
+
+    :param columns: the positions of those that hold topic, source and shard hash; None for what no column holds.
+    """
+    rows = batch.num_rows
+    given = [None if column is None else _texts(batch.column(column)) for column in columns]
+    if not any(given) or rows == 0:
+        return Split(batch, range(rows), [(Names(), rows)] if rows else [])
+    groups, first = _groups([codes for codes, _ in filter(None, given)], rows)
+    names = [_names(given, row) for row in first]
+    if len(first) == 1:
+        return Split(batch, range(rows), [(names[0], rows)])
+    ends = zip(names, np.cumsum(np.bincount(groups)).tolist(), strict=True)
+    if (groups[1:] >= groups[:-1]).all():
+        return Split(batch, range(rows), list(ends))
+    # Few groups are sorted by radix.
+    order = np.argsort(groups.astype(np.uint16) if len(names) < 1 << 16 else groups, kind="stable")
+    return Split(batch.take(pa.array(order)), order, list(ends))
+
+
+_Coded = tuple[Numbers, list[str | None]]
+
+
+def _texts(column: pa.Array) -> _Coded:
+    """A number for each row, and the texts that the numbers stand for."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    coded = pc.dictionary_encode(column, null_encoding="encode")
+    return coded.indices.to_numpy(), coded.dictionary.to_pylist()
+
+
+def _groups(codes: Sequence[Numbers], rows: int) -> tuple[Numbers, list[int]]:
+    """For each row the number of its group, groups by their first row, and these first rows."""
+    together = np.zeros(rows, np.int64)
+    for numbers in codes:
+        combined = pa.array(together * (int(numbers.max()) + 1) + numbers).dictionary_encode()
+        together = combined.indices.to_numpy().astype(np.int64)
+    _, first = np.unique(together, return_index=True)
+    return together, first.tolist()
+
+
+def _names(given: Sequence[_Coded | None], row: int) -> Names:
+    return Names(*(None if coded is None else coded[1][coded[0][row]] for coded in given))

@@ -1,0 +1,137 @@
+"""The texts of a column's values, as binary arrays: :func:`~producer.records.text_of` for Arrow types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from .floats import texts_of_floats
+from .moments import texts_of_dates, texts_of_times, texts_of_timestamps
+from .structures import texts_of_objects
+from .values import MAX_OFFSET, UnsendableError, as_binary, text_kind
+
+#: Makes the texts of an array; nulls stay null.
+#:
+#: :raises UnsendableError: a value has none.
+Render = Callable[[pa.Array], pa.Array]
+
+# No number is written with more characters.
+_LONGEST_NUMBER = 100
+
+
+def renderer_of(kind: pa.DataType) -> Render:
+    """How the values of a type that is :func:`sendable` become text."""
+    return next(render for applies, render in _RULES if applies(kind))
+
+
+def sendable(kind: pa.DataType) -> bool:
+    """Whether ``send`` has texts for the values: neither the type nor one within it is a length of time."""
+    if kinds.is_duration(kind) or kinds.is_interval(kind):
+        return False
+    if isinstance(kind, pa.BaseExtensionType):
+        return sendable(kind.storage_type)
+    if kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind):
+        return sendable(kind.value_type)
+    return all(sendable(kind.field(position).type) for position in range(kind.num_fields))
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(kinds.is_nested(kind)) or not _is_plain_extension(kind)
+
+
+def _is_plain_extension(kind: pa.DataType) -> bool:
+    """Whether the values in Python are those of the storage; also for what is no extension."""
+    if not isinstance(kind, pa.BaseExtensionType):
+        return True
+    if not isinstance(kind, pa.ExtensionType):  # one of Arrow's own
+        return type(pa.scalar(None, kind)) is pa.ExtensionScalar
+    return kind.__arrow_ext_scalar_class__() is pa.ExtensionScalar
+
+
+def _texts_of_storage(array: pa.Array) -> pa.Array:
+    return _rendered(array.storage)
+
+
+def _texts_of_runs(array: pa.Array) -> pa.Array:
+    return _rendered(pc.run_end_decode(array))
+
+
+def texts_of_distinct(array: pa.DictionaryArray) -> pa.Array | None:
+    """The texts of a dictionary's values, for its indices to choose from.
+
+    None if that is not worth it, or an error: a dictionary for a whole table, of which the array is a slice; a value
+    that has no text, and that perhaps no row has.
+    """
+    if len(array.dictionary) > len(array):
+        return None
+    try:
+        return _rendered(array.dictionary)
+    except UnsendableError:
+        return None
+
+
+def _texts_of_dictionary(array: pa.DictionaryArray) -> pa.Array:
+    texts = texts_of_distinct(array)
+    return _rendered(array.dictionary_decode()) if texts is None else texts.take(array.indices)
+
+
+def _texts_of_nothing(array: pa.Array) -> pa.Array:
+    return pa.nulls(len(array), pa.binary())
+
+
+def _texts_of_views(array: pa.Array) -> pa.Array:
+    return array.cast(pa.large_binary())
+
+
+def _texts_of_fixed(array: pa.Array) -> pa.Array:
+    large = len(array) * array.type.byte_width > MAX_OFFSET
+    return array.cast(pa.large_binary() if large else pa.binary())
+
+
+def _texts_of_numbers(array: pa.Array) -> pa.Array:
+    return as_binary(array.cast(text_kind(len(array), _LONGEST_NUMBER)))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(
+        is_it(kind) for is_it in (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
+    )
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string_view(kind) or kinds.is_binary_view(kind))
+
+
+def _is_exact_number(kind: pa.DataType) -> bool:
+    return any(is_it(kind) for is_it in (kinds.is_integer, kinds.is_boolean, kinds.is_decimal))
+
+
+def _anything(_: pa.DataType) -> bool:
+    return True
+
+
+# The first that applies. An extension is none of the types that its storage may be.
+_RULES: tuple[tuple[Callable[[pa.DataType], Any], Render], ...] = (
+    (_is_text, as_binary),
+    (kinds.is_dictionary, _texts_of_dictionary),
+    (_is_exact_number, _texts_of_numbers),
+    (kinds.is_floating, texts_of_floats),
+    (kinds.is_timestamp, texts_of_timestamps),
+    (kinds.is_date, texts_of_dates),
+    (kinds.is_time, texts_of_times),
+    (kinds.is_fixed_size_binary, _texts_of_fixed),
+    (_is_view, _texts_of_views),
+    (kinds.is_null, _texts_of_nothing),
+    (kinds.is_run_end_encoded, _texts_of_runs),
+    (_is_nested, texts_of_objects),
+    (lambda kind: isinstance(kind, pa.BaseExtensionType), _texts_of_storage),
+    (_anything, texts_of_objects),
+)
+
+
+def _rendered(array: pa.Array) -> pa.Array:
+    return renderer_of(array.type)(array)
