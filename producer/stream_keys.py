@@ -70,15 +70,15 @@ class StreamKeys:
         if not isinstance(idempotent, bool | SequenceKey):
             raise InvalidArgumentError(f"idempotent: must be True, False or a SequenceKey, got {idempotent!r}")
         if idempotent and shard_hash is not None:
-            self._must_leave_room(shard_hash, idempotent)
+            self._must_leave_room(shard_hash, sequenced=isinstance(idempotent, SequenceKey))
         if isinstance(idempotent, SequenceKey):
             key = self.key(project, logstore, topic, source, shard_hash, tags)
             return key._replace(order=Numbering(idempotent))
         order = IDEMPOTENT if idempotent else ORDERED if ordered else ""
         return self.key(project, logstore, topic, source, shard_hash, tags, order)
 
-    def _must_leave_room(self, shard_hash: str, idempotent: bool | SequenceKey) -> None:
-        if isinstance(idempotent, SequenceKey):
+    def _must_leave_room(self, shard_hash: str, *, sequenced: bool) -> None:
+        if sequenced:
             raise InvalidArgumentError(
                 f"shard_hash: a SequenceKey chooses the shard by its key, so leave it out; got {shard_hash!r}"
             )
@@ -114,8 +114,10 @@ class StreamKeys:
         """The stream that differs from ``key`` by names; None leaves what there is.
 
         :raises LogSizeTooLargeError: as :meth:`key`.
-        :raises InvalidArgumentError: a shard hash that is none, with ``adjust_shard_hash`` off.
+        :raises InvalidArgumentError: as :meth:`ordered`, about the shard hash.
         """
+        if shard_hash is not None and key.order not in ("", ORDERED):
+            self._must_leave_room(shard_hash, sequenced=isinstance(key.order, Numbering))
         key = key._replace(
             topic=key.topic if topic is None else topic,
             source=key.source if source is None else source,

@@ -15,7 +15,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from itertools import groupby
 
 from ..clock import Clock, Deadline
 from ..config import ProducerConfig
@@ -177,22 +176,7 @@ class DurablePipeline:
         self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], callback: Callback | None
     ) -> list[SendFuture]:
         """As :meth:`accept`, for several records in one transaction: all of them are stored, or none."""
-        for record, logs in pieces:
-            self.pipeline.check_size(key, record, logs)
-        if self.refusing:
-            raise ProducerClosedError("the producer is closed")
-        if key.order and (stopped := self.stopped(key)) is not None:
-            raise stopped
-        if not self._started:
-            self.start()
-        futures = self.registry.open(len(pieces), callback)
-        try:
-            self._store(key, pieces, futures)
-        except BaseException:
-            self.registry.withdraw(futures)
-            raise
-        self.pipeline.counters.add("accepted", sum(logs for _, logs in pieces))
-        return list(futures)
+        return self._accept_pieces([Piece(key, record, logs) for record, logs in pieces], callback)
 
     def accept_encoded(
         self,
@@ -200,19 +184,36 @@ class DurablePipeline:
         encode: Callable[[], Sequence[Piece]],
         callback: Callback | None,
     ) -> list[SendFuture]:
-        """As :meth:`accept_many`, for what is encoded first, of one stream or several."""
-        futures: list[SendFuture] = []
-        for key, pieces in groupby(encode(), lambda piece: piece.key):
-            futures += self.accept_many(key, [(piece.record, piece.logs) for piece in pieces], callback)
-        return futures
+        """As :meth:`accept_many`, for what is encoded first, of one stream or of several that differ by names."""
+        return self._accept_pieces(encode(), callback)
 
-    def _store(self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], futures: Sequence[StoredFuture]) -> None:
-        numbering = key.order
+    def _accept_pieces(self, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
+        for piece in pieces:
+            self.pipeline.check_size(*piece)
+        if self.refusing:
+            raise ProducerClosedError("the producer is closed")
+        for key in {piece.key for piece in pieces if piece.key.order}:
+            if (stopped := self.stopped(key)) is not None:
+                raise stopped
+        if not self._started:
+            self.start()
+        futures = self.registry.open(len(pieces), callback)
+        try:
+            self._store(pieces, futures)
+        except BaseException:
+            self.registry.withdraw(futures)
+            raise
+        self.pipeline.counters.add("accepted", sum(piece.logs for piece in pieces))
+        return list(futures)
+
+    def _store(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> None:
+        """Store all of them; of a stream with a ``SequenceKey`` they have one count."""
+        numbering = pieces[0].key.order if pieces else ""
+        events = self._events(pieces, futures)
         if not isinstance(numbering, Numbering):
-            self._put(self._events(key, pieces, futures), futures)
+            self._put(events, futures)
             return
         numbering.check()
-        events = self._events(plain(key), pieces, futures)
         with numbering.lock:  # I/O under it: pieces must stand in the channel in the order of their numbers
             first = numbering.next
             numbering.next += len(events)
@@ -223,13 +224,11 @@ class DurablePipeline:
                 numbering.next = first
                 raise
 
-    def _events(
-        self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], futures: Sequence[StoredFuture]
-    ) -> list[Event]:
+    def _events(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> list[Event]:
         instance, first = self._instance, futures[0].number if futures else 0
         return [
-            write_event(key, ident_of(instance, number), logs, record)
-            for number, (record, logs) in enumerate(pieces, first)
+            write_event(plain(key) if key.order else key, ident_of(instance, number), logs, record)
+            for number, (key, record, logs) in enumerate(pieces, first)
         ]
 
     def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture]) -> None:
