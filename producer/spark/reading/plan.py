@@ -9,7 +9,15 @@ from pyspark.sql.types import StructType
 
 from ...config import ProducerConfig
 from ...errors import ConfigError
-from ..options import TARGET_OPTIONS, Target, documented, producer_config, producer_option_names, target_of
+from ..options import (
+    TARGET_OPTIONS,
+    Target,
+    documented,
+    knows_credentials,
+    producer_config,
+    producer_option_names,
+    target_of,
+)
 from .client import MAX_PULL_COUNT, LogstoreClient
 from .schema import check_schema
 
@@ -73,7 +81,7 @@ class ReadPlan:
         options = documented(options, [*TARGET_OPTIONS, *READ_OPTIONS, *SHARED_OPTIONS])
         check_schema(schema)
         return cls(
-            target=target_of(options),
+            target=_readable(target_of(options)),
             config=producer_config({"max_retry_backoff_ms": str(_MAX_BACKOFF_MS), **options}),
             schema=schema,
             failfast=_is_failfast(options.get("mode", "PERMISSIVE")),
@@ -101,6 +109,16 @@ class ReadPlan:
             if shard not in there:
                 raise ConfigError("shards", f"must be of the shards of the logstore, {', '.join(there)}", shard)
         return [shard for shard in there if shard in self.shards]
+
+
+def _readable(target: Target) -> Target:
+    """``target``, if this process can sign: the driver has to ask which shards there are."""
+    if not knows_credentials(target):
+        rule = (
+            "must be given, or LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET be set where the driver runs as well"
+        )
+        raise ConfigError("accessKeyId", rule, None)
+    return target
 
 
 def _is_failfast(mode: str) -> bool:

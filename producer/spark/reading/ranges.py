@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +50,13 @@ def read_range(plan: ReadPlan, part: ShardRange) -> Iterator[Any]:
     :raises MalformedValueError: a value is not of its column's type, and ``mode`` is FAILFAST.
     """
     batches = Batches(plan.schema, part.shard, failfast=plan.failfast)
-    with plan.client() as client:
-        for pulled in _pulls(client, part, plan.pull_count):
+    with plan.client() as client, closing(_pulls(client, part, plan.pull_count)) as pulls:
+        for pulled in pulls:
             yield from batches.add(pulled.groups, pulled.cursors, pulled.size)
     yield from batches.rest()
 
 
-def _pulls(client: LogstoreClient, part: ShardRange, count: int) -> Iterator[Pulled]:
+def _pulls(client: LogstoreClient, part: ShardRange, count: int) -> Generator[Pulled]:
     """Every answer of the range, the next one being fetched while one is worked on."""
     with ThreadPoolExecutor(1, "loghub-reader") as ahead:
         cursor, going_on = part.begin, True

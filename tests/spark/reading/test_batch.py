@@ -182,6 +182,19 @@ def test_a_wrong_option_is_an_error_that_names_it(
         batch_reader(options_of(server, **options), default_schema()).partitions()
 
 
+def test_the_environment_may_sign(server: LogHubServer, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a key in the options it is the environment's; where that has none, an error says so at once."""
+    put("a message")
+    options = {name: value for name, value in options_of(server).items() if not name.startswith("access")}
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", server.access_key_secret)
+    reader = batch_reader(options, default_schema())
+    assert messages_of(reader, reader.partitions()) == ["a message"]
+    monkeypatch.delenv("LOGHUB_ACCESS_KEY_SECRET")
+    with pytest.raises(ConfigError, match="accessKeyId: must be given, or LOGHUB_ACCESS_KEY_ID"):
+        batch_reader(options, default_schema())
+
+
 def test_the_schema_is_checked(server: LogHubServer) -> None:
     """A column that cannot be read is an error when the reader is made."""
     with pytest.raises(ConfigError, match="__time__ must be timestamp"):
