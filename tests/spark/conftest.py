@@ -19,6 +19,7 @@ from producer.errors import CloseTimeoutError
 from producer.server import LogHubServer
 from producer.spark import executor
 from producer.spark.job import ShipJob
+from tests.support.spark_classes import sharing_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +29,30 @@ PROJECT, LOGSTORE = "test-project", "test-logstore"
 #: How long a test waits for what another process does, seconds.
 PATIENCE = 60.0
 
+#: For a test that may have to wait until Spark's classes are in an archive, seconds.
+_TIMEOUT_WITH_ARCHIVE = 300
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that needs the session or the cluster makes what they start with."""
+    for item in items:
+        if "quick_java" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_TIMEOUT_WITH_ARCHIVE))
+
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def quick_java(pytestconfig: pytest.Config) -> Iterator[str]:
+    """Options with which JVMs of Spark's start sooner; from here on this process and its children use them."""
+    assert pytestconfig.cache is not None
+    options = sharing_options(pytestconfig.cache.mkdir("spark-classes"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", options)
+        yield options
+
+
+@pytest.fixture(scope="session")
+def spark(quick_java: str) -> Iterator[SparkSession]:
     """A session of two cores in which a task has four attempts, as on a cluster."""
     from producer.spark.session import build_session
 

@@ -18,9 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import pyspark
-
-from producer.spark.java import use_java
+from tests.support.spark_classes import QUICK, SPARK_HOME, java_environment
 
 from .processes import Process, kill_session, processes_of
 
@@ -29,19 +27,14 @@ PATIENCE = 90.0
 
 T = TypeVar("T")
 
-_SPARK_HOME = Path(pyspark.__file__).parent
-
-# Small and soon there; the port for jobs from other machines stays closed.
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_DAEMON_OPTIONS = f"{_QUICK} -Dspark.master.rest.enabled=false -Dspark.worker.cleanup.enabled=false"
+# The port at which the master would take jobs from other machines stays closed.
+_DAEMON_OPTIONS = "-Dspark.master.rest.enabled=false"
 
 _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": _QUICK,
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": _QUICK,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.default.parallelism": "2",
@@ -76,11 +69,12 @@ class Cluster:
     :ivar url: what a job gives as its master.
     """
 
-    def __init__(self, folder: Path, python: Path) -> None:
+    def __init__(self, folder: Path, python: Path, java_options: str = "") -> None:
         """Start nothing yet.
 
         :param folder: where logs and the workers' files go.
         :param python: the Python of drivers and workers.
+        :param java_options: for all JVMs.
         """
         self.python = python
         self.hosts = ("127.0.0.1", "127.0.0.2" if _is_local("127.0.0.2") else "127.0.0.1")
@@ -89,7 +83,10 @@ class Cluster:
         self._master: _Daemon | None = None
         self._workers: list[_Daemon] = []
         self._jobs: list[subprocess.Popen[str]] = []
-        self._environment = _environment(folder / "conf", python)
+        log4j = folder / "log4j2.properties"
+        log4j.write_text(_LOG4J)
+        self._java_options = f"{QUICK} {java_options} -Dlog4j.configurationFile={log4j.as_uri()}"
+        self._environment = _environment(python)
 
     def __enter__(self) -> Self:
         try:
@@ -177,9 +174,14 @@ class Cluster:
         :param environment: variables over those of the cluster.
         :returns: the running driver; :func:`ended` waits for its end.
         """
-        command = [str(_SPARK_HOME / "bin" / "spark-submit"), "--master", self.url]
+        command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self.url]
         # Named here, so that a job may bring another Python for its workers alone.
-        settings = {**_SETTINGS, "spark.pyspark.driver.python": str(self.python), **(conf or {})}
+        named = {
+            "spark.pyspark.driver.python": str(self.python),
+            "spark.driver.extraJavaOptions": self._java_options,
+            "spark.executor.extraJavaOptions": self._java_options,
+        }
+        settings = {**_SETTINGS, **named, **(conf or {})}
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
         command += ["--py-files", ",".join(map(str, py_files))] if py_files else []
@@ -206,9 +208,6 @@ class Cluster:
         return [process for worker in self._workers for process in processes_of(worker.process.pid)]
 
     def _start(self) -> None:
-        conf = self._folder / "conf"
-        conf.mkdir()
-        (conf / "log4j2.properties").write_text(_LOG4J)
         self._master = self._daemon("master", "127.0.0.1", "master.Master", "--host", "127.0.0.1", "--port", "0")
         self.url = self._master.wait_for(r"Starting Spark master at (spark://\S+)")
         self._master.wait_for("(New state: ALIVE)")
@@ -226,9 +225,10 @@ class Cluster:
         worker.wait_for("(Successfully registered with master)")
 
     def _daemon(self, name: str, host: str, main: str, *arguments: str) -> _Daemon:
-        command = [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--webui-port", "0"]
+        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--webui-port", "0"]
         # Without SPARK_LOCAL_IP its web pages would be on all addresses of the machine.
-        environment = {**self._environment, "SPARK_LOCAL_IP": host}
+        options = f"{self._java_options} {_DAEMON_OPTIONS}"
+        environment = {**self._environment, "SPARK_LOCAL_IP": host, "SPARK_DAEMON_JAVA_OPTS": options}
         count = len(list(self._folder.glob(f"{name}*.log")))
         return _Daemon([*command, *arguments], environment, self._folder / f"{name}-{count}.log")
 
@@ -288,21 +288,13 @@ def ended(job: subprocess.Popen[str], timeout: float = PATIENCE) -> str:
     return output
 
 
-def _environment(conf: Path, python: Path) -> dict[str, str]:
+def _environment(python: Path) -> dict[str, str]:
     """That of this process, less what would show Spark the checkout or settings of this machine."""
-    before = os.environ.copy()
-    try:
-        use_java()
-        variables = dict(os.environ)
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
     unwanted = ("PYTHON", "PYSPARK_", "SPARK_", "COVERAGE_", "COV_", "VIRTUAL_ENV")
-    return {name: value for name, value in variables.items() if not name.startswith(unwanted)} | {
-        "SPARK_HOME": str(_SPARK_HOME),
-        "SPARK_CONF_DIR": str(conf),
+    kept = {name: value for name, value in java_environment().items() if not name.startswith(unwanted)}
+    return kept | {
+        "SPARK_HOME": str(SPARK_HOME),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
         "PYSPARK_PYTHON": str(python),
         "PYSPARK_DRIVER_PYTHON": str(python),
     }

@@ -13,10 +13,10 @@ from .kit import sdk_zip
 
 
 @pytest.fixture(scope="package")
-def standing_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def standing_cluster(tmp_path_factory: pytest.TempPathFactory, quick_java: str) -> Iterator[Cluster]:
     """The cluster; its Pythons do not have the SDK."""
     python = bare_python(tmp_path_factory.mktemp("bare") / "environment")
-    with Cluster(tmp_path_factory.mktemp("cluster"), python) as cluster:
+    with Cluster(tmp_path_factory.mktemp("cluster"), python, quick_java) as cluster:
         yield cluster
 
 

@@ -25,8 +25,10 @@ def bare_python(folder: Path) -> Path:
     packages = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     (site_packages(folder) / "shared.pth").write_text("".join(f"{path}\n" for path in sorted(packages)))
     python = folder / "bin" / "python"
-    assert _imports(python, "requests, lz4, zstandard, pyspark, pyarrow"), "a dependency is missing"
-    assert not _imports(python, "producer"), "the SDK is in site-packages: the tests need the editable install"
+    missing = _missing(python, "requests", "lz4", "zstandard", "pyspark", "pyarrow", "producer")
+    assert missing == ["producer"], (
+        f"the SDK is in site-packages, which the tests need without it (install it with -e), or more is not: {missing}"
+    )
     return python
 
 
@@ -47,7 +49,9 @@ def site_packages(environment: Path) -> Path:
     return Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
 
 
-def _imports(python: Path, modules: str) -> bool:
+def _missing(python: Path, *modules: str) -> list[str]:
+    """Which of these it cannot find."""
+    look = "import sys, importlib.util as i; print(*(name for name in sys.argv[1:] if i.find_spec(name) is None))"
     # Isolated: neither the directory that the tests run in nor a PYTHONPATH counts.
-    done = subprocess.run([python, "-I", "-c", f"import {modules}"], capture_output=True, check=False)
-    return done.returncode == 0
+    done = subprocess.run([python, "-I", "-c", look, *modules], capture_output=True, text=True, check=True)
+    return done.stdout.split()

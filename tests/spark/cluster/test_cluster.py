@@ -77,14 +77,6 @@ def test_two_workers_are_two_hosts(cluster: Cluster) -> None:
     assert len(set(cluster.hosts)) == 2
 
 
-def test_sdk_is_missing_without_being_shipped(cluster: Cluster, server: LogHubServer) -> None:
-    """What the other tests show would mean nothing on machines that have the SDK."""
-    job = start(cluster, server, 10, py_files=[WEBLOG], conf={"spark.task.maxFailures": "1"})
-    _, errors = job.communicate(timeout=90)
-    assert job.returncode == 1
-    assert "No module named 'producer'" in errors
-
-
 def test_worker_that_was_killed_is_replaced(cluster: Cluster) -> None:
     """After a SIGKILL a restart gives a new, registered worker in its place."""
     before = cluster.workers
@@ -94,12 +86,11 @@ def test_worker_that_was_killed_is_replaced(cluster: Cluster) -> None:
     assert cluster.workers[1] != before[1]
 
 
-def test_job_that_is_killed_leaves_nothing(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
+def test_job_that_is_ended_leaves_nothing(cluster: Cluster) -> None:
     """Driver, executors and Python workers of a job that hangs are gone after ``end_jobs``."""
-    silence = server.faults.add(delay(60))
-    job = start(cluster, server, 1000, py_files=[sdk, WEBLOG])
-    until(lambda: silence.fired, job)
+    job = cluster.submit(PROGRAMS / "sleep.py")
+    until(lambda: len(cluster.python_workers()) == 2, job)
     assert len(cluster.executors()) == 2
-    assert cluster.python_workers()
     cluster.end_jobs()
+    assert job.poll() is not None
     eventually(lambda: not cluster.executors() and not cluster.python_workers())

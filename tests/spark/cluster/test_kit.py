@@ -1,0 +1,63 @@
+"""The digest of what a server holds: it counts every log, and sees one that is missing, changed or doubled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from producer import LogItem
+from producer.server import LogHubServer
+from producer.spark.sender import PartitionSender
+from tests.spark.conftest import LOGSTORE, project_of
+
+from .environments import PACKAGE, bare_python, site_packages
+from .kit import Held, held
+from .weblog import MODULUS, SEPARATOR
+
+ROWS = [{"id": str(number), "text": "é" * number} for number in range(5)]
+
+
+def digest_of(rows: Iterable[dict[str, str]]) -> tuple[int, int]:
+    texts = [SEPARATOR.join(f"{key}={row[key]}" for key in sorted(row)) for row in rows]
+    halves = [int(hashlib.md5(text.encode()).hexdigest()[:16], 16) for text in texts]
+    return len(halves), sum(halves) % MODULUS
+
+
+def send(server: LogHubServer, rows: Iterable[dict[str, str]]) -> None:
+    with PartitionSender(project_of(server), LOGSTORE) as sender:
+        for row in rows:
+            sender.send(LogItem(row))
+
+
+def test_order_does_not_count(server: LogHubServer) -> None:
+    """Logs in another order, their fields too, have the digest of the rows."""
+    send(server, [dict(reversed(row.items())) for row in reversed(ROWS)])
+    assert held(server) == Held(digest_of(ROWS), 0)
+
+
+def test_duplicates_are_counted_and_left_out(server: LogHubServer) -> None:
+    """The digest is that of the different logs."""
+    send(server, [*ROWS, ROWS[3], ROWS[3], ROWS[0]])
+    assert held(server) == Held(digest_of(ROWS), 3)
+
+
+@pytest.mark.parametrize(
+    "rows", [ROWS[1:], [*ROWS[:-1], {"id": "4", "text": "e"}], [*ROWS[:-1], {"id": "4", "txet": "éééé"}]]
+)
+def test_missing_and_changed_logs_show(server: LogHubServer, rows: list[dict[str, str]]) -> None:
+    """A log less, another value, another name of a field: another digest."""
+    send(server, rows)
+    assert held(server).digest != digest_of(ROWS)
+
+
+def test_environment_that_has_the_sdk_is_refused(tmp_path: Path) -> None:
+    """A cluster whose machines have the SDK would show nothing."""
+    assert bare_python(tmp_path / "without").exists()
+    packages = site_packages(tmp_path / "with")
+    packages.mkdir(parents=True)
+    (packages / "producer").symlink_to(PACKAGE)
+    with pytest.raises(AssertionError, match="the SDK is in site-packages"):
+        bare_python(tmp_path / "with")

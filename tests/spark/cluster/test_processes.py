@@ -1,0 +1,59 @@
+"""A session's processes are found and ended, wherever they are in the tree of processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.waiting import eventually
+
+from . import processes
+from .processes import kill_session, processes_of
+
+# A child in a group of its own, whose parent ends: as Spark's Python daemon after the death of its executor.
+_ORPHANS = """
+import os, time
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.setpgid(0, 0)
+        time.sleep(600)
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def leader() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that leads a session of two, itself and an orphan."""
+    process = subprocess.Popen([sys.executable, "-c", _ORPHANS], start_new_session=True)
+    try:
+        eventually(lambda: len(processes_of(process.pid)) == 2 and orphans(process.pid))
+        yield process
+    finally:
+        kill_session(process.pid)
+        process.wait()
+
+
+def orphans(session: int) -> list[int]:
+    found = processes_of(session)
+    mine = {process.pid for process in found}
+    return [process.pid for process in found if process.parent not in {*mine, os.getpid()}]
+
+
+def test_orphan_in_a_group_of_its_own_is_found_and_ended(leader: subprocess.Popen[bytes]) -> None:
+    """Neither parent nor group tells whom it belongs to; the session does."""
+    orphan = orphans(leader.pid)[0]
+    assert os.getpgid(orphan) == orphan
+    kill_session(leader.pid)
+    assert processes_of(leader.pid) == []
+
+
+def test_ps_finds_what_proc_finds(leader: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no /proc, ``ps`` gives the same processes."""
+    found = sorted(process.pid for process in processes_of(leader.pid))
+    monkeypatch.setattr(processes, "_from_proc", processes._from_ps)
+    assert sorted(process.pid for process in processes_of(leader.pid)) == found
