@@ -30,6 +30,7 @@
           │    │    └── UnreachableError  not even a connection: the project is held back
           │    ├── ServerError         the server failed (5xx), or its answer made no sense
           │    ├── CredentialsError    the credentials provider failed
+          │    ├── NumberNotNotedError the channel could not note an idempotent batch before it is sent
           │    ├── UnauthorizedError   refused credentials: refreshed, retried a bounded number of times
           │    ├── ClockSkewError      refused time: the clock's offset is learned, retried at once
           │    └── QuotaExceededError  slowed down by the server: that logstore is held back
@@ -433,6 +434,10 @@ class ServerError(RetriableError):
 
 class CredentialsError(RetriableError):
     """The credentials provider raised, hung, or returned something else than credentials."""
+
+
+class NumberNotNotedError(RetriableError):
+    """The channel could not write down under which number a batch of an idempotent stream is sent; so it was not."""
 
 
 class UnauthorizedError(RetriableError):

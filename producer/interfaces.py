@@ -13,6 +13,7 @@ from .credentials import Credentials
 from .records import StreamKey
 
 __all__ = [
+    "ADOPTED_HEADER",
     "Channel",
     "ChannelStats",
     "Clock",
@@ -20,6 +21,7 @@ __all__ = [
     "Delivery",
     "Event",
     "FileStats",
+    "Notes",
     "Payload",
     "Receipt",
     "SequenceId",
@@ -204,8 +206,40 @@ class Transaction(Protocol):
     ) -> None: ...
 
 
+#: The header of an event that was moved here from the channel of a process that died: the ``identity`` of that one's
+#: notes, a colon, and the sequence number that the event had there.
+ADOPTED_HEADER = "adopted"
+
+
+class Notes(Protocol):
+    """Short values that a channel keeps beside its events, by name; for idempotent streams. As safe as the channel can
+    make them when a call returns. Thread-safe.
+    """
+
+    def read(self, name: str) -> bytes | None:
+        """The value; None if there is none."""
+
+    def write(self, name: str, value: bytes, newest: int) -> None:
+        """Keep a value in place of the one before.
+
+        :param newest: the sequence number of the newest event that it speaks of: should the channel lose that event,
+            the value is of no use any more.
+        :raises ChannelError: the channel is closed, or the disk could not.
+        """
+
+    def remove(self, name: str) -> None:
+        """Forget a value."""
+
+    def prune(self, most: int, keep: Iterable[str]) -> None:
+        """Forget the longest unused values beyond ``most``, but for those with names in ``keep``."""
+
+
 class Channel(Protocol):
-    """Where events wait, inside transactions, from those who put to those who take."""
+    """Where events wait, inside transactions, from those who put to those who take.
+
+    One that survives the process may have ``notes``, a :class:`Notes`; behind one that has none the numbers of
+    idempotent streams do not survive.
+    """
 
     @property
     def name(self) -> str:

@@ -33,6 +33,8 @@ ORDERED = "ordered"
 IDEMPOTENT = "idempotent"
 #: How ``order`` begins where the caller owns the numbers.
 SEQUENCED = "sequence:"
+#: … and where the records are those of an idempotent stream in the channel of a process that died: its name follows.
+ADOPTED = "idempotent:"
 
 
 @dataclass(frozen=True, slots=True)

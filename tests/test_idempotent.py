@@ -18,7 +18,6 @@ import pytest
 from producer import (
     BodyTooLargeError,
     InvalidArgumentError,
-    InvalidSequenceError,
     NetworkError,
     Producer,
     ProducerConfig,
@@ -28,16 +27,15 @@ from producer import (
     SequenceKey,
     Stream,
 )
-from producer.interfaces import Delivery, Receipt
 from producer.records import Numbering
 from producer.server import LogHubServer
 from producer.server.faults import Action, Cut, Refuse
 from producer.server.http import ApiRequest
-from producer.testing import RecordingSink
 from producer.wire.put_logs import adjust_shard_hash
 from tests.durable.kit import KeptChannel, by_hand, drive, durable, values
 from tests.support.clocks import JumpingClock
 from tests.support.pipelines import KEY, config, record, settle, threadless
+from tests.support.sequenced import Server
 from tests.support.waiting import PATIENCE, Call
 
 IDEMPOTENT = KEY._replace(order="idempotent")
@@ -46,41 +44,6 @@ LOST = NetworkError("RequestError", "no answer", may_have_been_stored=True)
 DOWN = NetworkError("RequestError", "refused")
 BAD = RejectedError("ParameterInvalid", "no good", http_status=400)
 FAILS = Refuse(status=500, code="InternalServerError")
-
-
-class Server(RecordingSink):
-    """Keeps the last number of each hash key, as LogHub does.
-
-    :param script: for each attempt what happens to its answer: None, an error after storing, or one in place of it.
-    :ivar last: numbers, by hash key.
-    :ivar attempts: every delivery.
-    """
-
-    def __init__(self, *script: NetworkError | RejectedError | BodyTooLargeError | None) -> None:
-        super().__init__()
-        self.script = list(script)
-        self.last: dict[str, int] = {}
-        self.attempts: list[Delivery] = []
-
-    def write(self, delivery: Delivery) -> Receipt:
-        """Refuse numbers that are not above the last; then follow the script."""
-        self.attempts.append(delivery)
-        error = self.script.pop(0) if self.script else None
-        if error is not None and not error.may_have_been_stored:
-            raise error
-        sequence = delivery.sequence
-        if sequence is not None:
-            if sequence.number <= self.last.get(sequence.key, 0):
-                raise InvalidSequenceError("InvalidSequenceId", "not above the last", http_status=400, request_id="r")
-            self.last[sequence.key] = sequence.number
-        receipt = super().write(delivery)
-        if error is not None:
-            raise error
-        return receipt
-
-    def numbers(self) -> list[int]:
-        """The number of each delivery that was stored."""
-        return [delivery.sequence.number for delivery in self.deliveries if delivery.sequence is not None]
 
 
 def sequenced(key: str = KEY_A, first: int = 1) -> Any:

@@ -6,6 +6,8 @@ is remembered only while it has a batch under way, and a little longer for its c
 
 from __future__ import annotations
 
+import logging
+import math
 import secrets
 import threading
 from collections import OrderedDict
@@ -22,9 +24,14 @@ from .batch import ProducerBatch, Sender, StreamState
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 
+_log = logging.getLogger("producer.accumulator")
+
 #: Streams without a batch under way that are remembered, and for how long, seconds.
 MAX_IDLE_STREAMS = 4096
 IDLE_STREAM_SECONDS = 60.0
+#: How long a batch that was in flight before a restart may take to be formed again, seconds. All of them were in memory
+#: together before, so they should fit again; should they not, this lets them go.
+_FORMING_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,8 @@ class LogAccumulator:
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)
         self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation: of expiry, too
+        self._forming: dict[StreamKey, ProducerBatch] = {}
+        self._given_up: set[str] = set()
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         self._streams: dict[StreamKey, StreamState] = {}
         self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
@@ -88,7 +97,7 @@ class LogAccumulator:
     @property
     def all_open(self) -> bool:
         """Whether every batch still takes records, so that none will be settled soon: a guess."""
-        return len(self._open) == len(self._incomplete)
+        return len(self._open) + len(self._forming) == len(self._incomplete)
 
     def append(
         self,
@@ -126,7 +135,7 @@ class LogAccumulator:
                 # One with a number of its own takes no other record, and does not linger.
                 alone = key.order.startswith(SEQUENCED)
                 sequence = _sequence_of(key, number) if alone else None
-                batch = self._new_batch(key)
+                batch = self._open[key] = self._new_batch(key)
                 batch.sequence = sequence
                 charge, opening = charge + opening, 0
             future = batch.add(record, logs, sender, charge)
@@ -157,7 +166,6 @@ class LogAccumulator:
         )
         self._next_serial += 1
         stream.alive += 1
-        self._open[key] = batch
         self._incomplete[batch] = None
         if self._in_line(batch):
             self._order.opened(batch)
@@ -165,6 +173,82 @@ class LogAccumulator:
 
     def _in_line(self, batch: ProducerBatch) -> bool:
         return self._all_ordered or batch.key.order != ""
+
+    def is_forming(self, key: StreamKey) -> bool:
+        """Whether :meth:`form` has begun a batch of the stream: a guess."""
+        return key in self._forming
+
+    def form(
+        self,
+        key: StreamKey,
+        record: bytes,
+        logs: int,
+        sender: Sender,
+        charge: int,
+        opening: int,
+        sequence: SequenceId,
+    ) -> SendFuture | None:
+        """As :meth:`append`, to the batch that is sent again after a restart: neither full nor lingering it is handed
+        on, but by :meth:`formed`.
+
+        :param sequence: what it was sent under before.
+        """
+        with self._lock:
+            if self._closed:
+                raise ProducerClosedError("the producer is closed")
+            if self._stopped.any:
+                self._must_go_on(key)
+            given_up = sequence.key in self._given_up
+            if not given_up:
+                batch = self._forming.get(key)
+                if batch is None:
+                    if not opening:
+                        return None
+                    batch = self._begin_forming(key, sequence)
+                    charge, opening = charge + opening, 0
+                future = batch.add(record, logs, sender, charge)
+                self._accepted += logs
+        if given_up:  # others of its records were sent under a new key: the old one must not be used again
+            return self.append(key, record, logs, sender, charge, opening)
+        if opening:
+            self._refund(opening)
+        return future
+
+    def _begin_forming(self, key: StreamKey, sequence: SequenceId) -> ProducerBatch:
+        batch = self._forming[key] = self._new_batch(key)
+        batch.sequence = batch.stream.sequence = sequence
+        batch.forming = batch.noted = batch.doubtful = True
+        return batch
+
+    def formed(self, key: StreamKey) -> ProducerBatch | None:
+        """The batch that :meth:`form` filled, out of the accumulator; None if there is none."""
+        with self._lock:
+            return self._take_formed(key) if key in self._forming else None
+
+    def _take_formed(self, key: StreamKey) -> ProducerBatch:
+        batch = self._forming.pop(key)
+        batch.forming = False
+        batch.stream.accepted += batch.log_count
+        return batch
+
+    def give_up_forming(self, before: float = math.inf) -> list[ProducerBatch]:
+        """The batches that :meth:`form` began before that monotonic time, out of the accumulator, to be sent under a
+        new key: they do not become complete.
+        """
+        with self._lock:
+            given_up = [batch for batch in self._forming.values() if batch.created_at < before]
+            for batch in given_up:
+                self._take_formed(batch.key)
+                self._given_up.add(batch.sequence.key if batch.sequence is not None else "")
+                batch.sequence = batch.stream.sequence = None
+                batch.noted = batch.doubtful = False
+        for batch in given_up:
+            _log.warning(
+                "%s/%s: a batch that was in flight before the restart cannot be formed again (its other records do not "
+                "come, or the memory is too small for it): it is sent under a new key, and may be stored twice",
+                *batch.key[:2],
+            )
+        return given_up
 
     def _stream(self, key: StreamKey) -> StreamState:
         stream = self._streams.get(key)
@@ -200,6 +284,8 @@ class LogAccumulator:
             for batch in expired:
                 self._take(batch.key)
             self._forget_idle(now)
+        if self._forming:
+            expired += self.give_up_forming(now - _FORMING_SECONDS)
         return expired, wait
 
     def take_all(self) -> tuple[list[ProducerBatch], int]:
@@ -211,7 +297,8 @@ class LogAccumulator:
         """Refuse appends from now on; returns every open batch."""
         with self._lock:
             self._closed = True
-        return self.take_all()[0]
+            formed = [self._take_formed(key) for key in list(self._forming)]
+        return formed + self.take_all()[0]
 
     def may_go(self, batch: ProducerBatch) -> bool:
         """Whether ``batch``, which takes no more records, may be sent now; else :meth:`forget` returns it one day."""

@@ -96,6 +96,10 @@ class Acks:
             records, logs = batch.records, logs_of_sends(batch)
             self._put(_Failed(batch.key, batch.tickets, records, logs, result, release))
 
+    def settled(self, ticket: Ticket) -> None:
+        """The event was settled before the process before this one died; the channel has not heard of it."""
+        self._put([ticket])
+
     def parked(self, batch: ProducerBatch) -> None:
         """The stream of ``batch`` is stopped."""
         if isinstance(batch, FedBatch):

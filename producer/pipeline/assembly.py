@@ -23,7 +23,7 @@ from ..errors import (
     SendTimeoutError,
     StreamStoppedError,
 )
-from ..interfaces import Sink
+from ..interfaces import Notes, SequenceId, Sink
 from ..metrics import Counters, Stats
 from ..records import StreamKey
 from ..results import Attempt, Callback, SendFuture
@@ -34,6 +34,7 @@ from .event_format import StoredRecord
 from .fed_batch import FedBatch
 from .handlers import Settlement
 from .holdback import Holdback
+from .intents import Intents
 from .io_pool import IOThreadPool
 from .memory import MemoryBudget
 from .mover import Mover
@@ -58,11 +59,13 @@ class Durability:
     :ivar channel: its name.
     :ivar acks: are told of every outcome.
     :ivar await_mending: whether a record that is refused for what somebody can mend waits for that.
+    :ivar notes: where the numbers of idempotent streams are kept; None if they do not survive.
     """
 
     channel: str
     acks: Acks
     await_mending: bool
+    notes: Notes | None = None
 
 
 class Pipeline:
@@ -109,6 +112,8 @@ class Pipeline:
             batch_type=FedBatch if durable else ProducerBatch,
             ordered=durable,
         )
+        notes = durability.notes if durability else None
+        self.intents = Intents(notes, self.accumulator.incomplete) if notes is not None else None
         self.retry_queue = RetryQueue(clock)
         self.settlement = Settlement(
             name,
@@ -125,7 +130,7 @@ class Pipeline:
             rules=RetryRules(
                 config, clock, endless=durable, await_mending=durability is not None and durability.await_mending
             ),
-            sequencer=Sequencer(config.buckets),
+            sequencer=Sequencer(config.buckets, self.intents),
             over_quota=Holdback(base, longest),
             unreachable=Holdback(base, min(longest, LONGEST_UNREACHABLE)),
             retry_queue=self.retry_queue,
@@ -263,11 +268,12 @@ class Pipeline:
                 opened.add(key)
         return charge
 
-    def feed(self, stored: StoredRecord, ticket: Ticket) -> None:
+    def feed(self, stored: StoredRecord, ticket: Ticket, sequence: SequenceId | None = None) -> None:
         """Take over a record of the channel; waits for memory as long as it takes.
 
         One that was accepted when there was more memory than now gets all that there is.
 
+        :param sequence: of the batch that it was in before a restart, and has to be in again; None if it was in none.
         :raises ProducerClosedError: after ``close`` began to leave records in the channel.
         :raises StreamStoppedError: a batch of the ordered stream has failed for good: the record stays there.
         """
@@ -277,22 +283,36 @@ class Pipeline:
             raise stopped  # before any memory is waited for
         overhead = overhead_of_batch(key)
         charge = min(len(record) + RECORD_OVERHEAD, max(0, self.budget.limit - overhead))
-        opening = 0 if self.accumulator.has_open(key) else min(overhead, self.budget.limit)
+        there = self.accumulator.has_open(key) if sequence is None else self.accumulator.is_forming(key)
+        opening = 0 if there else min(overhead, self.budget.limit)
         while True:
             future = None
             if self.budget.used + charge + opening > self.budget.limit and self.accumulator.all_open:
                 self.submit_open()  # nothing else will ever give memory back before they have lingered
+                self._give_up_forming()
             self.budget.acquire(charge + opening, None)
             try:
-                future = self.accumulator.append(
-                    key, record, stored.logs, ticket, charge, opening, number=stored.number
-                )
+                if sequence is None:
+                    number = stored.number
+                    future = self.accumulator.append(key, record, stored.logs, ticket, charge, opening, number)
+                else:
+                    future = self.accumulator.form(key, record, stored.logs, ticket, charge, opening, sequence)
             finally:
                 if future is None:
                     self.budget.release(charge + opening)
             if future is not None:
                 return
             opening = min(overhead, self.budget.limit)
+
+    def formed(self, key: StreamKey) -> None:
+        """The stream's batch of before the restart has all its records."""
+        batch = self.accumulator.formed(key)
+        if batch is not None:
+            self.submit(batch)
+
+    def _give_up_forming(self) -> None:
+        for batch in self.accumulator.give_up_forming():
+            self.submit(batch)
 
     def check_size(self, key: StreamKey, record: bytes, logs: int) -> None:
         """Whether one send could be accepted at all; nothing is taken.
@@ -370,7 +390,7 @@ class Pipeline:
         _, serial = self.accumulator.take_all()
         # A batch that a sender took out and, interrupted, never handed on is open too.
         for batch in self.accumulator.incomplete():
-            if batch.state is BatchState.OPEN and batch.serial < serial:
+            if batch.state is BatchState.OPEN and batch.serial < serial and not batch.forming:
                 self.submit(batch)
         return serial
 

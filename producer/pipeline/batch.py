@@ -128,6 +128,7 @@ class ProducerBatch:
         "created_at",
         "doubtful",
         "first_attempt_at",
+        "forming",
         "futures",
         "held",
         "key",
@@ -135,6 +136,7 @@ class ProducerBatch:
         "log_count",
         "logs_of_send",
         "may_have_been_stored",
+        "noted",
         "pack_id",
         "payload",
         "records",
@@ -190,9 +192,11 @@ class ProducerBatch:
         self.first_attempt_at = 0.0
         self.last_error: type[AttemptError] | None = None
         self.same_error_count = 0
-        #: Of an idempotent batch; and whether a request under this number may have been stored.
+        #: Of an idempotent batch; whether the channel knows of it; whether a request under it may have been stored.
         self.sequence: SequenceId | None = None
-        self.doubtful = False
+        self.noted = self.doubtful = False
+        #: It is being formed anew after a restart: only the feeder says when it is complete.
+        self.forming = False
 
     def has_room(self, size: int, logs: int) -> bool:
         """Whether a send of ``size`` bytes and ``logs`` logs stays within the limits of a batch."""

@@ -39,6 +39,8 @@ from .dead_letters import DeadLetters
 from .event_format import INSTANCE_SIZE, ident_of, numbered, write_event
 from .feeder import BLOCK_BYTES, Feeder
 from .handlers import attempt_of
+from .intents import notes_of
+from .recovery import Recovery
 from .registry import Registry, StoredFuture, Waiting
 from .reservation import Piece
 
@@ -99,7 +101,7 @@ class DurablePipeline:
             abandon=abandon,
             on_start=on_start,
             threadless=threadless,
-            durability=Durability(channel.name, self.acks, await_mending=dead_letter is None),
+            durability=Durability(channel.name, self.acks, await_mending=dead_letter is None, notes=notes_of(channel)),
         )
         if dead_letter is not None:
             dead_letter.stats()  # one that cannot be used is found now, not with the first record that needs it
@@ -118,6 +120,7 @@ class DurablePipeline:
             self.acks,
             feed,
             self._instance,
+            recovery=Recovery(self.pipeline.intents, self.pipeline.formed),
             stopped=self._stopped,
             resume=self.pipeline.resume,
             block_bytes=block,

@@ -2,8 +2,9 @@
 
 Headers name its stream: ``project``, ``logstore``, ``topic``, ``source``, ``shard_hash`` (which may be None) and
 ``tags``, a JSON list of pairs; of an ordered or idempotent stream also ``order`` (see
-:class:`~producer.records.StreamKey`), and ``seqid``, the number of the record's batch, where the sender gave it. Others
-are ignored. Credentials and endpoints are never among them. The body::
+:class:`~producer.records.StreamKey`), and ``seqid``, the number of the record's batch, where the sender gave it.
+``adopted`` tells of an event that was moved (:data:`~producer.interfaces.ADOPTED_HEADER`). Others are ignored.
+Credentials and endpoints are never among them. The body::
 
     8 bytes   the id of the producer that accepted the record, random
     8 bytes   its number there, big-endian: with the id before, a stable name of the record
@@ -25,8 +26,8 @@ from functools import lru_cache
 from struct import Struct
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from ..interfaces import Event
-from ..records import IDEMPOTENT, MAX_NUMBER, ORDERED, SEQUENCED, StreamKey
+from ..interfaces import ADOPTED_HEADER, Event
+from ..records import ADOPTED, IDEMPOTENT, MAX_NUMBER, ORDERED, SEQUENCED, StreamKey
 
 _HEAD = Struct(">8sQI")
 #: Bytes of the id and the number, which together name a record.
@@ -34,6 +35,7 @@ IDENT_SIZE = 16
 INSTANCE_SIZE = 8
 _STREAMS = 4096
 _ORDER = re.compile(rf"{ORDERED}|{IDEMPOTENT}|{SEQUENCED}[0-9a-f]{{32}}:[0-9a-f]{{16}}")
+_ADOPTED = re.compile(r"([0-9a-f]{16}):(\d{1,19})", re.ASCII)
 _DIGITS = len(str(MAX_NUMBER))
 
 
@@ -50,6 +52,7 @@ class StoredRecord:
     :ivar logs: how many logs it holds.
     :ivar record: their encoded bytes.
     :ivar number: of its batch, if the sender gave it.
+    :ivar position: its sequence number in the channel that it was adopted from, if its stream is idempotent.
     """
 
     key: StreamKey
@@ -57,6 +60,7 @@ class StoredRecord:
     logs: int
     record: bytes
     number: int | None = None
+    position: int | None = None
 
 
 def ident_of(instance: bytes, number: int) -> bytes:
@@ -95,7 +99,7 @@ def headers_of(key: StreamKey) -> dict[str, str | None]:
         "tags": json.dumps(key.tags, ensure_ascii=False, separators=(",", ":")),
     }
     if key.order:
-        headers["order"] = str(key.order)
+        headers["order"] = IDEMPOTENT if key.order.startswith(ADOPTED) else str(key.order)
     return headers
 
 
@@ -116,7 +120,18 @@ def read_event(event: Event) -> StoredRecord:
     names = [headers.get(name) for name in ("project", "logstore", "topic", "source", "shard_hash", "tags", "order")]
     key = _key(*names)
     number = _number(headers.get("seqid")) if key.order.startswith(SEQUENCED) else None
-    return StoredRecord(key, body[:IDENT_SIZE], logs, record, number)
+    position = None
+    if key.order == IDEMPOTENT and (adopted := headers.get(ADOPTED_HEADER)):
+        origin, position = _adopted(adopted)
+        key = key._replace(order=f"{ADOPTED}{origin}")
+    return StoredRecord(key, body[:IDENT_SIZE], logs, record, number, position)
+
+
+def _adopted(text: str) -> tuple[str, int]:
+    found = _ADOPTED.fullmatch(text)
+    if found is None:
+        raise UnreadableEventError(f"its header {ADOPTED_HEADER} names no channel and number: {text!r:.100}")
+    return found[1], int(found[2])
 
 
 def _number(text: str | None) -> int:

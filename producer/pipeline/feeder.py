@@ -18,11 +18,12 @@ from ..errors import (
     StreamStoppedError,
     TransactionFullError,
 )
-from ..interfaces import Channel, Event
-from ..records import StreamKey
+from ..interfaces import Channel, Event, SequenceId
+from ..records import IDEMPOTENT, StreamKey
 from ..results import SendFuture
 from .acks import Acks
 from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
+from .recovery import Recovery
 from .registry import Registry, StoredFuture, Waiting
 from .stopped_streams import Line
 from .taking import Taking
@@ -44,7 +45,8 @@ _PAUSE = 1.0
 class Feeder:
     """See the module.
 
-    :param feed: takes over a record and its ticket; waits for memory.
+    :param feed: takes over a record, its ticket, and under what it was sent before a restart; waits for memory.
+    :param recovery: knows that of idempotent streams.
     :param stopped: told of the future of a record whose stream is stopped.
     :param resume: told that the pipeline may go on with a stream that was stopped.
     :param instance: the id of this producer, by which it knows the records whose futures it may have.
@@ -59,9 +61,10 @@ class Feeder:
         clock: Clock,
         registry: Registry,
         acks: Acks,
-        feed: Callable[[StoredRecord, Ticket], object],
+        feed: Callable[[StoredRecord, Ticket, SequenceId | None], object],
         instance: bytes,
         *,
+        recovery: Recovery,
         stopped: Callable[[SendFuture, StreamStoppedError], object],
         resume: Callable[[StreamKey], object],
         block_bytes: int = BLOCK_BYTES,
@@ -72,6 +75,7 @@ class Feeder:
         self._registry = registry
         self._acks = acks
         self._feed = feed
+        self._recovery = recovery
         self._stopped = stopped
         self._resume = resume
         self._instance = instance
@@ -96,6 +100,8 @@ class Feeder:
         if self._resuming:
             self._go_on()
         events = self._take(patience)
+        if not events:
+            self._recovery.end_formed()
         fed = 0
         try:
             for event in events:
@@ -167,9 +173,9 @@ class Feeder:
         if record.ident[:INSTANCE_SIZE] == self._instance:
             future = self._registry.claim(number_of(record.ident))
         waiting = None if future is None else future._holder
-        ticket = Ticket(taking, event.sequence or 0, record.ident, future)
+        ticket = Ticket(taking, event.sequence or 0, record.ident, future, record.position)
         try:
-            self._feed(record, ticket)
+            self._feed_in_place(record, ticket)
         except StreamStoppedError as error:
             self._acks.park(record.key, (ticket,))
             if future is not None:
@@ -182,6 +188,28 @@ class Feeder:
         if isinstance(waiting, Waiting):
             self._registry.adopted()
             waiting.wake()
+
+    def _feed_in_place(self, record: StoredRecord, ticket: Ticket) -> None:
+        """Feed it, unless it was settled before a restart."""
+        recovery, key, position = self._recovery, record.key, ticket.position
+        if recovery.lasts and ticket.sequence > recovery.lasts[0][0]:
+            recovery.pass_by(ticket.sequence)
+        if not key.order.startswith(IDEMPOTENT):
+            self._feed(record, ticket, None)
+            return
+        intent = recovery.intent_of(key, position)
+        if intent is not None and position < intent.first:
+            self._acks.settled(ticket)
+            return
+        try:
+            self._feed(record, ticket, intent.sequence if intent is not None else None)
+        except (ProducerClosedError, StreamStoppedError):
+            raise
+        except Exception:
+            recovery.distrust(key)
+            raise
+        if intent is not None:
+            recovery.fed(key, position)
 
     def _keep_or_fail(self, key: StreamKey, future: StoredFuture, error: StreamStoppedError) -> None:
         """Its record is parked: for a moment, or nobody knows how long."""

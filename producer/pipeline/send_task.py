@@ -18,7 +18,7 @@ from ..errors import (
     QuotaExceededError,
     UnreachableError,
 )
-from ..interfaces import Delivery, Receipt, Sink
+from ..interfaces import Delivery, Payload, Receipt, Sink
 from ..metrics import Counters
 from ..results import Attempt
 from .accumulator import LogAccumulator
@@ -114,13 +114,15 @@ class SendTask:
         if batch.attempt_count == 0:
             batch.first_attempt_at = started
         timestamp_ms = int(self._clock.time() * 1000)
-        delivery = self._delivery(batch)
+        payload = self._payload(batch)
         if batch.state is not BatchState.SENDING:  # failed from outside meanwhile, maybe before it was encoded
             batch.drop_bytes()
             return None
         already_written = False
         try:
-            receipt = self._sink.write(delivery)
+            if batch.key.order:
+                self._sequencer.number(batch)
+            receipt = self._sink.write(Delivery(batch.key, batch.pack_id, payload, batch.sequence))
         except AttemptError as refusal:
             error = self._sequencer.judged(batch, refusal)
             if error is not None:
@@ -134,14 +136,12 @@ class SendTask:
         self._settlement.succeed(batch)
         return True
 
-    def _delivery(self, batch: ProducerBatch) -> Delivery:
+    def _payload(self, batch: ProducerBatch) -> Payload:
         payload = batch.payload
         if payload is None:
             payload = self._sink.encode(batch.key, batch.pack_id, batch.records)
             batch.encode(payload)
-        if batch.key.order:
-            self._sequencer.number(batch)
-        return Delivery(batch.key, batch.pack_id, payload, batch.sequence)
+        return payload
 
     def _note(
         self,

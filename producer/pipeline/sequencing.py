@@ -18,30 +18,44 @@ from ..interfaces import SequenceId
 from ..records import IDEMPOTENT, SEQUENCED
 from ..wire.put_logs import new_hash_key
 from .batch import ProducerBatch
+from .fed_batch import FedBatch
+from .intents import Intents
 
-_NEVER_CUT = "a piece with a number of its own is never cut: send smaller ones"
+_NEVER_CUT = (
+    "a piece that has a number of its own, or a list of an idempotent stream behind a channel, is never cut: send "
+    "smaller ones"
+)
 
 
 class Sequencer:
     """See the module. Called by the owner of a batch; of a stream's batches only one is in flight.
 
     :param buckets: a power of two: how many of the first bits of a hash key choose the shard.
+    :param intents: where numbers are written down; None if they do not survive the process.
     """
 
-    def __init__(self, buckets: int) -> None:
+    def __init__(self, buckets: int, intents: Intents | None = None) -> None:
         self._buckets = buckets
+        self._intents = intents
 
     def number(self, batch: ProducerBatch) -> None:
-        """Give the batch a number if it wants one and has none; it is about to be sent."""
-        if batch.key.order.startswith(IDEMPOTENT) and batch.sequence is None:
-            batch.sequence = self._next(batch)
+        """Give the batch a number if it wants one and has none, and write that down; it is about to be sent.
+
+        :raises NumberNotNotedError: it could not be written down.
+        """
+        if batch.noted or not batch.key.order.startswith(IDEMPOTENT):
+            return
+        sequence = batch.sequence or self._next(batch)
+        if self._intents is not None:
+            self._intents.write(batch, sequence)
+        batch.sequence = batch.stream.sequence = sequence
+        batch.noted = True
 
     def _next(self, batch: ProducerBatch) -> SequenceId:
         last = batch.stream.sequence
         if last is None:
             last = SequenceId(new_hash_key(batch.key.shard_hash, self._buckets), 0)
-        batch.stream.sequence = SequenceId(last.key, last.number + 1)
-        return batch.stream.sequence
+        return SequenceId(last.key, last.number + 1)
 
     def judged(self, batch: ProducerBatch, error: AttemptError) -> AttemptError | None:
         """What a failed attempt amounts to.
@@ -53,7 +67,7 @@ class Sequencer:
         if isinstance(error, InvalidSequenceError):
             return self._judged_number(batch, batch.sequence, error)
         batch.doubtful |= error.may_have_been_stored
-        if isinstance(error, BodyTooLargeError) and not self.may_split(batch):
+        if isinstance(error, BodyTooLargeError) and batch.log_count > 1 and not self.may_split(batch):
             return _reworded(error, f"{error.message} ({_NEVER_CUT})")
         return error
 
@@ -70,8 +84,15 @@ class Sequencer:
         return _reworded(error, message, may_have_been_stored=True)
 
     def may_split(self, batch: ProducerBatch) -> bool:
-        """Whether a batch that is too large may be cut."""
-        return batch.log_count > 1 and not batch.key.order.startswith(SEQUENCED)
+        """Whether a batch that is too large may be cut.
+
+        Not within a record that has one number from its sender, or one position in its channel: to tell how much of it
+        was sent there would be nothing.
+        """
+        if batch.key.order.startswith(SEQUENCED):
+            return False
+        whole = isinstance(batch, FedBatch) and batch.key.order.startswith(IDEMPOTENT) and len(batch.futures) == 1
+        return batch.log_count > 1 and not whole
 
 
 def _reworded(error: AttemptError, message: str, *, may_have_been_stored: bool | None = None) -> AttemptError:

@@ -14,16 +14,20 @@ class Ticket:
 
     :ivar taking: the transaction that took it.
     :ivar sequence: the channel's number of it.
+    :ivar position: its place in an idempotent stream: the sequence number, or that of the channel it was adopted from.
     :ivar ident: the record's stable id, as in the event's body.
     :ivar future: the future of its send, until a batch takes it over; None for a record that nobody asks about.
     :ivar shares: how many batches carry a part of it; they are settled one after the other.
     """
 
-    __slots__ = ("future", "ident", "sequence", "shares", "taking")
+    __slots__ = ("future", "ident", "position", "sequence", "shares", "taking")
 
-    def __init__(self, taking: Taking, sequence: int, ident: bytes, future: SendFuture | None) -> None:
+    def __init__(
+        self, taking: Taking, sequence: int, ident: bytes, future: SendFuture | None, position: int | None = None
+    ) -> None:
         self.taking = taking
         self.sequence = sequence
+        self.position = sequence if position is None else position
         self.ident = ident
         self.future = future
         self.shares = 1

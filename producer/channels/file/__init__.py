@@ -10,6 +10,7 @@ On disk
       checkpoint            the queue at some moment, and where in the log to go on from there
       checkpoint.backup     the same once more
       log-0000000007        segments; with ``data_directories`` these lie there, in turn
+      notes.db              what idempotent streams were about to send: SQLite, see :mod:`.notes`
       reserve               space that is given up when the disk is full, so that takes can still be written
       quarantine/           copies of damaged segments, and the cut ends of torn ones
 

@@ -28,6 +28,7 @@ from .file_transaction import FileTransaction
 from .keeper import Keeper
 from .ledger import Ledger, Taken
 from .log import Log
+from .notes import FileNotes
 from .options import FileChannelOptions, check_paths, fewest
 from .ownership import QUARANTINE, Ownership, own
 from .recovery import recover
@@ -121,14 +122,17 @@ class FileChannel:
         self._ownership = own(self._disk, self.name, (self.directory, *self.data_directories), self._clock)
         self._segments = Segments(self._disk, self.name, self.data_directories, self._keys, self._clock)
         self._log = self._new_log()
+        #: What idempotent streams need to survive a restart; a disk of a test's own has none.
+        self.notes = FileNotes(self.directory, self.name) if disk is None else None
         _channels.add(self)  # before what takes long: a child that is forked meanwhile has to give the lock up
         # One that is dropped without close gives its files and locks back; it writes nothing more.
-        self._finalizer = weakref.finalize(self, _give_back, self._log, self._ownership)
+        self._finalizer = weakref.finalize(self, _give_back, self._log, self.notes, self._ownership)
         self._finalizer.atexit = False
         try:
             self._open()
         except BaseException:
             self._log.close()
+            self._close_notes()
             self.release()
             raise
         self._keeper = Keeper(self, self._clock)
@@ -154,6 +158,8 @@ class FileChannel:
 
     def _open(self) -> None:
         self._recover()
+        if self.notes is not None:
+            self.notes.forget_lost(self._log.next_sequence)
         self._log.open_first()
         self._space.keep_reserve()
         self.checkpoint(force=True)
@@ -231,9 +237,14 @@ class FileChannel:
                 finally:
                     self._ended = True
                     self._log.close()
+                    self._close_notes()
                     if not empty:
                         self.release()
             return empty
+
+    def _close_notes(self) -> None:
+        if self.notes is not None:
+            self.notes.close()
 
     def _is_empty(self) -> bool:
         """Whether nothing is lost with the directory; called when nothing can be committed any more."""
@@ -256,6 +267,8 @@ class FileChannel:
         self._ledger.close_in_child(
             "it belongs to the parent of this process; FileChannel.for_process gives each its own"
         )
+        if self.notes is not None:
+            self.notes.close_in_child()
         with contextlib.suppress(OSError):
             self._log.close_in_child()
         self._ownership.release_in_child()
@@ -423,9 +436,11 @@ class FileChannel:
             return 0
 
 
-def _give_back(log: Log, ownership: Ownership) -> None:
+def _give_back(log: Log, notes: FileNotes | None, ownership: Ownership) -> None:
     with contextlib.suppress(OSError):
         log.close()
+    if notes is not None:
+        notes.close()
     ownership.release()
 
 

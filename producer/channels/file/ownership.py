@@ -14,6 +14,7 @@ from ...clock import Clock
 from ...errors import ChannelFormatError, ChannelIOError, ChannelLockedError
 from .checkpoint import BACKUP_NAME, NAME
 from .disk import Disk
+from .notes import COMPANIONS, NOTES_NAME
 from .replay import SEGMENT_NAME
 from .space import RESERVE_NAME
 
@@ -27,6 +28,7 @@ _OURS = {
     BACKUP_NAME,
     f"{NAME}.new",
     f"{BACKUP_NAME}.new",
+    *(f"{NOTES_NAME}{suffix}" for suffix in ("", *COMPANIONS)),
     "lost+found",  # what a file system of its own brings along
 }
 _MOST = 4096

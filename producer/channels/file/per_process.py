@@ -32,9 +32,10 @@ from ...errors import (
     ChannelLockedError,
     ConfigError,
 )
-from ...interfaces import ChannelStats
+from ...interfaces import ADOPTED_HEADER, ChannelStats, Event
 from .channel import FileChannel
 from .file_transaction import FileTransaction
+from .notes import FileNotes
 from .ownership import LOCK_NAME
 
 _log = logging.getLogger("producer.channel")
@@ -174,20 +175,27 @@ class ProcessFileChannel:
         return moved
 
     def _move(self, orphan: FileChannel, own: FileChannel) -> int:
-        moved = 0
+        moved, origin = 0, None
+        if own.notes is not None and orphan.notes is not None:
+            origin = own.notes.adopt(orphan.notes)  # before the first event: nobody else goes on with its numbers
         while True:
             with orphan.transaction() as taking:
                 events = taking.take(_MOVED_AT_ONCE, max_bytes=_MOVED_BYTES, timeout=0)
                 if not events:
                     break
                 with own.transaction() as putting:
-                    putting.put_many(events)
+                    putting.put_many(events if origin is None else [_marked(event, origin) for event in events])
                 own.sync()  # whatever the policy: the orphan's copy is given up
             moved += len(events)
             self.adopted += len(events)
         if moved:
             _log.info("channel %s: %d events adopted from %s", self.name, moved, orphan.directory)
         return moved
+
+    @property
+    def notes(self) -> FileNotes | None:
+        """See :class:`~producer.interfaces.Notes`."""
+        return self.own.notes
 
     def transaction(self) -> FileTransaction:
         """See :class:`~producer.interfaces.Channel`."""
@@ -249,6 +257,13 @@ class ProcessFileChannel:
 
 def _rebuild(base: str, adopt_interval: float | None, options: dict[str, Any]) -> ProcessFileChannel:
     return ProcessFileChannel(base, adopt_interval=adopt_interval, options=options)
+
+
+def _marked(event: Event, origin: str) -> Event:
+    """``event``, with where it came from and its number there; not if it has been moved before."""
+    if ADOPTED_HEADER in event.headers:
+        return event
+    return Event({**event.headers, ADOPTED_HEADER: f"{origin}:{event.sequence}"}, event.body)
 
 
 def _close_or_remove(channel: FileChannel) -> None:

@@ -1,0 +1,400 @@
+"""Idempotent streams behind a channel, whose process dies at any moment: each record is stored once, in order."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import BodyTooLargeError, NetworkError, RejectedError, ServerError
+from producer.channels.file.notes import FileNotes
+from producer.errors import ChannelIOError
+from producer.pipeline import accumulator as accumulator_module
+from producer.pipeline import intents as intents_module
+from producer.pipeline.durable import DurablePipeline
+from producer.pipeline.intents import Intent, note_name
+from producer.records import StreamKey
+from tests.durable.kit import by_hand, crashed, drive, file_channel, values
+from tests.support.clocks import JumpingClock
+from tests.support.pipelines import KEY, record
+from tests.support.sequenced import Server
+
+IDEMPOTENT = KEY._replace(order="idempotent")
+OTHER = IDEMPOTENT._replace(topic="other")
+PLAIN = KEY._replace(topic="plain")
+DOWN = NetworkError("RequestError", "refused")
+
+
+def lost() -> NetworkError:
+    """The answer to a request that was carried out does not come."""
+    return NetworkError("RequestError", "no answer", may_have_been_stored=True)
+
+
+class Life:
+    """A channel, and the process that has it at a time."""
+
+    def __init__(self, directory: Path, sink: Server, **options: Any) -> None:
+        self.directory, self.sink = directory, sink
+        self.options = {"batch_count_threshold": 3} | options
+        self._numbers = itertools.count()
+        self.channel = file_channel(self._next(), fsync="os")
+        self.pipeline = self._begin()
+
+    def _next(self) -> Path:
+        return self.directory / f"life-{next(self._numbers)}"
+
+    def _begin(self) -> DurablePipeline:
+        return by_hand(self.sink, self.channel, **self.options)
+
+    def die(self) -> None:
+        """SIGKILL; the next process has what is on the disk."""
+        self.channel = crashed(self.channel, self._next())
+        self.pipeline = self._begin()
+
+    def send(self, *texts: str, key: StreamKey = IDEMPOTENT) -> None:
+        """Store so many records."""
+        for text in texts:
+            self.pipeline.accept(key, record(text), 1, None)
+
+    def deliver(self) -> None:
+        """Do all that can be done, lingering batches and retries included."""
+        for _ in range(1000):
+            drive(self.pipeline)
+            if not self.pipeline.stored:
+                return
+            self.pipeline.pipeline.submit_open()
+            self.pipeline.clock.advance(1)  # type: ignore[attr-defined]
+        raise AssertionError(f"{self.pipeline.stored} events are left")
+
+    def feed(self) -> None:
+        """Take what is in the channel, and send nothing."""
+        while self.pipeline.feeder.run_once(0):
+            pass
+
+    def attempt(self) -> None:
+        """Make one attempt; the channel hears nothing of it."""
+        assert self.pipeline.pipeline.io_pool.run_next()
+
+
+def test_a_death_between_the_answer_and_the_commit_stores_nothing_twice(tmp_path: Path) -> None:
+    """The batch in flight is sent again under its number, though there would be more for it now, and is refused."""
+    life = Life(tmp_path, Server())
+    life.send("0", "1")
+    life.feed()
+    life.pipeline.pipeline.submit_open()
+    life.attempt()
+    assert values(life.sink) == ["0", "1"]
+    life.send("2", "3")
+    life.die()
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2", "3"]
+    assert life.sink.numbers() == [1, 2]
+    assert len(life.sink.last) == 1
+
+
+def test_a_death_before_the_request_arrived_loses_nothing(tmp_path: Path) -> None:
+    """The batch is sent again under its number, and stored."""
+    life = Life(tmp_path, Server(DOWN))
+    life.send("0", "1", "2")
+    life.feed()
+    life.attempt()
+    assert values(life.sink) == []
+    life.die()
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2"]
+    assert [attempt.sequence for attempt in life.sink.attempts][:1] * 2 == [
+        attempt.sequence for attempt in life.sink.attempts
+    ]
+
+
+def test_what_was_settled_before_the_batch_in_flight_is_not_sent(tmp_path: Path) -> None:
+    """Several batches were answered and none committed: only the last one's number is asked about again."""
+    life = Life(tmp_path, Server())
+    life.send(*"012345678")
+    life.feed()
+    for _ in range(3):
+        life.attempt()
+    life.die()
+    attempts = len(life.sink.attempts)
+    life.deliver()
+    assert values(life.sink) == list("012345678")
+    assert len(life.sink.attempts) == attempts + 1
+
+
+def test_events_of_other_streams_between_them_change_nothing(tmp_path: Path) -> None:
+    """The batch in flight is formed anew whatever lies between its events, and is complete when it is passed by."""
+    life = Life(tmp_path, Server())
+    life.send("a")
+    life.send("0", key=OTHER)
+    life.send("b")
+    life.send("x", key=PLAIN)
+    life.feed()
+    life.pipeline.pipeline.submit_open()
+    for _ in range(3):
+        life.attempt()
+    life.send("c", "d")
+    life.send("1", key=OTHER)
+    life.die()
+    life.deliver()
+    assert values(life.sink, "topic") == ["a", "b", "c", "d"]
+    assert values(life.sink, "other") == ["0", "1"]
+    assert Counter(values(life.sink, "plain")) == {"x": 2}, "an ordinary stream repeats: the test could not tell"
+
+
+def test_a_batch_that_lingers_is_not_cut_by_a_flush_while_it_is_formed(tmp_path: Path) -> None:
+    """Linger, thresholds and flush leave the batch alone until its last event has come."""
+    life = Life(tmp_path, Server(), batch_count_threshold=3)
+    life.send("0", "1", "2")
+    life.feed()
+    life.attempt()
+    life.die()
+    life.options["batch_count_threshold"] = 1
+    life.pipeline = by_hand(life.sink, life.channel, **life.options)
+    life.pipeline.feeder._block = 1
+    life.pipeline.feeder.run_once(0)
+    life.pipeline.pipeline.submit_open()
+    life.pipeline.pipeline.mover.run_once()
+    assert not life.pipeline.pipeline.io_pool.run_next()
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2"]
+
+
+def test_halves_of_a_cut_batch_are_formed_anew_each_on_its_own(tmp_path: Path) -> None:
+    """The first half was stored when the process died: the second one, and only that, is sent."""
+    life = Life(tmp_path, Server(BodyTooLargeError("PostBodyTooLarge", "x")), batch_count_threshold=4)
+    life.send("0", "1", "2", "3")
+    life.feed()
+    life.attempt()
+    life.attempt()
+    assert values(life.sink) == ["0", "1"]
+    life.die()
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2", "3"]
+    assert life.sink.numbers() == [1, 2]
+
+
+def test_a_list_of_an_idempotent_stream_in_a_channel_is_not_cut(tmp_path: Path) -> None:
+    """How much of one event was sent could not be told after a restart: it fails in words."""
+    life = Life(tmp_path, Server(BodyTooLargeError("PostBodyTooLarge", "x")))
+    future = life.pipeline.accept(IDEMPOTENT, record(logs=4), 4, None)
+    drive(life.pipeline)
+    assert "never cut" in future.exception(0).result.error_message  # type: ignore[union-attr]
+
+
+def test_a_batch_acknowledged_in_part_is_sent_again_in_part(tmp_path: Path) -> None:
+    """Events of it that the channel knows to be gone are missing: the rest goes under its number, and is refused."""
+    life = Life(tmp_path, Server())
+    life.send("0", "1", "2")
+    life.feed()
+    life.attempt()
+    life.pipeline.feeder.takings[0].acknowledge([3])
+    life.die()
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2"]
+
+
+def test_a_stream_that_failed_is_delivered_in_order_after_the_restart(tmp_path: Path) -> None:
+    """What waited behind the failure is sent by the next process, under the next number."""
+    life = Life(tmp_path, Server(None, RejectedError("ParameterInvalid", "x")), batch_count_threshold=1)
+    life.send("0", "1", "2", "3")
+    drive(life.pipeline)
+    assert life.pipeline.stopped(IDEMPOTENT) is not None
+    life.die()
+    life.deliver()
+    assert values(life.sink) == ["0", "2", "3"]
+
+
+def test_what_cannot_be_noted_is_not_sent(tmp_path: Path) -> None:
+    """A disk that refuses the note holds the batch up, and it goes once the disk takes it."""
+    life = Life(tmp_path, Server())
+    notes = life.channel.notes
+    assert notes is not None
+    write, refusals = notes.write, [True]
+
+    def failing(*arguments: Any) -> None:
+        if refusals[0]:
+            raise ChannelIOError("c", "the disk is full")
+        write(*arguments)
+
+    notes.write = failing  # type: ignore[method-assign]
+    life.send("0", "1", "2")
+    drive(life.pipeline)
+    assert not life.sink.attempts
+    refusals[0] = False
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2"]
+
+
+def test_a_channel_that_lost_its_newest_events_forgets_what_speaks_of_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """New events would be numbered like the lost ones, and be taken for them: the note goes, and a new key comes."""
+    life = Life(tmp_path, Server())
+    life.send("0", "1", "2")
+    life.feed()
+    life.attempt()
+    directory = tmp_path / "older"
+    shutil.copytree(life.channel.directory, directory, ignore=shutil.ignore_patterns("log-*", "checkpoint*"))
+    life.channel = file_channel(directory)
+    life.pipeline = by_hand(life.sink, life.channel, batch_count_threshold=3)
+    assert "lost with the machine" in caplog.text
+    life.send("3", "4", "5")
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_a_damaged_database_is_kept_aside_and_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is in quarantine/, the log says so, and records are delivered under new keys."""
+    life = Life(tmp_path, Server())
+    life.send("0", "1", "2")
+    life.deliver()
+    life.pipeline.give_back()
+    for name in ("notes.db", "notes.db-wal"):
+        path = Path(life.channel.directory, name)
+        if path.exists():
+            path.write_bytes(b"no database" * 1000)
+    life.channel = file_channel(Path(life.channel.directory))
+    life.pipeline = by_hand(life.sink, life.channel, batch_count_threshold=3)
+    life.send("3", "4", "5")
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2", "3", "4", "5"]
+    assert "cannot be read" in caplog.text
+    assert list(Path(life.channel.directory, "quarantine").glob("notes.db.*"))
+
+
+def test_notes_hold_hashes_and_numbers_only(tmp_path: Path) -> None:
+    """No name of a stream, nothing of a record."""
+    life = Life(tmp_path, Server())
+    life.send("a-secret-value", key=IDEMPOTENT._replace(topic="a-secret-topic"))
+    life.deliver()
+    content = b"".join(path.read_bytes() for path in Path(life.channel.directory).glob("notes.db*"))
+    assert content
+    assert b"secret" not in content
+
+
+def test_no_notes_are_made_for_other_streams(tmp_path: Path) -> None:
+    """A channel without idempotent streams has no database."""
+    life = Life(tmp_path, Server())
+    life.send("0", key=PLAIN)
+    life.send("0", key=KEY._replace(order="ordered"))
+    life.deliver()
+    assert not list(Path(life.channel.directory).glob("notes.db*"))
+
+
+def test_notes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest unused go first; those of batches on their way stay."""
+    monkeypatch.setattr(intents_module, "MAX_NOTES", 10)
+    monkeypatch.setattr(intents_module, "_LOOK_EVERY", 5)
+    life = Life(tmp_path, Server(DOWN), batch_count_threshold=1)
+    life.send("first", key=IDEMPOTENT._replace(topic="in flight"))
+    life.feed()
+    life.attempt()
+    life.sink.script = []
+    for n in range(40):
+        life.send("x", key=IDEMPOTENT._replace(topic=str(n)))
+        life.feed()
+        life.attempt()
+    notes = life.channel.notes
+    assert notes is not None
+    assert notes.read(note_name(IDEMPOTENT._replace(topic="in flight"))) is not None
+    assert notes.read(note_name(IDEMPOTENT._replace(topic="39"))) is not None
+    assert notes.read(note_name(IDEMPOTENT._replace(topic="0"))) is None
+    kept = [notes.read(note_name(IDEMPOTENT._replace(topic=str(n)))) for n in range(40)]
+    assert sum(one is not None for one in kept) <= 10 + 5
+
+
+def test_a_batch_that_never_becomes_complete_is_let_go_under_a_new_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A minute later it is sent with what it has, as another batch: perhaps twice, never lost."""
+    life = Life(tmp_path, Server(DOWN))
+    life.send("0", "1", "2")
+    life.feed()
+    life.attempt()
+    life.die()
+    life.pipeline.feeder._block = 1
+    life.pipeline.feeder.run_once(0)
+    assert isinstance(life.pipeline.clock, JumpingClock)
+    life.pipeline.clock.advance(accumulator_module._FORMING_SECONDS + 1)
+    life.pipeline.pipeline.mover.run_once()
+    assert "cannot be formed again" in caplog.text
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2"]
+
+
+def test_an_intent_reads_back_as_it_was_written() -> None:
+    """The example of the format, and what is none is refused."""
+    intent = Intent.from_bytes(bytes.fromhex("ab" * 16 + "00" * 7 + "07" + "00" * 7 + "08" + "00" * 7 + "09"))
+    assert (intent.sequence.key, intent.sequence.number, intent.first, intent.last) == ("ab" * 16, 7, 8, 9)
+    assert Intent.from_bytes(intent.to_bytes()) == intent
+    with pytest.raises(ValueError, match="5 bytes are no intent"):
+        Intent.from_bytes(b"short")
+
+
+def test_notes_take_no_second_owner(tmp_path: Path) -> None:
+    """The database is locked as long as it is open, besides the channel's own lock."""
+    notes = FileNotes(str(tmp_path), "c")
+    notes.write("a", b"v", 1)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        sqlite3.connect(tmp_path / "notes.db", timeout=0).execute("SELECT * FROM notes")
+    notes.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_happens_each_record_is_stored_once_and_in_order(tmp_path: Path, seed: int) -> None:
+    """Random sends, faults, steps of single stages, and deaths: a model of what a process can go through."""
+    dice = random.Random(seed)
+    faults: list[Callable[[], Any]] = [
+        lambda: None,
+        lambda: None,
+        lost,
+        lambda: DOWN,
+        lambda: ServerError("ServerBusy", "x", may_have_been_stored=True),
+        lambda: BodyTooLargeError("PostBodyTooLarge", "x"),
+    ]
+    sink = Server(*(dice.choice(faults)() for _ in range(300)))
+    life = Life(tmp_path, sink, batch_count_threshold=4, base_retry_backoff_ms=1)
+    sent: Counter[str] = Counter()
+    deaths = 0
+
+    def send() -> None:
+        topic = dice.choice("ab")
+        for _ in range(dice.randint(1, 6)):
+            life.send(str(sent[topic]), key=IDEMPOTENT._replace(topic=topic))
+            sent[topic] += 1
+
+    def pass_time() -> None:
+        life.pipeline.clock.advance(dice.choice([0.01, 1.0]))  # type: ignore[attr-defined]
+        life.pipeline.pipeline.mover.run_once()
+
+    def try_one() -> None:
+        life.pipeline.pipeline.io_pool.run_next()
+
+    def acknowledge() -> None:
+        life.pipeline.acks.run_once()
+
+    steps: list[Callable[[], object]] = [
+        send,
+        pass_time,
+        lambda: life.pipeline.feeder.run_once(0),
+        try_one,
+        try_one,
+        acknowledge,
+        lambda: drive(life.pipeline),
+    ]
+    for _ in range(150):
+        if dice.random() < 0.06:
+            life.die()
+            deaths += 1
+        dice.choice(steps)()
+    life.deliver()
+    assert deaths
+    for topic in "ab":
+        assert values(sink, topic) == [str(n) for n in range(sent[topic])]
