@@ -11,8 +11,8 @@ import pyarrow.types as kinds
 from .values import as_binary, extent_of
 
 # Frame, Time and Time_ns of a record; tags and lengths of a field, besides its name.
-BEFORE_ROW = 20
-BEFORE_FIELD = 10
+BEFORE_ROW = 18
+BEFORE_FIELD = 8
 
 # The longest texts, bytes. The first type that applies counts.
 _WIDTHS: tuple[tuple[Callable[[pa.DataType], Any], int], ...] = (
@@ -36,7 +36,7 @@ _JSON_ROW = 16
 
 def estimate_field(array: pa.Array, name: str) -> int:
     """Bytes of a column as one field of each row."""
-    return _texts(array) + len(array) * (BEFORE_FIELD + 4 * len(name))
+    return _texts(array) + len(array) * (BEFORE_FIELD + len(name.encode()))
 
 
 def estimate_contents(array: pa.MapArray) -> int:

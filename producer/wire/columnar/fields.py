@@ -11,7 +11,7 @@ import pyarrow.types as kinds
 from .estimate import estimate_contents, estimate_field
 from .gather import Part, join, pool_of, total_sizes
 from .prefixes import LONG, SHORT, Prefixes, of_key
-from .texts import Render, texts_of_distinct
+from .texts import Render, dictionary_of, texts_of_distinct
 from .values import Numbers, UnsendableError, lengths_of, valid_of
 
 
@@ -36,9 +36,10 @@ class FieldColumn:
 
         :raises UnsendableError: a value has no text.
         """
-        distinct = texts_of_distinct(array) if kinds.is_dictionary(array.type) else None
+        chosen = dictionary_of(array) if kinds.is_run_end_encoded(array.type) else array
+        distinct = texts_of_distinct(chosen) if kinds.is_dictionary(chosen.type) else None
         if distinct is not None:
-            return [_chosen(_field(self._prefixes, distinct), len(distinct), array.indices)]
+            return [_chosen(_field(self._prefixes, distinct), len(distinct), chosen.indices)]
         return _field(self._prefixes, self._render(array))
 
 

@@ -50,6 +50,8 @@ def _objects(array: pa.Array) -> list[Any]:
 
 def _converter(kind: pa.DataType) -> _Convert | None:
     """What makes dictionaries of the maps in a value, which come as lists of pairs; None if there are none."""
+    if kinds.is_dictionary(kind):
+        return _converter(kind.value_type)
     if kinds.is_map(kind):
         return _map_converter(kind)
     if kinds.is_struct(kind):

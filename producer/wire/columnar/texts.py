@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from .floats import texts_of_floats
@@ -56,8 +56,15 @@ def _texts_of_storage(array: pa.Array) -> pa.Array:
     return _rendered(array.storage)
 
 
-def _texts_of_runs(array: pa.Array) -> pa.Array:
-    return _rendered(pc.run_end_decode(array))
+def dictionary_of(array: pa.RunEndEncodedArray) -> pa.DictionaryArray:
+    """Runs as a dictionary: the values as they are, and for each row which of them it has."""
+    rows = np.arange(array.offset, array.offset + len(array))
+    which = np.searchsorted(array.run_ends.to_numpy(), rows, "right")
+    return pa.DictionaryArray.from_arrays(which.astype(np.int64), array.values)
+
+
+def _texts_of_runs(array: pa.RunEndEncodedArray) -> pa.Array:
+    return _texts_of_dictionary(dictionary_of(array))
 
 
 def texts_of_distinct(array: pa.DictionaryArray) -> pa.Array | None:
@@ -76,7 +83,12 @@ def texts_of_distinct(array: pa.DictionaryArray) -> pa.Array | None:
 
 def _texts_of_dictionary(array: pa.DictionaryArray) -> pa.Array:
     texts = texts_of_distinct(array)
-    return _rendered(array.dictionary_decode()) if texts is None else texts.take(array.indices)
+    if texts is not None:
+        return texts.take(array.indices)
+    try:
+        return _rendered(array.dictionary.take(array.indices))
+    except pa.ArrowNotImplementedError:  # of views, at this time
+        return texts_of_objects(array)
 
 
 def _texts_of_nothing(array: pa.Array) -> pa.Array:

@@ -40,6 +40,7 @@ def of_column(array: pa.Array, now: int) -> tuple[Part, Part | None]:
     if wrong.any():
         position = int(np.argmax(wrong))
         raise UnsendableError(position, f"{array[position]} is not a time from 0 to {MAX_TIME} seconds after 1970")
+    seconds = seconds.astype(np.int64)
     if valid is not None:
         seconds = np.where(valid, seconds, now)
     return _seconds(seconds), _nanos(nanos) if nanos is not None and nanos.any() else None

@@ -65,8 +65,9 @@ def binary_of(values: list[bytes | None] | list[bytes]) -> pa.Array:
 
 
 def as_binary(array: pa.Array) -> pa.Array:
-    """A string array as binary, without a copy."""
-    return array.view(pa.large_binary() if pa.types.is_large_string(array.type) else pa.binary())
+    """A string or binary array as binary, without a copy."""
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    return array.view(pa.large_binary() if large else pa.binary())
 
 
 def text_kind(rows: int, longest: int) -> pa.DataType:

@@ -1,0 +1,206 @@
+"""Columns are encoded as ``send`` encodes their rows."""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from producer.errors import InvalidArgumentError
+from producer.records import MAX_TIME, LogItem
+from producer.wire.columnar import ColumnarEncoder, EncodedRows
+
+from .arrow_values import NOW, TICKS, arrays, batches, map_entries, maps, rows_of, sent
+
+SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def records(encoded: EncodedRows) -> list[bytes]:
+    """The body, cut at its ends."""
+    ends = encoded.ends.tolist()
+    assert len(encoded.body) == (ends[-1] if ends else 0)
+    return [bytes(encoded.body[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def encode(batch: pa.RecordBatch) -> list[bytes]:
+    """The records of a batch."""
+    return records(ColumnarEncoder(batch.schema).encode(batch, NOW))
+
+
+@SLOW
+@given(batches())
+def test_records_equal_those_of_send_for_every_type(batch: pa.RecordBatch) -> None:
+    """Whatever the schema, the values, the nulls and the slices: byte for byte."""
+    assert encode(batch) == sent([LogItem(row) for row in rows_of(batch)])
+    assert ColumnarEncoder(batch.schema).estimate(batch) >= batch.num_rows  # any type has one
+
+
+@settings(SLOW, max_examples=30)
+@given(st.data(), st.integers(0, 5))
+def test_contents_are_fields_behind_the_others(data: st.DataObject, rows: int) -> None:
+    """The entries of a map, but those without a value, in their order; equal keys are equal fields; null has none."""
+    contents, other = data.draw(maps(rows + 2, 0)).slice(1, rows), data.draw(arrays(rows, 0))
+    batch = pa.RecordBatch.from_arrays([contents, other], names=["contents", "other"])
+    pairs = [[(key, value) for key, value in entries or ()] for entries in map_entries(contents)]
+    expected = [LogItem([*row[1:], *entries]) for row, entries in zip(rows_of(batch), pairs, strict=True)]
+    encoder = ColumnarEncoder(batch.schema, contents_column="contents")
+    assert records(encoder.encode(batch, NOW)) == sent(expected)
+
+
+@settings(SLOW, max_examples=40)
+@given(st.data(), st.sampled_from(["s", "ms", "us", "ns"]))
+def test_the_time_column_gives_time_and_time_ns(data: st.DataObject, unit: str) -> None:
+    """Timestamps to the nanosecond; null is the time of sending."""
+    per = TICKS[unit]
+    ticks = data.draw(st.lists(st.none() | st.integers(0, MAX_TIME * per + per - 1), max_size=5))
+    column = pa.array(ticks, pa.int64()).view(pa.timestamp(unit, "Europe/Berlin"))
+    batch = pa.record_batch({"at": column, "n": pa.array(range(len(ticks)))})
+    encoded = ColumnarEncoder(batch.schema, time_column="at").encode(batch, NOW)
+    moments = [(None, None) if tick is None else (tick // per, tick % per * (10**9 // per)) for tick in ticks]
+    assert records(encoded) == sent([LogItem({"n": n}, *moment) for n, moment in enumerate(moments)])
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint32(), pa.int64(), pa.uint64()], ids=str)
+def test_integers_in_the_time_column_are_seconds(kind: pa.DataType) -> None:
+    """Of any width, with and without nulls."""
+    for seconds in ([0, 1, 100], [5, None, 127], *([[MAX_TIME, NOW, None]] if kind.bit_width > 8 else [])):
+        batch = pa.record_batch({"at": pa.array(seconds, kind)})
+        encoded = ColumnarEncoder(batch.schema, time_column="at").encode(batch, NOW)
+        assert records(encoded) == sent([LogItem({}, one) for one in seconds])
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        (pa.array([1, -1], pa.int64()), "-1"),
+        (pa.array([1, 2**32], pa.uint64()), "4294967296"),
+        (pa.array([0, -1], pa.int64()).view(pa.timestamp("ns", "UTC")), "1969-12-31 23:59:59.999999999"),
+        (pa.array([0, 2**32], pa.int64()).view(pa.timestamp("s", "UTC")), "2106-02-07"),
+    ],
+    ids=["before", "after", "a nanosecond before", "a second after"],
+)
+def test_a_time_out_of_range_is_refused_with_its_row(column: pa.Array, shown: str) -> None:
+    """The message names the row, the column and the value."""
+    batch = pa.record_batch({"at": column})
+    with pytest.raises(InvalidArgumentError, match=rf"^row 11: time_column 'at': .*{shown}"):
+        ColumnarEncoder(batch.schema, time_column="at").encode(batch, NOW, range(10, 12))
+
+
+FAR = pa.array([0, 253_402_300_800], pa.int64())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        FAR.view(pa.timestamp("s")),
+        FAR.view(pa.timestamp("s", "UTC")),
+        FAR.view(pa.timestamp("s", "Asia/Kathmandu")),
+        pa.array([0, 253_402_300_799], pa.int64()).view(pa.timestamp("s", "Asia/Kathmandu")),
+        pa.array([0, 2_932_897], pa.int32()).view(pa.date32()),
+        FAR.view(pa.timestamp("s")).dictionary_encode(),
+        pa.ListArray.from_arrays([0, 1, 2], FAR.view(pa.timestamp("s"))),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_value_that_python_cannot_express_is_refused_with_its_row(column: pa.Array) -> None:
+    """As ``to_pylist`` would; a year after 9999, for one."""
+    batch = pa.record_batch({"at": column})
+    with pytest.raises(InvalidArgumentError, match=r"^row 1: field 'at': "):
+        ColumnarEncoder(batch.schema).encode(batch, NOW)
+
+
+def test_a_wrong_value_of_a_dictionary_matters_only_if_a_row_has_it() -> None:
+    """A dictionary may be that of a longer table."""
+    kind = pa.timestamp("s")
+    indices = pa.array([0, 0, 0])
+    batch = pa.record_batch({"at": pa.DictionaryArray.from_arrays(indices, FAR.view(kind))})
+    plain = pa.record_batch({"at": pa.array([0, 0, 0], pa.int64()).view(kind)})
+    assert encode(batch) == encode(plain)
+
+
+def test_a_json_that_cannot_be_made_is_refused_with_its_row() -> None:
+    """The reason is that of ``send``."""
+    batch = pa.record_batch({"m": pa.array([[], [(b"k", 1)]], pa.map_(pa.binary(), pa.int8()))})
+    with pytest.raises(InvalidArgumentError, match=r"^row 1: field 'm': cannot become JSON: "):
+        encode(batch)
+
+
+def test_extension_types_go_as_their_values_or_their_storage() -> None:
+    """A UUID has a text of its own, as it has for ``send``; most extensions are their storage."""
+    number = uuid.uuid4()
+    columns = {
+        "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([number.bytes, None], pa.binary(16))),
+        "json": pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(['{"a": 1}', None])),
+        "bool": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None], pa.int8())),
+        "other": pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "t", "v"), pa.array([7, None])),
+    }
+    fields = {"uuid": number, "json": '{"a": 1}', "bool": True, "other": 7}
+    assert encode(pa.record_batch(columns)) == sent([LogItem(fields), LogItem({})])
+
+
+def test_two_columns_of_one_name_are_two_fields() -> None:
+    """A log may repeat a name, and a schema may, too."""
+    batch = pa.RecordBatch.from_arrays([pa.array(["x"]), pa.array([1])], names=["k", "k"])
+    assert encode(batch) == sent([LogItem([("k", "x"), ("k", 1)])])
+
+
+@pytest.mark.parametrize("length", [255, 256, 4095, 4096, 16_383, 20_000, 3_000_000])
+def test_long_values_have_long_prefixes(length: int) -> None:
+    """Tables of prefixes end somewhere; longer values are encoded all the same."""
+    values = ["x" * length, None, "é", "y" * (length - 1)]
+    batch = pa.record_batch({"k": values, "n" * 500: values[::-1]})
+    assert encode(batch) == sent([LogItem(row) for row in rows_of(batch)])
+
+
+def test_more_than_two_gigabytes_of_text_have_large_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is lowered, for the test's sake: what is beyond it is put together with offsets of 64 bits."""
+    rows = 2000
+    columns = {
+        "text": ["x" * 100] * rows,
+        "number": list(range(rows)),
+        "float": [n / 7 for n in range(rows)],
+        "fixed": pa.array([b"abcd"] * rows, pa.binary(4)),
+        "at": pa.array(range(rows), pa.int64()).view(pa.timestamp("us", "Asia/Kathmandu")),
+        "list": [[n] for n in range(rows)],
+        "chosen": pa.array(["p", "q"] * (rows // 2)).dictionary_encode(),
+        "map": pa.array([[("k", n)] for n in range(rows)], pa.map_(pa.string(), pa.int64())),
+    }
+    batch = pa.record_batch(columns)
+    encoder = ColumnarEncoder(batch.schema, time_column="at", contents_column="map")
+    ordinary = encoder.encode(batch, NOW)
+    for module in ("values", "gather", "texts", "time_fields"):
+        monkeypatch.setattr(f"producer.wire.columnar.{module}.MAX_OFFSET", 1000)
+    large = ColumnarEncoder(batch.schema, time_column="at", contents_column="map").encode(batch, NOW)
+    assert large.ends.dtype == "int64"
+    assert records(large) == records(ordinary)
+
+
+def test_rows_without_columns_are_logs_without_fields() -> None:
+    """As ``send({})``."""
+    assert encode(pa.record_batch({"k": [1, 2]}).select([])) == sent([LogItem({}), LogItem({})])
+    assert encode(pa.record_batch({"k": pa.nulls(2)})) == sent([LogItem({}), LogItem({})])
+
+
+def test_a_batch_of_another_schema_is_refused() -> None:
+    """The encoder was made for one."""
+    with pytest.raises(InvalidArgumentError, match="another schema"):
+        ColumnarEncoder(pa.schema({"a": pa.string()})).encode(pa.record_batch({"a": [1]}), NOW)
+
+
+def test_the_estimate_is_near_for_ordinary_logs() -> None:
+    """No fewer bytes, and not many more; also of a slice."""
+    rows = 1000
+    columns = {
+        "request": [f"GET /items/{n}?page=1 HTTP/1.1" for n in range(rows)],
+        "status": pa.array(["200", "404"] * (rows // 2)).dictionary_encode(),
+        "user_agent": ["Mozilla/5.0 (X11; Linux x86_64)"] * rows,
+        "contents": pa.array([[("k", "some text")] * 3] * rows, pa.map_(pa.string(), pa.string())),
+    }
+    batch = pa.record_batch(columns)
+    encoder = ColumnarEncoder(batch.schema, contents_column="contents")
+    for part in (batch, batch.slice(100, 50)):
+        size = len(encoder.encode(part, NOW).body)
+        assert size <= encoder.estimate(part) <= 1.4 * size
