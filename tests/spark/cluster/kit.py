@@ -38,7 +38,7 @@ def sdk_zip(folder: Path) -> Path:
 
 
 def held(server: LogHubServer, logstore: str = LOGSTORE) -> Held:
-    """Digest what a logstore of the test project holds: about 300,000 logs a second, a page at a time."""
+    """Digest what a logstore of the test project holds; a million logs of 235 bytes take some ten seconds."""
     rows = array("Q", (row for raw in _raw_groups(server, logstore) for row in _digests(raw)))
     different = set(rows)
     return Held((len(different), sum(different) % MODULUS), len(rows) - len(different))
