@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from producer import BodyTooLargeError, NetworkError, RejectedError, ServerError
+from producer.channels import FileChannel
 from producer.channels.file.notes import FileNotes
 from producer.errors import ChannelIOError
 from producer.pipeline import accumulator as accumulator_module
@@ -21,9 +22,9 @@ from producer.pipeline import intents as intents_module
 from producer.pipeline.durable import DurablePipeline
 from producer.pipeline.intents import Intent, note_name
 from producer.records import StreamKey
-from tests.durable.kit import by_hand, crashed, drive, file_channel, values
+from tests.durable.kit import KeptChannel, by_hand, crashed, drive, file_channel, values
 from tests.support.clocks import JumpingClock
-from tests.support.pipelines import KEY, record
+from tests.support.pipelines import KEY, config, record
 from tests.support.sequenced import Server
 
 IDEMPOTENT = KEY._replace(order="idempotent")
@@ -398,3 +399,89 @@ def test_whatever_happens_each_record_is_stored_once_and_in_order(tmp_path: Path
     assert deaths
     for topic in "ab":
         assert values(sink, topic) == [str(n) for n in range(sent[topic])]
+
+
+# -- adoption
+
+
+def _orphan(life: Life, base: Path) -> None:
+    """The directory of a process that died, below ``base``."""
+    shutil.copytree(life.channel.directory, base / "orphan")
+
+
+def _adopting(tmp_path: Path) -> Any:
+    options = {"segment_size": 4096, "minimum_free_space": 0, "reserve": 4096, "checkpoint_interval": None}
+    channel = FileChannel.for_process(tmp_path / "base", adopt_interval=None, **options)  # type: ignore[arg-type]
+    assert channel.own.directory  # opened before there is an orphan that it could take for its own
+    assert channel._adopter is not None
+    channel._adopter._thread.join()  # its one look is over
+    return channel
+
+
+def test_what_was_in_flight_is_adopted_with_its_number(tmp_path: Path) -> None:
+    """Another process adopts the channel: the batch whose answer came is not stored again, the rest is, in order."""
+    life = Life(tmp_path, Server())
+    life.send("0", "1", "2", "3", "4", "5")
+    life.feed()
+    life.attempt()
+    life.attempt()
+    life.send("6")
+    channel = _adopting(tmp_path)
+    pipeline = by_hand(life.sink, channel, batch_count_threshold=2)
+    pipeline.accept(IDEMPOTENT, record("own"), 1, None)
+    _orphan(life, tmp_path / "base")
+    assert channel.adopt() == 7
+    life.pipeline = pipeline
+    life.deliver()
+    found = values(life.sink)
+    assert [text for text in found if text != "own"] == list("0123456")
+    assert found.count("own") == 1
+    assert len(life.sink.last) == 2, "the adopted stream and the process's own have a key each"
+    pipeline.give_back()
+
+
+def test_an_adopted_batch_in_flight_survives_the_adopter_too(tmp_path: Path) -> None:
+    """Who opens the adopter's directory after its death, or adopts it in turn, knows the number as well."""
+    life = Life(tmp_path, Server())
+    life.send("0", "1", "2", "3")
+    life.feed()
+    life.attempt()
+    channel = _adopting(tmp_path)
+    _orphan(life, tmp_path / "base")
+    assert channel.adopt() == 4
+    shutil.copytree(channel.own.directory, tmp_path / "again")
+    channel.close()
+    other = _adopting(tmp_path / "elsewhere")
+    shutil.copytree(tmp_path / "again", tmp_path / "elsewhere" / "base" / "orphan")
+    assert other.adopt() == 4
+    life.pipeline = by_hand(life.sink, other, batch_count_threshold=1)
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2", "3"]
+    life.pipeline.give_back()
+
+
+def test_a_dead_letter_of_an_adopted_stream_reads_as_of_an_ordinary_idempotent_one(tmp_path: Path) -> None:
+    """Its header names the order, not the channel that it came from."""
+    life = Life(tmp_path, Server())
+    life.send("0", "1", "2")
+    life.feed()
+    life.attempt()
+    life.send("3")
+    channel, letters = _adopting(tmp_path), KeptChannel()
+    _orphan(life, tmp_path / "base")
+    channel.adopt()
+    life.sink.script = [None, RejectedError("ParameterInvalid", "x")]
+    life.pipeline = DurablePipeline(
+        config(batch_count_threshold=3, linger_ms=100),
+        life.sink,
+        JumpingClock(),
+        "test",
+        channel,
+        letters,
+        threadless=True,
+    )
+    life.deliver()
+    (letter,) = letters.events()
+    assert letter.headers["order"] == "idempotent"
+    assert "adopted" not in letter.headers
+    life.pipeline.give_back()
