@@ -1,9 +1,9 @@
 """send_arrow: tables become pieces of about a batch, a slice at a time.
 
 A slice of a megabyte or two is the unit: its memory is reserved, then it is encoded as a whole, cut into pieces where a
-row ends, and accepted. So a table of any size goes through a producer of any size. Where columns pick the stream, a
-slice is put in the order of its streams before it is encoded. How a batch is cut depends on its data and the
-configuration, and on nothing else.
+row ends, and accepted. So a table of any size goes through a producer of any size. Where columns pick the stream, the
+records of a slice are put in the order of their streams before they are cut. How a batch is cut depends on its data
+and the configuration, and on nothing else.
 
 Nothing imports this module before ``send_arrow`` is called: it needs the extra ``arrow``.
 """
@@ -28,7 +28,7 @@ from .pipeline.reservation import Piece
 from .records import StreamKey
 from .results import Callback, SendFuture
 from .stream_keys import StreamKeys
-from .wire.columnar import ColumnarEncoder, EncodedRows, Names, Split
+from .wire.columnar import ColumnarEncoder, EncodedRows, Grouping, Names
 
 #: Bytes that are encoded at once: fewer cost more for each, more no longer fit the processor's caches.
 SLICE_BYTES = 2 * 1024 * 1024
@@ -184,14 +184,14 @@ class ArrowSender:
         """The records of rows, whose numbers for errors are given."""
         return self._encoder.encode(batch, int(self._clock.time()), rows)
 
-    def split(self, batch: pa.RecordBatch) -> Split:
-        """See :meth:`ColumnarEncoder.split`."""
-        return self._encoder.split(batch)
+    def group(self, batch: pa.RecordBatch) -> Grouping:
+        """See :meth:`ColumnarEncoder.group`."""
+        return self._encoder.group(batch)
 
-    def cuts(self, split: Split, ends: Any) -> Iterator[tuple[Names, int, int]]:
+    def cuts(self, grouping: Grouping, ends: Any) -> Iterator[tuple[Names, int, int]]:
         """Where a slice is cut into pieces: the names, the first row, the row behind the last one."""
         start = 0
-        for names, stop in split.groups:
+        for names, stop in grouping.groups:
             while start < stop:
                 begin = int(ends[start - 1]) if start else 0
                 fitting = int(np.searchsorted(ends, begin + self._most, "right"))
@@ -220,15 +220,17 @@ class _Slice:
 
         :raises InvalidArgumentError: a value that cannot be sent, a row that is too large; with the row.
         """
-        split = self._sender.split(self._batch)
-        numbers = _shifted(split.rows, self._start + self._first_row)
-        encoded = self._sender.encode(split.batch, numbers)
+        grouping = self._sender.group(self._batch)
+        first = self._start + self._first_row
+        encoded = self._sender.encode(self._batch, range(first, first + self._batch.num_rows))
+        if not isinstance(grouping.rows, range):
+            encoded = encoded.in_order(grouping.rows)
         pieces = []
-        for names, start, stop in self._sender.cuts(split, encoded.ends):
+        for names, start, stop in self._sender.cuts(grouping, encoded.ends):
             begin = int(encoded.ends[start - 1]) if start else 0
             record = bytes(encoded.body[begin : int(encoded.ends[stop - 1])])
-            pieces.append(self._piece(names, record, stop - start, int(numbers[start])))
-            self._sent.append((_rows(split.rows[start:stop], self._start), stop - start, len(record)))
+            pieces.append(self._piece(names, record, stop - start, first + int(grouping.rows[start])))
+            self._sent.append((_rows(grouping.rows[start:stop], self._start), stop - start, len(record)))
         return pieces
 
     def _piece(self, names: Names, record: bytes, logs: int, row: int) -> Piece:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from . import channels
+from . import arrow, channels
 from .__main__ import CASES, SHAPES, check_sample, main, measure, null_server, ours, report, take_counts
 
 
@@ -37,3 +37,10 @@ def test_the_channels_benchmark_prints_its_tables(capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     for line in ("| file, fsync commit | 100 |", "| 16 |", "| from the log alone |", "| 8 | os |"):
         assert line in printed
+
+
+def test_the_arrow_benchmark_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    """Columns beside dictionaries: the same bytes, and the same logs at the server."""
+    assert arrow.main(["--count", "1000", "--rounds", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("| web | ") == printed.count("| java | ") == 2

@@ -24,6 +24,6 @@ what needs it.
 """
 
 from .encoder import ColumnarEncoder, EncodedRows
-from .picking import Names, Split
+from .picking import Grouping, Names
 
-__all__ = ["ColumnarEncoder", "EncodedRows", "Names", "Split"]
+__all__ = ["ColumnarEncoder", "EncodedRows", "Grouping", "Names"]

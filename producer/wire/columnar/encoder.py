@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...errors import InvalidArgumentError
 from . import time_fields
 from .columns import columns_of
 from .estimate import BEFORE_ROW
-from .gather import Part, join, total_sizes
-from .picking import Names, Split, split
+from .gather import Part, join, pool_of, total_sizes
+from .picking import Grouping, Names, group
 from .prefixes import SHORT
 from .values import Numbers, UnsendableError
 
@@ -28,6 +29,16 @@ class EncodedRows:
 
     body: memoryview
     ends: Numbers
+
+    def in_order(self, rows: Numbers) -> EncodedRows:
+        """The same records in another order.
+
+        :param rows: for each record its place in this one.
+        """
+        pool = pool_of(pa.py_buffer(self.body), np.append(0, self.ends))
+        _, offsets, data = pc.take(pool, pa.array(rows), boundscheck=False).buffers()
+        ends = np.frombuffer(offsets, self.ends.dtype, len(rows) + 1)[1:]
+        return EncodedRows(memoryview(data)[: int(ends[-1])], ends)
 
 
 class ColumnarEncoder:
@@ -63,13 +74,13 @@ class ColumnarEncoder:
         }
         self._columns = columns_of(schema, options)
 
-    def split(self, batch: pa.RecordBatch) -> Split:
-        """The rows of a batch in groups that go to one stream each; see :class:`~.picking.Split`."""
-        return split(batch, self._columns.picking)
+    def group(self, batch: pa.RecordBatch) -> Grouping:
+        """The rows of a batch in groups that go to one stream each."""
+        return group(batch, self._columns.picking)
 
     def streams(self, batch: pa.RecordBatch) -> Iterator[tuple[Names, pa.RecordBatch, range | Numbers]]:
         """For each stream its names, its rows in their order, and where these stood in the batch."""
-        return iter(self.split(batch))
+        return self.group(batch).batches(batch)
 
     def estimate(self, batch: pa.RecordBatch) -> int:
         """About how many bytes :meth:`encode` will make of a batch: for ordinary ones no fewer. Cheap."""

@@ -2,6 +2,8 @@
 
 Arrow writes the digits. The offset of a zone is asked of Python once for each minute that occurs in a column, since
 the zones that Arrow and Python know may differ; before 1973, when some offsets changed at odd seconds, for each second.
+Timestamps of nanoseconds are no exception, while ``to_pylist`` makes them values of pandas, which differ by the seconds
+of old offsets and by the summer time of the years after 2037.
 """
 
 from __future__ import annotations

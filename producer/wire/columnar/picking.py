@@ -27,26 +27,33 @@ class Names(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Split:
-    """A batch in the order of its groups.
+class Grouping:
+    """The rows of a batch, group after group.
 
-    :ivar batch: the rows, group after group; the given batch itself if they stand so.
-    :ivar rows: where each of them stood; a ``range`` if they stand there still.
-    :ivar groups: for each group its names and the row behind its last one.
+    :ivar rows: their positions in the batch; a ``range`` if they stand in this order.
+    :ivar groups: for each group its names, and where in ``rows`` it ends.
     """
 
-    batch: pa.RecordBatch
     rows: range | Numbers
     groups: Sequence[tuple[Names, int]]
 
-    def __iter__(self) -> Iterator[tuple[Names, pa.RecordBatch, range | Numbers]]:
+    def batches(self, batch: pa.RecordBatch) -> Iterator[tuple[Names, pa.RecordBatch, range | Numbers]]:
+        """For each group its names, a batch of its rows, and their positions; what stands in order is not copied."""
+        ordered = batch if isinstance(self.rows, range) else _taken(batch, self.rows)
         start = 0
         for names, stop in self.groups:
-            yield names, self.batch.slice(start, stop - start), self.rows[start:stop]
+            yield names, ordered.slice(start, stop - start), self.rows[start:stop]
             start = stop
 
 
-def split(batch: pa.RecordBatch, columns: Sequence[int | None]) -> Split:
+def _taken(batch: pa.RecordBatch, rows: Numbers) -> pa.RecordBatch:
+    try:
+        return batch.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:  # of views, at this time
+        return pa.concat_batches([batch.slice(row, 1) for row in rows.tolist()])
+
+
+def group(batch: pa.RecordBatch, columns: Sequence[int | None]) -> Grouping:
     """Group the rows by the values of some columns.
 
     :param columns: the positions of those that hold topic, source and shard hash; None for what no column holds.
@@ -54,17 +61,15 @@ def split(batch: pa.RecordBatch, columns: Sequence[int | None]) -> Split:
     rows = batch.num_rows
     given = [None if column is None else _texts(batch.column(column)) for column in columns]
     if not any(given) or rows == 0:
-        return Split(batch, range(rows), [(Names(), rows)] if rows else [])
+        return Grouping(range(rows), [(Names(), rows)] if rows else [])
     groups, first = _groups([codes for codes, _ in filter(None, given)], rows)
     names = [_names(given, row) for row in first]
-    if len(first) == 1:
-        return Split(batch, range(rows), [(names[0], rows)])
     ends = zip(names, np.cumsum(np.bincount(groups)).tolist(), strict=True)
     if (groups[1:] >= groups[:-1]).all():
-        return Split(batch, range(rows), list(ends))
+        return Grouping(range(rows), list(ends))
     # Few groups are sorted by radix.
     order = np.argsort(groups.astype(np.uint16) if len(names) < 1 << 16 else groups, kind="stable")
-    return Split(batch.take(pa.array(order)), order, list(ends))
+    return Grouping(order, list(ends))
 
 
 _Coded = tuple[Numbers, list[str | None]]
