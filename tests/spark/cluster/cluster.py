@@ -23,7 +23,7 @@ from tests.support.spark_classes import QUICK, SPARK_HOME, java_environment
 from .processes import Process, kill_session, processes_of
 
 #: How long a part of the cluster may take to start, or a job to end, seconds.
-PATIENCE = 90.0
+PATIENCE = 150.0
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from producer.server.faults import answer, delay
 from tests.spark.conftest import LOGSTORE, PROJECT
 from tests.support.waiting import eventually
 
-from .cluster import Cluster, ended, until
+from .cluster import PATIENCE, Cluster, ended, until
 from .kit import held
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -64,7 +64,7 @@ def test_rows_of_a_killed_executor_arrive(cluster: Cluster, server: LogHubServer
     until(lambda: killed not in cluster.executors(), job)
     server.faults.remove(slow)
     server.faults.remove(busy)
-    output, errors = job.communicate(timeout=90)
+    output, errors = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0, errors
     assert "ExecutorLostFailure" in errors
     assert held(server).digest == tuple(json.loads(output)["digest"])
