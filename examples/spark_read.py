@@ -1,0 +1,40 @@
+"""Spark: read a logstore back, and aggregate it."""
+
+from __future__ import annotations
+
+import os
+
+from producer import EnvironmentCredentials, Producer, ProjectConfig
+from producer.spark.session import build_session
+
+LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "access"}
+
+
+def fill() -> None:
+    """An application's logs, so that there is something to read."""
+    project = ProjectConfig("my-project", endpoint=LOGSTORE["endpoint"], credentials=EnvironmentCredentials())
+    with Producer(project) as producer:
+        stream = producer.stream("my-project", "access", topic="web")
+        stream.send_many(
+            [{"path": f"/page/{n % 4}", "status": 500 if n % 50 == 0 else 200, "ms": n} for n in range(1000)]
+        )
+
+
+def main() -> None:
+    """Requests, errors and the slowest one of each page."""
+    fill()
+    spark = build_session(app_name="reading")
+    # The schema names fields of the logs, with their types; __time__, __topic__ and others can be named, too.
+    logs = spark.read.format("loghub").options(**LOGSTORE).schema("path string, status int, ms int").load()
+    logs.createOrReplaceTempView("access")
+    pages = spark.sql(
+        "SELECT path, count(*) AS requests, count_if(status >= 500) AS errors, max(ms) AS slowest "
+        "FROM access GROUP BY path ORDER BY path"
+    )
+    for page in pages.collect():
+        print(f"{page.path}: {page.requests} requests, {page.errors} errors, slowest {page.slowest} ms")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

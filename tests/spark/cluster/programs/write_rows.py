@@ -1,0 +1,53 @@
+"""Writes rows of the made-up web log with ``format("loghub")``, or ``write_partition``; prints their digest as JSON.
+
+One argument, JSON: ``options`` of the write, ``rows``, ``partitions``, ``way`` (``format`` or ``partition``), ``slow``
+(for how many seconds the first attempt at the first partition rests before each batch of columns).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from weblog import digest, weblog
+
+ASKED = json.loads(sys.argv[1])
+
+
+def resting(seconds: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A step of the plan in which one attempt falls behind, so that Spark starts a copy of it."""
+
+    def step(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        behind = context is not None and context.attemptNumber() == 0 and context.partitionId() == 0
+        for batch in batches:
+            if behind:
+                time.sleep(seconds)
+            yield batch
+
+    return step
+
+
+def main() -> None:
+    """Write, then tell."""
+    from producer.spark import register, write_partition
+
+    session = SparkSession.builder.appName("write rows").getOrCreate()
+    register(session)
+    source = weblog(session, ASKED["rows"], ASKED["partitions"])
+    rows = source.mapInArrow(resting(ASKED["slow"]), source.schema) if ASKED["slow"] else source
+    if ASKED["way"] == "partition":
+        rows.foreachPartition(write_partition(ASKED["options"]))
+    else:
+        rows.write.format("loghub").options(**ASKED["options"]).mode("append").save()
+    print(json.dumps({"digest": digest(source)}))
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

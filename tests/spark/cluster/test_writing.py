@@ -1,0 +1,111 @@
+"""``format("loghub")`` on a real cluster whose machines do not have the SDK, while its processes are killed.
+
+``PRODUCER_SOAK=1`` writes a million rows through each way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.faults import answer, delay, drop_answer
+from tests.spark.conftest import LOGSTORE, PROJECT
+from tests.spark.writing.kit import target
+
+from .cluster import Cluster, ended, until
+from .kit import held
+
+PROGRAM = Path(__file__).parent / "programs" / "write_rows.py"
+WEBLOG = Path(__file__).parent / "weblog.py"
+
+SOAK = bool(os.environ.get("PRODUCER_SOAK"))
+ROWS = 1_000_000 if SOAK else 50_000
+pytestmark = pytest.mark.timeout(1200 if SOAK else 180)
+
+#: Spark starts a copy of a task that takes a little longer than the others, as soon as it looks.
+SPECULATIVE = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "500ms",
+}
+ONCE = {"deliveryGuarantee": "exactlyOnce", "chunkRows": "1000"}
+# Small batches of columns, so that a task is in the midst of its rows when something happens to it.
+SMALL = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
+
+
+def write(
+    cluster: Cluster,
+    server: LogHubServer,
+    sdk: Path,
+    *,
+    way: str = "format",
+    rows: int = ROWS,
+    slow: float = 0.0,
+    conf: dict[str, str] | None = None,
+    **options: str,
+) -> subprocess.Popen[str]:
+    """Start the program that writes rows in two partitions; what its executors and driver lack comes with it."""
+    given = {**target(server), "project": PROJECT, "logstore": LOGSTORE, "retries": "100000", "ackTimeout": "300"}
+    asked = {"options": {**given, **options}, "rows": rows, "partitions": 2, "way": way, "slow": slow}
+    return cluster.submit(PROGRAM, json.dumps(asked), py_files=[sdk, WEBLOG], conf={**SMALL, **(conf or {})})
+
+
+def digest_of(job: subprocess.Popen[str], timeout: float = 170.0) -> tuple[int, int]:
+    """What the job's rows amount to, when it has ended well."""
+    told = json.loads(ended(job, 1200 if SOAK else timeout))
+    return tuple(told["digest"])
+
+
+def count(server: LogHubServer) -> int:
+    """How many logs have arrived."""
+    return server.count(PROJECT, LOGSTORE)
+
+
+@pytest.mark.parametrize("way", ["format", "partition"])
+def test_rows_arrive_once_through_a_shipped_sdk(cluster: Cluster, server: LogHubServer, sdk: Path, way: str) -> None:
+    """Nothing is installed on the machines: the SDK comes with the job. Every row arrives, once if nothing fails."""
+    digest = digest_of(write(cluster, server, sdk, way=way))
+    found = held(server)
+    assert (found.digest, found.duplicates, found.digest[0]) == (digest, 0, ROWS)
+
+
+def test_exactly_once_on_a_cluster_that_falls_apart(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
+    """Answers are lost after storing, a Python worker, an executor and a worker daemon are killed, and Spark runs
+    copies of slow tasks: every row is there, once; and requests came twice, so that there was something to refuse.
+    """
+    server.faults.add(delay(0.05), operation="PutLogs")
+    server.faults.add(drop_answer(), operation="PutLogs", probability=0.1, seed=5)
+    server.faults.add(answer(500, "InternalServerError"), operation="PutLogs", probability=0.1, seed=6)
+    job = write(cluster, server, sdk, slow=0.1, conf={**SPECULATIVE, "spark.task.maxFailures": "10"}, **ONCE)
+    until(lambda: count(server) >= ROWS // 10, job)
+    os.kill(cluster.python_workers()[-1], signal.SIGKILL)
+    until(lambda: count(server) >= ROWS // 4, job)
+    os.kill(cluster.executors()[0], signal.SIGKILL)
+    until(lambda: count(server) >= ROWS // 3, job)
+    cluster.kill_worker(1)
+    digest = digest_of(job)
+    found = held(server)
+    assert (found.digest, found.duplicates, found.digest[0]) == (digest, 0, ROWS)
+    assert any(request.error_code == "InvalidSequenceId" for request in server.requests)
+
+
+def test_at_least_once_duplicates_where_exactly_once_does_not(
+    cluster: Cluster, server: LogHubServer, sdk: Path
+) -> None:
+    """The same without exactlyOnce: every row is there, and what a killed executor had sent is there twice."""
+    server.faults.add(delay(0.1), operation="PutLogs")
+    job = write(cluster, server, sdk, batch_count_threshold="1000", io_thread_count="1")
+    until(lambda: count(server) >= ROWS // 4, job)
+    os.kill(cluster.executors()[0], signal.SIGKILL)
+    digest = digest_of(job)
+    found = held(server)
+    assert found.digest == digest
+    assert found.duplicates > 0

@@ -1,0 +1,34 @@
+"""A streaming query from a directory of JSON files to LogHub, in a process that a test kills.
+
+One argument, JSON: ``options`` (of the write), ``incoming``, ``checkpoint``. Each micro-batch takes one file.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from producer.spark.session import build_session
+
+ASKED = json.loads(sys.argv[1])
+
+
+def main() -> None:
+    """Write what is left, and end."""
+    spark = build_session(master="local[2,4]", app_name="a query that is killed")
+    query = (
+        spark.readStream.schema("n long")
+        .option("maxFilesPerTrigger", 1)
+        .json(ASKED["incoming"])
+        .writeStream.format("loghub")
+        .options(**ASKED["options"])
+        .option("checkpointLocation", ASKED["checkpoint"])
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""format("loghub") in a real Spark: found without registration, checked before the job, right in its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
+from pyspark.sql import Row
+from pyspark.sql import functions as sql
+
+from producer.server import LogHubServer
+from producer.server.faults import answer, cut, drop_answer
+from producer.spark import metrics_accumulator, read_metrics, write_partition
+from producer.spark.writing.metrics import WriteMetrics
+from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, target, twice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COUNT = 3000
+
+
+@pytest.fixture
+def options(server: LogHubServer, tmp_path: Path) -> dict[str, str]:
+    """The options that name the server, with a file for metrics."""
+    return {**target(server), "checkTarget": "true", "metricsPath": str(tmp_path / "metrics.jsonl")}
+
+
+def frame(spark: SparkSession, count: int = COUNT) -> DataFrame:
+    """Rows of two partitions, with a number and a few other types."""
+    return spark.range(0, count, 1, 2).select(
+        sql.col("id").alias("n"),
+        sql.concat(sql.lit("topic-"), sql.col("id") % 3).alias("t"),
+        sql.timestamp_seconds(1_700_000_000 + sql.col("id")).alias("at"),
+        (sql.col("id") / 4).alias("quarter"),
+        sql.when(sql.col("id") % 2 == 0, sql.lit("even")).alias("sometimes"),
+        sql.array(sql.col("id"), sql.lit(None)).alias("list"),
+    )
+
+
+def save(data: DataFrame, options: dict[str, str], **more: str) -> None:
+    data.write.format("loghub").options(**options, **more).mode("append").save()
+
+
+def test_dataframe_arrives_and_reads_back_equal(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> None:
+    """What was written is what is read: fields, topics, times; nothing was registered; the metrics are the sum."""
+    save(frame(spark), options, topicColumn="t", timeColumn="at")
+    places = {name: options[name] for name in ("endpoint", "project", "logstore", "accessKeyId", "accessKeySecret")}
+    back = spark.read.format("loghub").options(**places).load()
+    found = {int(row.contents["n"]): row for row in back.collect()}
+    assert sorted(found) == list(range(COUNT))
+    row = found[6]
+    assert row.contents == {"n": "6", "quarter": "1.5", "sometimes": "even", "list": "[6,null]"}
+    assert (row["__topic__"], row["__time__"].timestamp()) == ("topic-0", 1_700_000_006)
+    assert "sometimes" not in found[7].contents
+    [metrics] = read_metrics(options["metricsPath"])
+    assert (metrics.rows, metrics.tasks, metrics.retries) == (COUNT, 2, 0)
+
+
+def test_sql_writes_and_reads(spark: SparkSession, options: dict[str, str]) -> None:
+    """USING loghub makes a view to read from and to insert into; a table takes its options in the INSERT."""
+    given = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
+    spark.sql(f"CREATE TEMPORARY VIEW sink (n BIGINT, word STRING) USING loghub OPTIONS ({given})")
+    spark.sql("INSERT INTO sink SELECT id, 'from sql' FROM range(10)")
+    try:
+        spark.sql(f"CREATE TABLE loghub_table (n BIGINT, word STRING) USING loghub OPTIONS ({given})")
+        with_options = given.replace("` '", "` = '")
+        spark.sql(f"INSERT INTO loghub_table WITH ({with_options}) SELECT id + 10, 'again' FROM range(10)")
+        with pytest.raises(AnalysisException, match="INSERT INTO t WITH"):
+            spark.sql("INSERT INTO loghub_table SELECT id, 'lost' FROM range(10)")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS loghub_table")
+        spark.sql("DROP VIEW sink")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"topic_column": "t"}, "did you mean topicColumn"),
+        ({"topicColumn": "tt"}, "topicColumn: must be a column of the DataFrame; did you mean t"),
+        ({"timeColumn": "t"}, "timeColumn: must be a column of a timestamp"),
+        ({"accessKeySecret": "wrong"}, "accessKeySecret: .*SignatureNotMatch"),
+        ({"endpoint": "http://127.0.0.1:9"}, "endpoint: .*127.0.0.1:9"),
+        ({"onFailure": "never"}, "onFailure: must be one of fail, deadletter, drop"),
+    ],
+)
+def test_bad_option_is_an_error_before_any_task(
+    spark: SparkSession, options: dict[str, str], server: LogHubServer, more: dict[str, str], words: str
+) -> None:
+    """Spark says at planning time which option is wrong, and why; nothing was sent."""
+    with pytest.raises(AnalysisException, match=words):
+        save(frame(spark), {**options, **more})
+    assert all(request.operation != "PutLogs" for request in server.requests)
+
+
+def test_overwriting_is_refused(spark: SparkSession, options: dict[str, str]) -> None:
+    """LogHub keeps what it has; mode("overwrite") must not pretend otherwise."""
+    with pytest.raises(AnalysisException, match="use append"):
+        frame(spark).write.format("loghub").options(**options).mode("overwrite").save()
+
+
+def test_refused_write_fails_the_job_with_the_reason(
+    spark: SparkSession, options: dict[str, str], server: LogHubServer
+) -> None:
+    """The driver learns which rows LogHub did not take, why, and under which request id; the secret is not told."""
+    server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs")
+    with pytest.raises(PythonException) as caught:
+        save(frame(spark, 10), options)
+    text = str(caught.value)
+    assert "of partition" in text
+    assert "LogStoreNotExist" in text
+    assert "request" in text
+    assert options["accessKeySecret"] not in text
+
+
+def test_faults_of_the_server_never_leave_a_job_short(
+    spark: SparkSession, options: dict[str, str], server: LogHubServer
+) -> None:
+    """With errors, quotas, resets and lost answers on the way, a job that ends has every row; in exactlyOnce, once."""
+    server.faults.add(answer(500, "InternalServerError"), probability=0.1, seed=1, operation="PutLogs")
+    server.faults.add(answer(403, "WriteQuotaExceed"), probability=0.1, seed=2, operation="PutLogs")
+    server.faults.add(cut("before_body"), probability=0.1, seed=3, operation="PutLogs")
+    server.faults.add(drop_answer(), probability=0.2, seed=4, operation="PutLogs")
+    patient = {**options, "retries": "50"}
+    save(frame(spark), patient, batch_count_threshold="100")
+    assert set(numbers(server)) == set(range(COUNT))
+    save(frame(spark), {**patient, "logstore": "once"}, deliveryGuarantee="exactlyOnce", chunkRows="100")
+    assert sorted(numbers(server, "once")) == list(range(COUNT))
+
+
+def dies_once(flag: str) -> object:
+    """A step of a plan that kills its Python worker in the middle of partition 1, once."""
+
+    def step(batches: Iterator[object]) -> Iterator[object]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        for count, batch in enumerate(batches):
+            if context is not None and context.partitionId() == 1 and count == 3 and not os.path.exists(flag):  # noqa: PTH110
+                with open(flag, "w"):  # noqa: PTH123
+                    os._exit(1)
+            yield batch
+
+    return step
+
+
+@pytest.mark.parametrize("guarantee", ["atLeastOnce", "exactlyOnce"])
+def test_killed_worker_loses_nothing_and_exactly_once_repeats_nothing(
+    spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path, guarantee: str
+) -> None:
+    """A Python worker dies in the middle of a partition, and Spark runs the task again: each row is there; once, where
+    that was asked for.
+    """
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "200")
+    try:
+        data = frame(spark).select("n").mapInArrow(dies_once(str(tmp_path / "died")), "n long")  # type: ignore[arg-type]
+        save(data, options, deliveryGuarantee=guarantee, chunkRows="70", batch_count_threshold="100")
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert (tmp_path / "died").exists()
+    found = numbers(server)
+    assert set(found) == set(range(COUNT))
+    if guarantee == "exactlyOnce":
+        assert twice(found) == []
+
+
+def files(folder: Path, first: int, count: int) -> None:
+    """Input of a stream: JSON lines, complete when they appear."""
+    folder.mkdir(exist_ok=True)
+    draft = folder / f".{first}"
+    draft.write_text("".join(json.dumps({"n": number}) + "\n" for number in range(first, first + count)))
+    draft.rename(folder / f"{first}.json")
+
+
+def stream(spark: SparkSession, folder: Path, options: dict[str, str], checkpoint: Path, **more: str) -> None:
+    """Write what is new in a folder, and wait for the end."""
+    query = (
+        spark.readStream.schema("n long")
+        .json(str(folder))
+        .writeStream.format("loghub")
+        .options(**options, **more)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    assert not query.isActive
+
+
+def test_stream_goes_on_where_it_stopped(
+    spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path
+) -> None:
+    """A second run of a streaming query writes what is new, and the metrics tell of each micro-batch."""
+    for first in (0, 100):
+        files(tmp_path / "in", first, 100)
+        stream(spark, tmp_path / "in", options, tmp_path / "checkpoint")
+    assert sorted(numbers(server)) == list(range(200))
+    lines = [json.loads(line) for line in Path(options["metricsPath"]).read_text().splitlines()]
+    assert [(line["batch"], line["rows"]) for line in lines] == [(0, 100), (1, 100)]
+
+
+def test_micro_batch_that_failed_after_sending_is_sent_again_and_stored_once(
+    spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path
+) -> None:
+    """With exactlyOnce a query that died between its rows and its commit replays the batch without duplicates."""
+    files(tmp_path / "in", 0, 100)
+    once = {**options, "deliveryGuarantee": "exactlyOnce", "chunkRows": "10"}
+    # The second request of the batch is refused four times: once for each attempt of the task.
+    server.faults.add(lambda request: refuse_later(request.query.get("seqid", "0")), times=4, operation="PutLogs")
+    with pytest.raises(StreamingQueryException, match="LogStoreNotExist"):
+        stream(spark, tmp_path / "in", once, tmp_path / "checkpoint")
+    assert 0 < len(numbers(server)) < 100
+    stream(spark, tmp_path / "in", once, tmp_path / "checkpoint")
+    assert sorted(numbers(server)) == list(range(100))
+
+
+def refuse_later(number: str) -> object:
+    """Refuse requests behind the first few chunks."""
+    from producer.server.faults import Refuse
+
+    return (
+        Refuse(status=404, code="LogStoreNotExist", message="gone", headers={}, body=None)
+        if int(number) > 700
+        else None
+    )
+
+
+def test_continuous_trigger_commits_nothing_and_says_so(
+    spark: SparkSession,
+    options: dict[str, str],
+    server: LogHubServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Spark hands a Python writer no rows in a continuous query: no epoch is committed, and the log says what to do."""
+    query = (
+        spark.readStream.format("rate")
+        .option("rowsPerSecond", 50)
+        .load()
+        .writeStream.format("loghub")
+        .options(**options)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(continuous="200 milliseconds")
+        .start()
+    )
+    try:
+        told, deadline = "", time.monotonic() + 60
+        while "trigger(continuous=...) is not supported" not in told and time.monotonic() < deadline:
+            time.sleep(0.1)
+            told += "".join(capfd.readouterr())
+    finally:
+        query.stop()
+    assert "trigger(continuous=...) is not supported" in told
+    assert not list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
+    assert server.count(PROJECT, LOGSTORE) == 0
+
+
+def test_foreach_partition_writes_rows_with_the_same_options(
+    spark: SparkSession, options: dict[str, str], server: LogHubServer
+) -> None:
+    """write_partition sends Python rows of a DataFrame or an RDD; the accumulator has the sum of all tasks."""
+    total = metrics_accumulator(spark.sparkContext)
+    frame(spark).foreachPartition(write_partition({**options, "topicColumn": "t", "timeColumn": "at"}, metrics=total))
+    assert sorted(numbers(server)) == list(range(COUNT))
+    assert isinstance(total.value, WriteMetrics)
+    assert (total.value.rows, total.value.tasks) == (COUNT, 2)
+    log = next(log for log in server.logs(PROJECT, LOGSTORE) if dict(log.contents)["n"] == "6")
+    assert dict(log.contents) == {"n": "6", "quarter": "1.5", "sometimes": "even", "list": "[6,null]"}
+    assert (log.topic, log.time) == ("topic-0", 1_700_000_006)
+    spark.sparkContext.parallelize([Row(n=1), {"n": 2}], 1).foreachPartition(
+        write_partition({**options, "logstore": "rdd"})
+    )
+    assert sorted(numbers(server, "rdd")) == [1, 2]
+
+
+def test_secrets_stand_in_no_plan_and_no_event_log(options: dict[str, str], tmp_path: Path) -> None:
+    """A session with an event log writes with a key among the options: the secret is in no file and no output."""
+    import subprocess
+    import sys
+
+    program = Path(__file__).with_name("secret_program.py")
+    (tmp_path / "events").mkdir()
+    environment = {**os.environ, "OPTIONS": json.dumps(options), "EVENTS": str(tmp_path / "events")}
+    done = subprocess.run(
+        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    written = [path.read_text(errors="replace") for path in (tmp_path / "events").rglob("*") if path.is_file()]
+    assert any("AppendData" in text for text in written)
+    for text in (*written, done.stdout, done.stderr):
+        assert options["accessKeySecret"] not in text

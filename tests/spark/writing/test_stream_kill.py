@@ -1,0 +1,76 @@
+"""A streaming query that is killed with SIGKILL, and started again, over and over: each row arrives once.
+
+``PRODUCER_SOAK=1`` kills it ten times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.faults import delay
+from tests.spark.cluster.cluster import until
+from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, target
+
+PROGRAM = Path(__file__).with_name("stream_program.py")
+KILLS = 10 if os.environ.get("PRODUCER_SOAK") else 2
+FILES, ROWS = 4 * KILLS, 200
+
+
+def start(server: LogHubServer, folder: Path) -> subprocess.Popen[str]:
+    """The query, in a session of processes of its own."""
+    options = {**target(server), "deliveryGuarantee": "exactlyOnce", "chunkRows": "20"}
+    asked = {"options": options, "incoming": str(folder / "in"), "checkpoint": str(folder / "checkpoint")}
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), json.dumps(asked)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def in_the_midst(server: LogHubServer, goal: int) -> Callable[[], bool]:
+    """Whether so many rows have arrived, and a micro-batch is half written."""
+
+    def reached() -> bool:
+        count = server.count(PROJECT, LOGSTORE)
+        return count >= goal and count % ROWS != 0
+
+    return reached
+
+
+def kill(query: subprocess.Popen[str]) -> None:
+    """End driver, JVM and Python workers at once."""
+    os.killpg(query.pid, signal.SIGKILL)
+    query.communicate()
+
+
+@pytest.mark.timeout(1200 if KILLS > 2 else 240)
+def test_killed_query_is_completed_and_repeats_nothing(server: LogHubServer, tmp_path: Path) -> None:
+    """However often the whole query dies in the midst of a micro-batch, its restart adds exactly what is missing."""
+    (tmp_path / "in").mkdir()
+    for number in range(FILES):
+        lines = (json.dumps({"n": row}) + "\n" for row in range(number * ROWS, (number + 1) * ROWS))
+        (tmp_path / "in" / f"{number:03d}.json").write_text("".join(lines))
+    slow = server.faults.add(delay(0.02), operation="PutLogs")
+    dice = random.Random(KILLS)
+    for _ in range(KILLS):
+        query = start(server, tmp_path)
+        until(in_the_midst(server, server.count(PROJECT, LOGSTORE) + dice.randint(50, 3 * ROWS)), query)
+        kill(query)
+    server.faults.remove(slow)
+    query = start(server, tmp_path)
+    output, _ = query.communicate(timeout=200)
+    assert query.returncode == 0, output
+    assert sorted(numbers(server)) == list(range(FILES * ROWS))
+    assert any(request.error_code == "InvalidSequenceId" for request in server.requests)
