@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import pickle
 import random
@@ -136,6 +137,23 @@ def test_a_lost_answer_to_a_half_is_not_mistaken_for_one_to_the_other() -> None:
     pipeline.flush(None)
     assert values(sink) == ["0", "1", "2", "3"]
     assert [future.result(0).already_written for future in futures] == [True, True, False, False]
+
+
+def test_what_is_in_doubt_of_the_whole_explains_no_refused_number_of_the_second_half() -> None:
+    """No request was made under the second half's number before: somebody else has used it, and it fails."""
+    sink = Server(LOST, BodyTooLargeError("PostBodyTooLarge", "too large"))
+    pipeline = threadless(sink, batch_count_threshold=4)
+    futures = [pipeline.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(4)]
+    assert pipeline.io_pool.run_next()
+    (key,) = sink.last
+    sink.last[key] = 0  # in doubt, and not stored
+    for batch in pipeline.retry_queue.take_due(math.inf):
+        pipeline.resubmit(batch)
+    assert pipeline.io_pool.run_next()  # cut in two
+    assert pipeline.io_pool.run_next()  # the first half
+    sink.last[key] = 2
+    settle(pipeline)
+    assert [future.exception(0) is None for future in futures] == [True, True, False, False]
 
 
 def test_a_stream_that_was_forgotten_gets_a_new_key() -> None:

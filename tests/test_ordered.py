@@ -22,7 +22,8 @@ from producer import (
 from producer.clock import Deadline
 from producer.errors import AttemptError
 from producer.interfaces import Delivery, Receipt
-from producer.pipeline.shutdown import close_pipeline
+from producer.pipeline.batch import ProducerBatch
+from producer.pipeline.shutdown import _abandon_rest, close_pipeline
 from producer.server import LogHubServer
 from producer.server.faults import Action, Cut, Refuse
 from producer.server.http import ApiRequest
@@ -219,6 +220,24 @@ def test_close_at_its_deadline_sends_nothing_behind_what_it_fails() -> None:
     assert abandoned == 5
     assert [future.exception(0).result.error_code for future in futures] == ["ProducerClosed"] * 5  # type: ignore[union-attr]
     assert {first_value(delivery.payload.body) for delivery in sink.attempts} == {"0"}
+
+
+def test_what_close_fails_makes_way_for_nothing() -> None:
+    """A thread that is quick to take what comes finds nothing to send while close fails an ordered stream's batches."""
+    sink = Picky(n0=[BUSY])
+    pipeline = threadless(sink, batch_count_threshold=1)
+    for n in range(5):
+        pipeline.accept(ORDERED, record(str(n)), 1, None)
+    settle(pipeline)
+    submit = pipeline.io_pool.submit
+
+    def at_once(batch: ProducerBatch) -> None:
+        submit(batch)
+        pipeline.io_pool.run_next()
+
+    pipeline.io_pool.submit = at_once  # type: ignore[method-assign]
+    assert _abandon_rest(pipeline) == 5
+    assert [first_value(delivery.payload.body) for delivery in sink.attempts] == ["0"]
 
 
 def test_concurrent_senders_are_ordered_by_acceptance() -> None:

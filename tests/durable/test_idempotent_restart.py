@@ -129,6 +129,19 @@ def test_what_was_settled_before_the_batch_in_flight_is_not_sent(tmp_path: Path)
     assert len(life.sink.attempts) == attempts + 1
 
 
+def test_what_was_settled_does_not_join_a_batch_that_never_arrived(tmp_path: Path) -> None:
+    """The batch in flight was not stored: it is sent as it was, without the events before it, which were."""
+    life = Life(tmp_path, Server(None, None, DOWN))
+    life.send(*"012345678")
+    life.feed()
+    for _ in range(3):
+        life.attempt()
+    assert values(life.sink) == list("012345")
+    life.die()
+    life.deliver()
+    assert values(life.sink) == list("012345678")
+
+
 def test_events_of_other_streams_between_them_change_nothing(tmp_path: Path) -> None:
     """The batch in flight is formed anew whatever lies between its events, and is complete when it is passed by."""
     life = Life(tmp_path, Server())
