@@ -5,7 +5,7 @@ a file                      shipped, whatever is in it
 a directory                 every file below it, without those that are binary, hidden or unreadable
 a glob (``*``, ``?``, ``[``)  each match by the two rules above; ``**`` crosses directories
 ``file:///path``            the same as ``/path``
-another scheme              refused: the workers open files themselves, see ``docs/spark.md``
+another scheme              refused: the workers open files themselves, see ``docs/ship.md``
 ==========================  ===============================================================================
 
 Files come sorted by path and once each, also when two arguments name the same one. What a directory walk leaves out is

@@ -30,6 +30,38 @@ TARGET_OPTIONS: dict[str, str] = {
     "credentialsProvider": "package.module:name of a credentials provider, or of what makes one without arguments",
 }
 
+#: Names and meanings of the options of a write, besides the target's and the producer's own.
+WRITE_OPTIONS: dict[str, str] = {
+    "topic": "the topic of rows without one of their own; default: none",
+    "source": "the source of rows without one of their own; default: the worker's address",
+    "topicColumn": "a column of text whose values are the rows' topics; not a field then, as are the next four",
+    "sourceColumn": "a column of text whose values are the rows' sources",
+    "timeColumn": "a timestamp, or an integer of Unix seconds: the rows' time; default: the time of sending",
+    "shardHashColumn": "a column of text; rows with equal values go to the same shard",
+    "contentsColumn": "a map of text to values, whose entries become fields of the row",
+    "rowLabels": "columns, separated by commas, whose values name a row in errors, beside its number in the partition",
+    "onFailure": "of a row that LogHub refuses: fail (the task, the default), deadletter or drop",
+    "deadLetterPath": "a directory, or a URI of a file system, for refused rows, as Parquet; with onFailure=deadletter",
+    "deliveryGuarantee": "atLeastOnce (the default) or exactlyOnce",
+    "runId": "the name of this write for exactlyOnce: a run with the same name adds only what is missing",
+    "chunkRows": "exactlyOnce: rows of a request at most; default 4096",
+    "chunkBytes": "exactlyOnce: bytes of a request at most, before compression; default 1 MiB",
+    "ackTimeout": "how long a task waits for an acknowledgement, seconds; default 600",
+    "metricsPath": "a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one",
+    "checkTarget": "true (the default): ask LogHub for the logstore before the job begins",
+}
+
+#: The options of reading, besides those that name the logstore; they are documented in ``docs/spark.md``.
+READ_OPTIONS: dict[str, str] = {
+    "startingOffsets": "where to begin: earliest, latest, a time, or JSON of shard and cursor",
+    "endingOffsets": "where a batch ends, before that: latest, a time, or JSON of shard and cursor",
+    "shards": "only these shards, such as 0,3",
+    "mode": "PERMISSIVE: a value that is not of its column's type is null; FAILFAST: it is an error",
+    "maxRowsPerTrigger": "about so many rows in a micro-batch; the driver counts them by reading them first",
+    "maxSecondsPerTrigger": "in a micro-batch only what each shard received in so many seconds",
+    "pullCount": "LogGroups in one request, 1 to 1000",
+}
+
 #: What Spark itself adds, or reads, among the options of a data source. A table of ``CREATE TABLE`` has each of its
 #: options twice, once with ``option.`` before its name.
 _SPARKS_OWN = ("checkpointlocation", "queryname", "serialization.format", "provider", "owner", "outputmode")
@@ -42,18 +74,21 @@ _INSERT_HINT = (
 )
 
 
-def documented(options: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+def documented(options: Mapping[str, str], known: Iterable[str], *, others: Iterable[str] = ()) -> dict[str, str]:
     """The options in the spelling of the documentation.
 
     :param options: as Spark hands them over.
-    :param known: every name that is allowed.
+    :param known: every name that means something.
+    :param others: names that mean something elsewhere, and are left out: a view of SQL is read with the same options
+        as it is written.
     :raises ConfigError: an unknown option, with the near ones; or one that Spark made of a path.
     """
     spelling = {name.lower(): name for name in known}
+    elsewhere = {name.lower() for name in others} - spelling.keys()
     found = {}
     for given, value in options.items():
         name = given.lower()
-        if name in _SPARKS_OWN or name.startswith(_SPARKS_PREFIX):
+        if name in _SPARKS_OWN or name in elsewhere or name.startswith(_SPARKS_PREFIX):
             continue
         if name == "path":
             raise ConfigError(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ..options import READ_OPTIONS
 from .batch import LogHubReader
-from .plan import READ_OPTIONS, ReadPlan
+from .plan import ReadPlan
 from .schema import default_schema
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ from pyspark.sql.types import StructType
 from ...config import ProducerConfig
 from ...errors import ConfigError
 from ..options import (
+    READ_OPTIONS,
     TARGET_OPTIONS,
+    WRITE_OPTIONS,
     Target,
     documented,
     knows_credentials,
@@ -20,17 +22,6 @@ from ..options import (
 )
 from .client import MAX_PULL_COUNT, LogstoreClient
 from .schema import check_schema
-
-#: The options of reading, besides those that name the logstore; they are documented in ``docs/spark.md``.
-READ_OPTIONS: dict[str, str] = {
-    "startingOffsets": "where to begin: earliest, latest, a time, or JSON of shard and cursor",
-    "endingOffsets": "where a batch ends, before that: latest, a time, or JSON of shard and cursor",
-    "shards": "only these shards, such as 0,3",
-    "mode": "PERMISSIVE: a value that is not of its column's type is null; FAILFAST: it is an error",
-    "maxRowsPerTrigger": "about so many rows in a micro-batch; the driver counts them by reading them first",
-    "maxSecondsPerTrigger": "in a micro-batch only what each shard received in so many seconds",
-    "pullCount": "LogGroups in one request, 1 to 1000",
-}
 
 #: Options of the producer that reading has, too.
 SHARED_OPTIONS = tuple(
@@ -78,7 +69,11 @@ class ReadPlan:
         :param options: as Spark hands them over, in any spelling of upper and lower case.
         :raises ConfigError: an option or the schema is wrong.
         """
-        options = documented(options, [*TARGET_OPTIONS, *READ_OPTIONS, *SHARED_OPTIONS])
+        options = documented(
+            options,
+            [*TARGET_OPTIONS, *READ_OPTIONS, *SHARED_OPTIONS],
+            others=[*WRITE_OPTIONS, *producer_option_names()],
+        )
         check_schema(schema)
         return cls(
             target=_readable(target_of(options)),

@@ -10,32 +10,20 @@ from typing import Self, TypeVar
 
 from ...config import MAX_BATCH_COUNT, ProducerConfig
 from ...errors import ConfigError
-from ..options import TARGET_OPTIONS, Target, documented, producer_config, producer_option_names, target_of
+from ..options import (
+    READ_OPTIONS,
+    TARGET_OPTIONS,
+    WRITE_OPTIONS,
+    Target,
+    documented,
+    producer_config,
+    producer_option_names,
+    target_of,
+)
 from ..sender import ACK_TIMEOUT
 
 _Kind = TypeVar("_Kind", bound=enum.Enum)
 _Number = TypeVar("_Number", int, float)
-
-#: Names and meanings of the options of a write, besides the target's and the producer's own.
-WRITE_OPTIONS: dict[str, str] = {
-    "topic": "the topic of rows without one of their own; default: none",
-    "source": "the source of rows without one of their own; default: the worker's address",
-    "topicColumn": "a column of text whose values are the rows' topics; not a field then, as are the next four",
-    "sourceColumn": "a column of text whose values are the rows' sources",
-    "timeColumn": "a timestamp, or an integer of Unix seconds: the rows' time; default: the time of sending",
-    "shardHashColumn": "a column of text; rows with equal values go to the same shard",
-    "contentsColumn": "a map of text to values, whose entries become fields of the row",
-    "rowLabels": "columns, separated by commas, whose values name a row in errors, beside its number in the partition",
-    "onFailure": "of a row that LogHub refuses: fail (the task, the default), deadletter or drop",
-    "deadLetterPath": "a directory, or a URI of a file system, for refused rows, as Parquet; with onFailure=deadletter",
-    "deliveryGuarantee": "atLeastOnce (the default) or exactlyOnce",
-    "runId": "the name of this write for exactlyOnce: a run with the same name adds only what is missing",
-    "chunkRows": "exactlyOnce: rows of a request at most; default 4096",
-    "chunkBytes": "exactlyOnce: bytes of a request at most, before compression; default 1 MiB",
-    "ackTimeout": f"how long a task waits for an acknowledgement, seconds; default {ACK_TIMEOUT:g}",
-    "metricsPath": "a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one",
-    "checkTarget": "true (the default): ask LogHub for the logstore before the job begins",
-}
 
 #: The requests of ``exactlyOnce`` are cut by these: rows, and bytes before compression.
 CHUNK_ROWS, CHUNK_BYTES = 4096, 1 << 20
@@ -144,7 +132,7 @@ class WriteOptions:
 
         :raises ConfigError: an option is unknown, missing or wrong; it names the option.
         """
-        options = documented(given, (*TARGET_OPTIONS, *WRITE_OPTIONS, *producer_option_names()))
+        options = documented(given, (*TARGET_OPTIONS, *WRITE_OPTIONS, *producer_option_names()), others=READ_OPTIONS)
         ack_timeout = _number(options, "ackTimeout", float, ACK_TIMEOUT, 0.001, 86_400.0)
         patience = {"max_block_ms": int(ack_timeout * 1000)}
         columns = {name: options.get(option) for name, option in _COLUMN_OPTIONS.items()}

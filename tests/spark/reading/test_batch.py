@@ -169,7 +169,6 @@ def test_a_read_that_is_given_up_ends_its_thread(server: LogHubServer, put: Put)
         ({"mode": "DROPMALFORMED"}, "mode: must be PERMISSIVE or FAILFAST"),
         ({"shards": "a"}, "shards: must be numbers of shards"),
         ({"shards": "0,7"}, "shards: must be of the shards of the logstore, 0, 1, got '7'"),
-        ({"linger_ms": "200"}, "unknown option"),
         ({"logstore": ""}, "logstore: is required"),
     ],
 )

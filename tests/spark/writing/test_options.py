@@ -8,8 +8,9 @@ import pytest
 
 from producer.credentials import Credentials, EnvironmentCredentials
 from producer.errors import ConfigError
-from producer.spark.options import ImportedCredentials, documented, knows_credentials
-from producer.spark.writing.options import WRITE_OPTIONS, Columns, Guarantee, OnFailure, WriteOptions
+from producer.spark.options import WRITE_OPTIONS, ImportedCredentials, documented, knows_credentials
+from producer.spark.reading import default_schema
+from producer.spark.writing.options import Columns, Guarantee, OnFailure, WriteOptions
 
 TARGET = {"endpoint": "http://127.0.0.1:9", "project": "p", "logstore": "l"}
 
@@ -172,3 +173,12 @@ def test_every_option_is_documented() -> None:
 def test_given_option_wins_over_nothing_else_of_its_name() -> None:
     """An option that differs in case only is one and the same."""
     assert documented({"TopicColumn": "a"}, ("topicColumn",)) == {"topicColumn": "a"}
+
+
+def test_options_of_reading_are_left_out() -> None:
+    """A view of SQL has one set of options, by which it is read and written: neither side refuses the other's."""
+    assert options(startingOffsets="earliest", maxRowsPerTrigger="5").topic == ""
+    from producer.spark.reading.plan import ReadPlan
+
+    given = {**TARGET, "accessKeyId": "a", "accessKeySecret": "b", "topicColumn": "t", "linger_ms": "200"}
+    assert ReadPlan.of(given, default_schema()).target.logstore == "l"
