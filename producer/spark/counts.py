@@ -1,8 +1,8 @@
-"""What a job has done, counted in the workers and added up in the driver by a Spark accumulator."""
+"""What a job has read, counted in the workers and added up in the driver by a Spark accumulator."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from pyspark.accumulators import AccumulatorParam
@@ -21,10 +21,7 @@ class Counts:
     :ivar line_bytes: bytes of those lines, without line ends.
     :ivar unparsed: lines that the parser did not know, shipped as text.
     :ivar long_lines: lines longer than the limit, shipped in pieces.
-    :ivar records: records acknowledged.
-    :ivar batches: batches that they travelled in.
-    :ivar attempts: requests that those took.
-    :ivar retries: requests beyond the first of each batch.
+    :ivar lost: sentences about bytes that were gone before they could be read.
     """
 
     files: int = 0
@@ -33,18 +30,15 @@ class Counts:
     line_bytes: int = 0
     unparsed: int = 0
     long_lines: int = 0
-    records: int = 0
-    batches: int = 0
-    attempts: int = 0
-    retries: int = 0
+    lost: tuple[str, ...] = ()
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(Counts)))
 
 
 class _CountsParam(AccumulatorParam[Counts]):
-    def zero(self, value: Counts) -> Counts:
-        return replace(value, **{item.name: 0 for item in fields(Counts)})
+    def zero(self, value: Counts) -> Counts:  # noqa: ARG002  (Spark's signature)
+        return Counts()
 
     def addInPlace(self, value1: Counts, value2: Counts) -> Counts:  # noqa: N802  (Spark's name)
         return value1 + value2

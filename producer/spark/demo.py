@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..config import ProducerConfig, ProjectConfig
+from ..config import ProjectConfig
 from ..errors import ProducerError
 from ..server import LogHubServer
 from .errors import InputError
@@ -99,10 +99,10 @@ def _demonstrate(found: Found, console: Console) -> int:
 
 
 def _ship(found: Found, project: ProjectConfig, console: Console) -> str | None:
-    job = ShipJob(project=project, logstore=_LOGSTORE, config=ProducerConfig(linger_ms=200))
+    job = ShipJob(project=project, logstore=_LOGSTORE, producer={"linger_ms": "200"})
     session = build_session(app_name="loghub-producer demo")
     try:
-        shipment = ship_files(session.sparkContext, found, job, console=console)
+        shipment = ship_files(session, found, job, console=console)
     finally:
         session.stop()
     console.print(summary(shipment))

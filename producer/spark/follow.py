@@ -22,17 +22,18 @@ import pyspark
 from rich.console import Console
 
 from .counts import Counts, counts_accumulator
+from .datasource import FORMAT, register
 from .errors import InputError
 from .failure import describe
-from .job import ShipJob, ship
-from .plan import PARTITION_BYTES, cut, pack, partition_size
+from .job import ShipJob
+from .plan import PARTITION_BYTES
+from .portions import frame_of_stream
 from .report import ProgressBar, Shipment, progress_bar
-from .text import readable
-from .tracking import Range, from_row
+from .written import Written
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger("producer.spark.follow")
@@ -80,80 +81,80 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
     :param console: where progress is shown.
     """
     counts = counts_accumulator(session.sparkContext)
-    batches = _Batches(job, options, counts)
     stop = threading.Event()
     began = time.monotonic()
-    with _stopping_on_signals(stop):
-        query = _start(session, options, batches)
+    with Written() as written, _stopping_on_signals(stop):
+        query = _start(session, job, options, counts, written.path)
         with progress_bar(console, None) as bar:
-            failure = _watch(query, stop, options, bar, counts)
-    failure = failure or batches.loss
-    return Shipment(counts.value, time.monotonic() - began, failure=failure)
+            watch = _Watch(counts, written, bar)
+            failure = watch.until_end(query, stop, options.stop_timeout)
+        return Shipment(counts.value, written.total(), time.monotonic() - began, failure=failure or watch.loss)
 
 
-class _Batches:
-    """Ships each micro-batch; called by Spark in this process."""
-
-    def __init__(self, job: ShipJob, options: FollowOptions, counts: Accumulator[Counts]) -> None:
-        self.loss: str | None = None
-        self._job = job
-        self._partition_bytes = options.partition_bytes
-        self._counts = counts
-
-    def __call__(self, frame: DataFrame, _batch_id: int) -> None:
-        found = [from_row(tuple(row)) for row in frame.collect()]
-        self._report_lost([each for each in found if each.lost])
-        context = frame.sparkSession.sparkContext
-        present = [each for each in found if not each.lost]
-        total = sum(each.file.size - each.start for each in present)
-        size = partition_size(total, context.defaultParallelism, self._partition_bytes)
-        splits = (
-            split for each in present for split in cut(each.file, each.start, each.file.size, partition_bytes=size)
-        )
-        ship(context, pack(splits, partition_bytes=size), self._job, self._counts)
-
-    def _report_lost(self, lost: Sequence[Range]) -> None:
-        for each in lost:
-            path, size = readable(each.file.path), each.file.size - each.start
-            self.loss = f"{path}: {size} bytes from byte {each.start} on were deleted before they were shipped"
-            _log.error("%s", self.loss)
-
-
-def _start(session: SparkSession, options: FollowOptions, batches: _Batches) -> StreamingQuery:
+def _start(
+    session: SparkSession, job: ShipJob, options: FollowOptions, counts: Accumulator[Counts], metrics_path: str
+) -> StreamingQuery:
     try:
-        from .follow_source import FORMAT, FilesSource  # noqa: PLC0415  (an older PySpark can still ship without it)
+        from .follow_source import FILES, FilesSource  # noqa: PLC0415  (an older PySpark can still ship without it)
     except ImportError as error:
         raise InputError(f"--follow needs PySpark 4.2 or newer, this is {pyspark.__version__}") from error
     session.dataSource.register(FilesSource)
+    register(session)
     trigger: dict[str, Any] = (
         {"availableNow": True} if options.once else {"processingTime": f"{round(options.interval * 1000)} milliseconds"}
     )
-    return (
-        session.readStream.format(FORMAT)
+    stream = (
+        session.readStream.format(FILES)
         .option("paths", json.dumps(list(options.paths)))
         .option("exclude", json.dumps(list(options.exclude)))
         .option("checkpoint", options.checkpoint)
         .option("settle", str(options.settle))
         .option("maxBytes", str(options.batch_bytes))
+        .option("partitionBytes", str(options.partition_bytes))
+        .option("parallelism", str(session.sparkContext.defaultParallelism))
         .load()
-        .writeStream.foreachBatch(batches)
+    )
+    return (
+        frame_of_stream(stream, job, counts)
+        .writeStream.format(FORMAT)
+        # Asked before each micro-batch otherwise, and a follower has to outlive a server that is down.
+        .options(**job.write_options(metricsPath=metrics_path, checkTarget="false"))
         .option("checkpointLocation", options.checkpoint)
         .trigger(**trigger)
         .start()
     )
 
 
-def _watch(
-    query: StreamingQuery, stop: threading.Event, options: FollowOptions, bar: ProgressBar, counts: Accumulator[Counts]
-) -> str | None:
-    """Wait for the end of the query; the reason if it failed."""
-    while query.isActive and not stop.wait(_POLL_SECONDS):
-        bar.show(counts.value, 0)
-    if stop.is_set():
-        _stop(query, options.stop_timeout)
-    bar.show(counts.value, 0)
-    error = query.exception()
-    return None if error is None else describe(error)
+class _Watch:
+    """Keeps the bar moving, and tells of what was lost.
+
+    :ivar loss: the last sentence about bytes that were gone before they could be shipped; None if there was none.
+    """
+
+    def __init__(self, counts: Accumulator[Counts], written: Written, bar: ProgressBar) -> None:
+        self.loss: str | None = None
+        self._counts = counts
+        self._written = written
+        self._bar = bar
+        self._told = 0
+
+    def until_end(self, query: StreamingQuery, stop: threading.Event, stop_timeout: float) -> str | None:
+        """Wait for the end of the query; the reason if it failed."""
+        while query.isActive and not stop.wait(_POLL_SECONDS):
+            self._look()
+        if stop.is_set():
+            _stop(query, stop_timeout)
+        self._look()
+        error = query.exception()
+        return None if error is None else describe(error)
+
+    def _look(self) -> None:
+        counts = self._counts.value
+        self._bar.show(counts, retries=self._written.total().retries)
+        for loss in counts.lost[self._told :]:
+            self.loss = loss
+            _log.error("%s", loss)
+        self._told = len(counts.lost)
 
 
 def _stop(query: StreamingQuery, timeout: float) -> None:

@@ -1,6 +1,6 @@
 """The streaming source behind ``--follow``: which bytes of which files are new.
 
-It hands out ranges of files, not lines; a micro-batch collects them in the driver and ships them as a batch job would.
+It hands out portions, which are ranges of files, and not lines: what comes behind it reads them as a batch job would.
 So there is one way to read, parse and send, and Spark's checkpoint says how far each file was taken (``tracking``).
 
 The parts of the Data Source API that it uses exist since PySpark 4.2.
@@ -20,33 +20,32 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTr
 from pyspark.sql.types import StructType
 
 from .files import LINK_TO_DIRECTORY, Found
+from .plan import PARTITION_BYTES, cut, pack, partition_size
+from .portions import PORTION, Portion
 from .text import readable
-from .tracking import Offset, Row, advance, ranges, scan, to_row
+from .tracking import Offset, Range, advance, ranges, scan
 
 _log = logging.getLogger("producer.spark.follow")
 
 #: The name by which the source is registered.
-FORMAT = "loghub_producer_files"
-
-# Fields of tracking.Row.
-_SCHEMA = "path binary, size long, compression string, device string, inode string, start long, lost boolean"
+FILES = "loghub_producer_files"
 
 
 class FilesSource(DataSource):
-    """Followed directories as a stream of file ranges.
+    """Followed directories as a stream of portions.
 
     Options: ``paths`` and ``exclude`` (JSON lists), ``checkpoint`` (never followed), ``settle`` (seconds), ``maxBytes``
-    (of a micro-batch).
+    (of a micro-batch), ``partitionBytes`` (the most of a portion), ``parallelism`` (tasks that run at a time).
     """
 
     @classmethod
     def name(cls) -> str:
         """The name for ``readStream.format``."""
-        return FORMAT
+        return FILES
 
     def schema(self) -> str:
-        """One row a range."""
-        return _SCHEMA
+        """One row a portion, and one a partition."""
+        return f"{PORTION} binary"
 
     def streamReader(self, schema: StructType) -> FilesReader:  # noqa: N802, ARG002  (Spark's names)
         """The reader, made in the driver."""
@@ -56,23 +55,36 @@ class FilesSource(DataSource):
             self.options["checkpoint"],
             float(self.options["settle"]),
             int(self.options["maxBytes"]),
+            int(self.options["partitionBytes"]),
+            int(self.options["parallelism"]),
         )
 
 
 @dataclass
-class _Ranges(InputPartition):
-    rows: list[Row]
+class _Packed(InputPartition):
+    portion: bytes
 
 
 class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Looks at the directories each time that Spark asks how far the stream has come."""
 
-    def __init__(self, paths: list[str], exclude: list[str], checkpoint: str, settle: float, max_bytes: int) -> None:
+    def __init__(
+        self,
+        paths: list[str],
+        exclude: list[str],
+        checkpoint: str,
+        settle: float,
+        max_bytes: int,
+        partition_bytes: int = PARTITION_BYTES,
+        parallelism: int = 1,
+    ) -> None:
         self._paths = paths
         self._exclude = exclude
         self._checkpoint = checkpoint
         self._settle = settle
         self._max_bytes = max_bytes
+        self._partition_bytes = partition_bytes
+        self._parallelism = parallelism
         self._once = False
         self._target: Offset | None = None
         self._links: set[str] = set()  # those that were told
@@ -119,10 +131,25 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._links |= links
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges between two offsets; few and small enough for one partition."""
-        found = [to_row(each) for each in ranges(cast("Offset", start), cast("Offset", end), self._exclude)]
-        return [_Ranges(found)] if found else []
+        """The portions between two offsets."""
+        found = ranges(cast("Offset", start), cast("Offset", end), self._exclude)
+        present = [each for each in found if not each.lost]
+        total = sum(each.file.size - each.start for each in present)
+        size = partition_size(total, self._parallelism, self._partition_bytes)
+        splits = (
+            split for each in present for split in cut(each.file, each.start, each.file.size, partition_bytes=size)
+        )
+        portions = [Portion(part) for part in pack(splits, partition_bytes=size)]
+        lost = tuple(_loss(each) for each in found if each.lost)
+        if lost:
+            portions.append(Portion((), lost))
+        return [_Packed(portion.packed()) for portion in portions]
 
-    def read(self, partition: InputPartition) -> Iterator[Row]:
-        """The rows of a partition."""
-        yield from cast("_Ranges", partition).rows
+    def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
+        """The row of a partition."""
+        yield (cast("_Packed", partition).portion,)
+
+
+def _loss(lost: Range) -> str:
+    path, size = readable(lost.file.path), lost.file.size - lost.start
+    return f"{path}: {size} bytes from byte {lost.start} on were deleted before they were shipped"

@@ -40,35 +40,39 @@ MAX_NAME_BYTES = 128
 
 
 class Record(NamedTuple):
-    """What is sent for a line.
+    """What is sent for a line, besides its place.
 
-    :ivar fields: the record's fields, in order.
+    :ivar content: the line as text.
+    :ivar exact: the line's exact bytes in base64, if the text does not tell them.
+    :ivar found: the parser's fields, in order, under names that are free.
     :ivar parsed: the parser knew the line.
     """
 
-    fields: dict[str, str]
+    content: str
+    exact: str | None
+    found: dict[str, str]
     parsed: bool
 
+    @property
+    def size(self) -> int:
+        """Its bytes as UTF-8."""
+        texts = (self.content, self.exact or "", *self.found, *self.found.values())
+        return sum(len(text.encode()) for text in texts)
 
-def to_record(line: Line, file_path: str, parser: Parser) -> Record:
-    """The record for ``line``; one that the parser does not know consists of the fields of this module alone."""
+    def as_text(self) -> Record:
+        """The record without what a parser found."""
+        return Record(self.content, self.exact, {}, parsed=False)
+
+
+def to_record(line: Line, parser: Parser) -> Record:
+    """The record for ``line``; one that the parser does not know has no fields of a parser."""
     content, exact = _decode(line.data)
     # A piece of a line is not a line: parsing it would find fields that are not there.
     found = None if line.part else parser(content)
-    fields = {"content": content}
-    if exact is not None:
-        fields["content_base64"] = exact
-    fields["file_path"] = file_path
-    fields["file_offset"] = str(line.offset)
-    if line.part:
-        fields["line_part"] = str(line.part)
-    parsed = _add(fields, found) if found else found is not None
-    return Record(fields, parsed)
-
-
-def as_text(fields: dict[str, str]) -> dict[str, str]:
-    """The record without what a parser found."""
-    return {name: value for name, value in fields.items() if name in RESERVED_FIELDS}
+    if not found:
+        return Record(content, exact, {}, found is not None)
+    fields = _sendable_fields(found)
+    return Record(content, exact, fields or {}, fields is not None)
 
 
 def content_bytes(fields: dict[str, str]) -> bytes:
@@ -84,20 +88,18 @@ def _decode(data: bytes) -> tuple[str, str | None]:
         return data.decode(errors="backslashreplace"), base64.b64encode(data).decode()
 
 
-def _add(fields: dict[str, str], found: dict[str, str]) -> bool:
-    """Add what the parser found; nothing of it, and False, if a name is longer than LogHub takes."""
+def _sendable_fields(found: dict[str, str]) -> dict[str, str] | None:
+    """What the parser found under names that are free; None if a name is longer than LogHub takes."""
     # Nearly every line of a file has the same names, and ASCII text in all fields.
     if all(map(_is_plain, found)) and "".join(found.values()).isascii():
-        fields.update(found)
-        return True
+        return found
     named: dict[str, str] = {}
     for name, value in found.items():
         free = _free_name(_sendable(name), named)
         if len(free.encode()) > MAX_NAME_BYTES:
-            return False
+            return None
         named[free] = _sendable(value)
-    fields.update(named)
-    return True
+    return named
 
 
 @lru_cache(maxsize=4096)

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from .counts import Counts
+from .writing.metrics import WriteMetrics
 
 
 def counted(number: int, noun: str) -> str:
@@ -23,13 +24,15 @@ def counted(number: int, noun: str) -> str:
 class Shipment:
     """How a job ended.
 
-    :ivar counts: totals of the tasks that ended well.
+    :ivar counts: what the tasks that ended well have read.
+    :ivar written: what they have written.
     :ivar seconds: how long it ran.
     :ivar failed_tasks: attempts of tasks that failed; Spark ran them again, up to its limit.
     :ivar failure: why the job failed; None if every record was acknowledged.
     """
 
     counts: Counts
+    written: WriteMetrics
     seconds: float
     failed_tasks: int = 0
     failure: str | None = None
@@ -42,9 +45,16 @@ class ProgressBar:
         self._progress = progress
         self._task = progress.add_task("shipping", total=total_bytes, detail="")
 
-    def show(self, counts: Counts, failed_tasks: int) -> None:
-        """Bring the bar up to date."""
-        detail = f"{counted(counts.lines, 'line')}, {decimal(counts.file_bytes)}, retries: {counts.retries:,}"
+    def show(self, counts: Counts, failed_tasks: int = 0, retries: int | None = None) -> None:
+        """Bring the bar up to date.
+
+        :param counts: what was read and acknowledged.
+        :param failed_tasks: attempts of tasks that failed.
+        :param retries: of requests; None where that is known only at the end.
+        """
+        detail = f"{counted(counts.lines, 'line')}, {decimal(counts.file_bytes)}"
+        if retries is not None:
+            detail += f", retries: {retries:,}"
         if failed_tasks:
             detail += f", {counted(failed_tasks, 'task attempt')} failed"
         self._progress.update(self._task, completed=counts.file_bytes, detail=detail)
@@ -65,16 +75,17 @@ def progress_bar(console: Console, total_bytes: int | None) -> Iterator[Progress
 
 def summary(shipment: Shipment) -> Table:
     """The table of what was shipped."""
-    counts = shipment.counts
-    rate = counts.lines / shipment.seconds if shipment.seconds > 0 else 0.0
+    counts, written = shipment.counts, shipment.written
     rows = {
         "files": f"{counts.files:,}",
         "lines": f"{counts.lines:,}",
         "bytes": f"{counts.line_bytes:,}",
-        "batches": f"{counts.batches:,}",
-        "attempts": f"{counts.attempts:,}",
-        "retries": f"{counts.retries:,}",
-        "rate": f"{rate:,.0f} lines/s ({shipment.seconds:.1f} s)",
+        "records acknowledged": f"{written.rows:,}",
+        "batches": f"{written.batches:,}",
+        "attempts": f"{written.attempts:,}",
+        "retries": f"{written.retries:,}",
+        "waited for memory": f"{written.memory_wait_ms / 1000:.1f} s",
+        "rate": _rate(shipment),
         "failures": _failures(shipment),
         "unparsed lines (shipped as text)": f"{counts.unparsed:,}",
     }
@@ -84,6 +95,13 @@ def summary(shipment: Shipment) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def _rate(shipment: Shipment) -> str:
+    if shipment.seconds <= 0:
+        return "unknown"
+    rows, megabytes = shipment.written.rows / shipment.seconds, shipment.written.bytes / shipment.seconds / 1e6
+    return f"{rows:,.0f} rows/s, {megabytes:,.1f} MB/s ({shipment.seconds:.1f} s)"
 
 
 def _failures(shipment: Shipment) -> str:

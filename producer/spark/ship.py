@@ -28,6 +28,7 @@ from .sender import ACK_TIMEOUT
 from .session import LOCAL_MASTER, build_session
 from .shipment import ship_files
 from .text import readable
+from .writing.options import WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,7 +152,7 @@ def _ship(args: argparse.Namespace, console: Console) -> Shipment:
     with _session(args.master) as session:
         if options:
             return follow(session, job, options, console=console)
-        return ship_files(session.sparkContext, found, job, console=console, partition_bytes=args.partition_bytes)
+        return ship_files(session, found, job, console=console, partition_bytes=args.partition_bytes)
 
 
 @contextmanager
@@ -171,7 +172,7 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
     :raises ProducerError: something is missing or wrong; says what.
     """
     make_parser(args.parser, args.pattern)
-    return ShipJob(
+    job = ShipJob(
         project=_project(args, environ),
         logstore=args.logstore,
         topic=args.topic,
@@ -179,9 +180,11 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         parser=args.parser,
         pattern=args.pattern,
         max_line_bytes=args.max_line_bytes,
-        config=ProducerConfig.from_mapping(_options(args.producer_option)),
+        producer=_options(args.producer_option),
         ack_timeout=args.ack_timeout,
     )
+    WriteOptions.from_mapping(job.write_options())
+    return job
 
 
 def _project(args: argparse.Namespace, environ: Mapping[str, str]) -> ProjectConfig:
@@ -201,8 +204,14 @@ def _options(pairs: Iterable[str]) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError("--producer-option", "must be NAME=VALUE, such as linger_ms=200", pair)
-        options[name.strip()] = value.strip()
+        options[_dotted(name.strip())] = value.strip()
+    ProducerConfig.from_mapping(options)  # or the name of another option of the write would be taken for one
     return options
+
+
+def _dotted(name: str) -> str:
+    """A producer's option by the name that it has as an option of the write."""
+    return f"http.{name[5:]}" if name.startswith("http_") else name
 
 
 def _follow_options(args: argparse.Namespace) -> FollowOptions | None:

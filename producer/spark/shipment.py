@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark import InheritableThread
 from rich.console import Console
 
 from .counts import Counts, counts_accumulator
+from .datasource import FORMAT, register
 from .failure import describe
 from .files import Found
-from .job import ShipJob, ship
+from .job import ShipJob
 from .plan import PARTITION_BYTES, partition_size, plan
+from .portions import Portion, frame_of_plan
 from .report import ProgressBar, Shipment, progress_bar
+from .written import Written
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
+    from pyspark.sql import SparkSession
 
 _POLL_SECONDS = 0.2
 
 
 def ship_files(
-    context: SparkContext,
+    session: SparkSession,
     found: Found,
     job: ShipJob,
     *,
@@ -34,22 +38,41 @@ def ship_files(
 
     An interrupt (Ctrl-C) cancels the job's tasks and is passed on.
 
-    :param context: the Spark context.
+    :param session: the Spark session.
     :param found: the files.
     :param job: where to, and how.
     :param console: where the progress bar is shown.
     :param partition_bytes: the most that one task reads, bytes on disk.
     """
+    context = session.sparkContext
     counts = counts_accumulator(context)
     size = partition_size(found.size, context.defaultParallelism, partition_bytes)
-    partitions = plan(found.files, partition_bytes=size)
-    run = _Run(context, f"loghub-producer-{id(counts)}", lambda: ship(context, partitions, job, counts))
+    portions = [Portion(splits) for splits in plan(found.files, partition_bytes=size)]
     began = time.monotonic()
-    with progress_bar(console, found.size) as bar:
+    with Written() as written, progress_bar(console, found.size) as bar:
+        run = _Run(
+            context,
+            f"loghub-producer-{id(counts)}",
+            lambda: _write(session, portions, job, counts, written.path),
+        )
         run.watch(bar, counts)
-    # A file without a byte has no range to be counted by.
-    empty = Counts(files=sum(file.size == 0 for file in found.files))
-    return Shipment(counts.value + empty, time.monotonic() - began, run.failed_tasks(), run.failure)
+        # A file without a byte has no range to be counted by.
+        empty = Counts(files=sum(file.size == 0 for file in found.files))
+        return Shipment(
+            counts.value + empty, written.total(), time.monotonic() - began, run.failed_tasks(), run.failure
+        )
+
+
+def _write(
+    session: SparkSession, portions: Sequence[Portion], job: ShipJob, counts: Accumulator[Counts], metrics_path: str
+) -> None:
+    """Write every portion; returns when each record is acknowledged."""
+    if portions:
+        register(session)
+        # Spark looks for the format in the session that is active in this thread: createDataFrame makes it so.
+        session.createDataFrame([], "nothing int")
+        options = job.write_options(metricsPath=metrics_path)
+        frame_of_plan(session, portions, job, counts).write.format(FORMAT).options(**options).mode("append").save()
 
 
 class _Run:

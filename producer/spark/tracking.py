@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -51,10 +51,6 @@ class Taken(TypedDict):
 
 #: By inode: how far each file was taken.
 Offset = dict[str, Taken]
-
-#: A range as a row: path, size, compression, device, inode, start, lost. The path is bytes, because it may not be
-#: UTF-8; device and inode are text, because they may not fit into a signed 64-bit number.
-Row = tuple[bytes, int, str | None, str, str, int, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,15 +199,3 @@ def _range(key: str, begin: int, taken: Taken) -> Range:
             return Range(replace(file, compression=compression_of(opened.read(_HEAD_BYTES))), begin)
     except OSError:
         return Range(file, begin, lost=True)
-
-
-def to_row(found: Range) -> Row:
-    """The range as a row of a stream."""
-    path, size, compression, device, inode = astuple(found.file)
-    return os.fsencode(path), size, compression, str(device), str(inode), found.start, found.lost
-
-
-def from_row(row: Row) -> Range:
-    """The range that a row of a stream stands for."""
-    path, size, compression, device, inode, start, lost = row
-    return Range(LogFile(os.fsdecode(bytes(path)), size, compression, int(device), int(inode)), start, lost)

@@ -8,17 +8,24 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from producer import ProducerConfig, ProjectConfig
+from producer import ProjectConfig
 from producer.errors import CloseTimeoutError
 from producer.server import LogHubServer
 from producer.spark import executor
+from producer.spark.counts import Counts
 from producer.spark.job import ShipJob
+from producer.spark.parsers import make_parser
+from producer.spark.plan import Split
+from producer.spark.portions import Portion, read_portion
+from producer.spark.writing.metrics import WriteMetrics
+from producer.spark.writing.options import WriteOptions
+from producer.spark.writing.task import write_rows
 from tests.support.spark_classes import sharing_options
 
 if TYPE_CHECKING:
@@ -93,10 +100,20 @@ def make_job(server: LogHubServer) -> Callable[..., ShipJob]:
     """Makes jobs that ship into the server."""
 
     def make(*, producer: dict[str, object] | None = None, **options: object) -> ShipJob:
-        config = ProducerConfig.from_mapping({"linger_ms": 100, "base_retry_backoff_ms": 10, **(producer or {})})
-        return ShipJob(project=project_of(server), logstore=LOGSTORE, config=config, **options)  # type: ignore[arg-type]
+        given = {"linger_ms": 100, "base_retry_backoff_ms": 10, **(producer or {})}
+        texts = {name: str(value) for name, value in given.items()}
+        return ShipJob(project=project_of(server), logstore=LOGSTORE, producer=texts, **options)  # type: ignore[arg-type]
 
     return make
+
+
+def ship_splits(splits: Iterable[Split], job: ShipJob) -> tuple[Counts, WriteMetrics]:
+    """What the workers do for one partition, in this process: read, then write."""
+    counts = Counts()
+    parser = make_parser(job.parser, job.pattern)
+    rows = read_portion(Portion(tuple(splits)), parser, job.max_line_bytes, counts)
+    written = write_rows(rows, WriteOptions.from_mapping(job.write_options()), None)
+    return counts, written
 
 
 def project_of(server: LogHubServer) -> ProjectConfig:

@@ -14,7 +14,7 @@ from producer.server import LogHubServer
 from producer.server.faults import drop_answer
 from producer.spark import demo
 from producer.spark.files import find_files
-from producer.spark.job import ShipJob, ship_splits
+from producer.spark.job import ShipJob
 from producer.spark.options import Target
 from producer.spark.parsers import make_parser
 from producer.spark.plan import plan
@@ -23,7 +23,7 @@ from producer.spark.reading.whole import all_logs
 from producer.spark.samples import write_access_logs
 from producer.spark.verify import differences, digests_of_files, digests_of_logs
 
-from .conftest import LOGSTORE, PROJECT, held, project_of
+from .conftest import LOGSTORE, PROJECT, held, project_of, ship_splits
 
 Tamper = Callable[[list[dict[str, str]]], None]
 
@@ -140,7 +140,7 @@ def test_tampering_is_found(
     """Whatever is done to one record, the comparison names its file; done nothing, it finds nothing."""
     (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
     files = find_files([str(tmp_path)]).files
-    ship_splits(plan(files)[0], make_job(), make_parser("text"))
+    ship_splits(plan(files)[0], make_job(parser="text"))
     logs = held(server)
     tamper(logs)
     found = differences(digests_of_files(files), digests_of_logs(logs))
@@ -154,7 +154,7 @@ def test_everything_is_read_back_through_the_protocol(
     """More batches than one PullLogs returns, over all shards, come back as the server holds them."""
     (tmp_path / "a.log").write_text("".join(f"line {number}\n" for number in range(300)))
     job = make_job(parser="text", producer={"batch_count_threshold": 1})
-    ship_splits(plan(find_files([str(tmp_path)]).files)[0], job, make_parser("text"))
+    ship_splits(plan(find_files([str(tmp_path)]).files)[0], job)
     assert len(server.log_groups(PROJECT, LOGSTORE)) == 300
     with LogstoreClient(Target(project_of(server), LOGSTORE)) as client:
         logs = sorted(all_logs(client), key=lambda log: int(log["file_offset"]))

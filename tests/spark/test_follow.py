@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import signal
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -179,3 +181,27 @@ def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_pat
     assert "Traceback" not in err
     assert [log["file_offset"] for log in held(server)] == ["0", "4"]
     assert server.count(PROJECT, LOGSTORE) == 2
+
+
+def test_checkpoint_of_a_query_with_another_sink_goes_on(
+    server: LogHubServer, logs: Path, run_once: Run, tmp_path: Path
+) -> None:
+    """A checkpoint as ``foreachBatch`` left it, with the same offsets: what it took before does not come again."""
+    append(logs / "a.log", "one\ntwo\n")
+    inode = (logs / "a.log").stat().st_ino
+    taken = {"path": str(logs / "a.log"), "end": 4, "head": zlib.crc32(b"one\n"), "generation": 0}
+    written = {
+        "metadata": '{"id":"5a36a8cd-6b3b-4c0c-8f45-9ffd4d3cbd0a"}',
+        "offsets/0": "v1\n"
+        + json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}})
+        # Spark's own line for the one source.
+        + "\n"
+        + json.dumps({str(inode): taken}),
+        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+    }
+    for name, text in written.items():
+        file = tmp_path / "checkpoint" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert run_once().failure is None
+    assert contents(server) == ["two"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,18 +17,17 @@ from producer.server import LogHubServer
 from producer.spark.errors import FileChangedError, SparkJobError
 from producer.spark.files import Found, LogFile, find_files
 from producer.spark.follow import FollowOptions, follow
-from producer.spark.job import ShipJob, ship_splits
-from producer.spark.parsers import make_parser
-from producer.spark.plan import plan
+from producer.spark.job import ShipJob
+from producer.spark.plan import Split, plan
+from producer.spark.portions import Portion
 from producer.spark.report import Shipment
 from producer.spark.ship import _tell_skipped
 from producer.spark.shipment import ship_files
 from producer.spark.text import readable
-from producer.spark.tracking import Range, from_row, to_row
 from producer.spark.verify import differences, digests_of_files, digests_of_logs
 from tests.support.waiting import Call
 
-from .conftest import contents, held
+from .conftest import contents, held, ship_splits
 
 MakeJob = Callable[..., ShipJob]
 
@@ -64,7 +64,7 @@ def test_file_with_such_a_name_is_shipped_and_verified(
     write(tmp_path, b"good.log", b"four\n")
     found = find_files([str(tmp_path)])
     console = Console(file=io.StringIO())
-    run = Call(lambda: ship_files(spark.sparkContext, found, make_job(), console=console, partition_bytes=100))
+    run = Call(lambda: ship_files(spark, found, make_job(), console=console, partition_bytes=100))
     shipment: Shipment = run.result()
     assert shipment.failure is None
     assert shipment.counts.lines == 202
@@ -79,7 +79,7 @@ def test_failure_over_such_a_file_reaches_the_driver(
     write(tmp_path, b"bad\xff.gz", gzip.compress(b"one\n" * 10_000)[:-20])
     console = Console(file=io.StringIO())
     found = find_files([str(tmp_path)])
-    run = Call(lambda: ship_files(spark.sparkContext, found, make_job(), console=console))
+    run = Call(lambda: ship_files(spark, found, make_job(), console=console))
     failure = run.result().failure
     assert failure is not None
     assert f"{tmp_path}/bad\\xff.gz: damaged or incomplete gzip data" in failure
@@ -91,7 +91,7 @@ def test_truncated_file_with_such_a_name_is_named(tmp_path: Path, server: LogHub
     file = find_files([path]).files[0]
     os.truncate(path, 2)
     with pytest.raises(FileChangedError, match=r"bad\\xff\.log: has 2 bytes and had 4"):
-        ship_splits(plan([file])[0], make_job(), make_parser("text"))
+        ship_splits(plan([file])[0], make_job(parser="text"))
 
 
 def test_followed_file_with_such_a_name_goes_on_where_it_was(
@@ -110,12 +110,12 @@ def test_followed_file_with_such_a_name_goes_on_where_it_was(
     assert contents(server, f"{logs}/bad\\xff.log") == ["one", "two"]
 
 
-def test_a_range_as_a_row_keeps_the_bytes_of_the_name() -> None:
-    """Whatever they are; the row itself holds nothing that Spark cannot hold."""
-    found = Range(LogFile("/logs/a\udcff.log", 7, None, 2**63, 3), 4)
-    row = to_row(found)
-    assert row[0] == b"/logs/a\xff.log"
-    assert from_row(row) == found
+def test_a_portion_as_a_column_keeps_the_bytes_of_the_name() -> None:
+    """Whatever they are, and however large the numbers: the column holds bytes, which Spark leaves alone."""
+    portion = Portion((Split(LogFile("/logs/a\udcff.log", 7, None, 2**63, 3), 4, 7),), ("lost",))
+    packed = portion.packed()
+    assert isinstance(packed, bytes)
+    assert pickle.loads(packed) == portion
 
 
 def test_skipped_file_with_such_a_name_is_told_on_any_terminal() -> None:

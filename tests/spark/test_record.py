@@ -5,53 +5,67 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer.spark.counts import Counts
+from producer.spark.line_columns import FOUND_FIELDS, LineColumns
 from producer.spark.lines import Line
-from producer.spark.parsers import make_parser
-from producer.spark.record import MAX_NAME_BYTES, as_text, content_bytes, to_record
+from producer.spark.parsers import Parser, make_parser
+from producer.spark.record import MAX_NAME_BYTES, content_bytes, to_record
 
 _JSON = make_parser("json")
 _TEXT = make_parser("text")
 
 
+def fields_of(line: Line, parser: Parser) -> dict[str, str]:
+    """The fields that are sent for a line of ``/logs/a``: what the columns hold, without what is null."""
+    columns = LineColumns(Counts())
+    columns.begin("/logs/a")
+    columns.add(line, to_record(line, parser))
+    ((row,),) = (batch.to_pylist() for batch in columns.take())
+    found = dict(row.pop(FOUND_FIELDS))
+    fields = {name: str(value) for name, value in row.items() if value is not None}
+    assert not fields.keys() & found.keys()
+    return fields | found
+
+
 def test_line_is_kept_beside_its_fields() -> None:
     """The raw line is in ``content``, with file and offset, whatever the parser found."""
-    record = to_record(Line(7, 0, b'{"level":"INFO"}'), "/logs/a", _JSON)
-    assert record.fields == {
+    line = Line(7, 0, b'{"level":"INFO"}')
+    assert fields_of(line, _JSON) == {
         "content": '{"level":"INFO"}',
         "file_path": "/logs/a",
         "file_offset": "7",
         "level": "INFO",
     }
-    assert record.parsed
+    assert to_record(line, _JSON).parsed
 
 
 def test_line_of_another_format_is_shipped_as_text() -> None:
     """A line the parser does not know has the fields of every line, and is counted as not parsed."""
-    record = to_record(Line(0, 0, b"not json"), "/logs/a", _JSON)
-    assert record.fields == {"content": "not json", "file_path": "/logs/a", "file_offset": "0"}
-    assert not record.parsed
+    line = Line(0, 0, b"not json")
+    assert fields_of(line, _JSON) == {"content": "not json", "file_path": "/logs/a", "file_offset": "0"}
+    assert not to_record(line, _JSON).parsed
 
 
 def test_parser_text_leaves_no_line_unparsed() -> None:
     """With the parser ``text`` every line is as parsed as it was asked to be."""
-    assert to_record(Line(0, 0, b"anything"), "/logs/a", _TEXT).parsed
+    assert to_record(Line(0, 0, b"anything"), _TEXT).parsed
 
 
 def test_empty_line_is_a_record_with_empty_content() -> None:
     """An empty line is shipped: the number of records is the number of lines."""
-    assert to_record(Line(3, 0, b""), "/logs/a", _TEXT).fields["content"] == ""
+    assert fields_of(Line(3, 0, b""), _TEXT)["content"] == ""
 
 
 def test_invalid_utf8_is_shown_escaped_and_kept_exactly() -> None:
     r"""Bytes that are not UTF-8 appear as \xNN, and the line's exact bytes travel beside it."""
-    fields = to_record(Line(0, 0, b"caf\xe9 \xc3\xa9"), "/logs/a", _TEXT).fields
+    fields = fields_of(Line(0, 0, b"caf\xe9 \xc3\xa9"), _TEXT)
     assert fields["content"] == "caf\\xe9 é"
     assert content_bytes(fields) == b"caf\xe9 \xc3\xa9"
 
 
 def test_line_that_contains_an_escape_is_not_mistaken_for_one() -> None:
     r"""A line that literally says \xe9 is valid text and comes back as it was."""
-    fields = to_record(Line(0, 0, b"caf\\xe9"), "/logs/a", _TEXT).fields
+    fields = fields_of(Line(0, 0, b"caf\\xe9"), _TEXT)
     assert "content_base64" not in fields
     assert content_bytes(fields) == b"caf\\xe9"
 
@@ -59,7 +73,7 @@ def test_line_that_contains_an_escape_is_not_mistaken_for_one() -> None:
 @given(data=st.binary(max_size=100))
 def test_bytes_of_any_line_can_be_had_back(data: bytes) -> None:
     """For any bytes the record gives them back, and every field can be encoded as UTF-8."""
-    fields = to_record(Line(0, 0, data), "/logs/a", make_parser("auto")).fields
+    fields = fields_of(Line(0, 0, data), make_parser("auto"))
     assert content_bytes(fields) == data
     assert "".join(fields.values()).encode()
 
@@ -67,10 +81,10 @@ def test_bytes_of_any_line_can_be_had_back(data: bytes) -> None:
 def test_reserved_names_get_an_underscore() -> None:
     """A parsed field never replaces one of the job's or LogHub's, nor another parsed one."""
     line = b'{"content":"c","content_":"d","file_path":"p","__time__":1,"__tag__:x":"t","":"e"}'
-    fields = to_record(Line(0, 0, line), "/logs/a", _JSON).fields
+    fields = fields_of(Line(0, 0, line), _JSON)
     assert fields["content"] == line.decode()
     assert fields["file_path"] == "/logs/a"
-    assert {name: value for name, value in fields.items() if name not in as_text(fields)} == {
+    assert {name: value for name, value in fields.items() if name not in {"content", "file_path", "file_offset"}} == {
         "content_": "c",
         "content__": "d",
         "file_path_": "p",
@@ -82,20 +96,20 @@ def test_reserved_names_get_an_underscore() -> None:
 
 def test_half_a_surrogate_pair_does_not_stop_the_line() -> None:
     r"""JSON may spell \ud800, which no UTF-8 can carry: it is shown escaped."""
-    assert to_record(Line(0, 0, b'{"a":"\\ud800"}'), "/logs/a", _JSON).fields["a"] == "\\ud800"
+    assert fields_of(Line(0, 0, b'{"a":"\\ud800"}'), _JSON)["a"] == "\\ud800"
 
 
 def test_field_name_longer_than_loghub_takes_makes_the_line_text() -> None:
     """A name over the limit would have the whole batch refused; the line goes as text and is counted."""
     line = b'{"' + b"k" * (MAX_NAME_BYTES + 1) + b'":1}'
-    record = to_record(Line(0, 0, line), "/logs/a", _JSON)
+    record = to_record(Line(0, 0, line), _JSON)
     assert not record.parsed
-    assert record.fields == as_text(record.fields)
+    assert record == record.as_text()
 
 
 def test_piece_of_a_long_line_is_not_parsed() -> None:
     """A piece says which one it is and is shipped as text, even if it looks like a whole."""
-    record = to_record(Line(0, 2, b'{"a":1}'), "/logs/a", _JSON)
-    assert record.fields["line_part"] == "2"
-    assert "a" not in record.fields
-    assert not record.parsed
+    line = Line(0, 2, b'{"a":1}')
+    assert fields_of(line, _JSON)["line_part"] == "2"
+    assert "a" not in fields_of(line, _JSON)
+    assert not to_record(line, _JSON).parsed

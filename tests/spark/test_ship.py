@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ MakeJob = Callable[..., ShipJob]
 
 def run_job(spark: SparkSession, path: Path, job: ShipJob, **options: int) -> Shipment:
     console = Console(file=io.StringIO())
-    return ship_files(spark.sparkContext, find_files([str(path)]), job, console=console, **options)
+    return ship_files(spark, find_files([str(path)]), job, console=console, **options)
 
 
 @pytest.fixture
@@ -69,16 +70,16 @@ def test_every_line_of_a_directory_arrives_once_and_unchanged(
     files = find_files([str(tmp_path)]).files
     assert differences(digests_of_files(files), digests_of_logs(held(server))) == []
     assert (shipment.counts.files, shipment.counts.lines) == (5, 9006)
-    assert shipment.counts.records == 9006
+    assert shipment.written.rows == 9006
     assert shipment.counts.file_bytes == sum(file.size for file in files)
 
 
 def test_task_whose_record_was_refused_is_run_again_by_spark(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """The producer does not retry a permanent error, so the task fails; Spark's next attempt delivers everything."""
+    """A refusal that is not about the records fails the task; Spark's next attempt delivers everything."""
     (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
-    server.faults.add(answer(400, "PostBodyInvalid"), times=1)
+    server.faults.add(answer(404, "LogStoreNotExist"), times=1, operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job(parser="text"))
     assert shipment.failure is None
     assert shipment.failed_tasks == 1
@@ -90,11 +91,12 @@ def test_job_fails_when_records_are_refused_for_good(
 ) -> None:
     """After four attempts the job fails, and its reason is one line without a trace or a secret."""
     (tmp_path / "a.log").write_text("one\n")
-    server.faults.add(answer(400, "PostBodyInvalid", "no good"))
+    server.faults.add(answer(400, "PostBodyInvalid", "no good"), operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job())
     assert shipment.failed_tasks == 4
     assert shipment.failure is not None
-    assert shipment.failure.startswith(f"1 records ({tmp_path}/a.log byte 0) for {PROJECT}/{LOGSTORE} at {server.url}")
+    assert f"row 0 (file_path {tmp_path}/a.log, file_offset 0)" in shipment.failure
+    assert f"{PROJECT}/{LOGSTORE} at {server.url}" in shipment.failure
     assert "PostBodyInvalid: no good" in shipment.failure
     assert "\n" not in shipment.failure
     assert server.access_key_secret not in shipment.failure
@@ -108,7 +110,7 @@ def test_other_records_of_a_failed_job_are_those_of_the_file(
     puts = iter(range(10_000))
 
     def refuse_the_last_batch_once(request: object) -> Refuse | None:
-        return Refuse(status=400, code="PostBodyInvalid") if next(puts) == 9 else None
+        return Refuse(status=404, code="LogStoreNotExist") if next(puts) == 9 else None
 
     server.faults.add(refuse_the_last_batch_once, operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job(parser="text", producer={"batch_count_threshold": 100}))
@@ -133,11 +135,13 @@ def test_command_ships_and_reports(tmp_path: Path, server: LogHubServer, capsys:
         for row in capsys.readouterr().out.splitlines()
         if "│" in row
     }
-    assert table.pop("rate").endswith("s)")
+    assert re.fullmatch(r"[\d,]+ rows/s, [\d,.]+ MB/s \([\d.]+ s\)", table.pop("rate"))
+    assert table.pop("waited for memory").endswith(" s")
     assert table == {
         "files": "1",
         "lines": "3",
         "bytes": "19",
+        "records acknowledged": "3",
         "batches": "1",
         "attempts": "1",
         "retries": "0",

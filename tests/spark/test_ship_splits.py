@@ -15,23 +15,29 @@ from producer.server import LogHubServer
 from producer.spark.counts import Counts
 from producer.spark.errors import FileChangedError
 from producer.spark.files import find_files
-from producer.spark.job import MAX_LINE_BYTES, ShipJob, ship_splits
-from producer.spark.parsers import make_parser
+from producer.spark.job import MAX_LINE_BYTES, ShipJob
 from producer.spark.plan import plan
 from producer.spark.record import content_bytes
+from producer.spark.writing.metrics import WriteMetrics
 
-from .conftest import contents, held
+from .conftest import contents, held, ship_splits
 
 MakeJob = Callable[..., ShipJob]
 
 
 def ship_path(path: Path, job: ShipJob, *, partition_bytes: int = 1 << 20) -> Counts:
-    """Plan and ship, each partition after the other."""
-    parser = make_parser(job.parser, job.pattern)
-    total = Counts()
+    """Plan and ship, each partition after the other; what was read, and each line of it was written."""
+    counts, written = ship_and_count(path, job, partition_bytes=partition_bytes)
+    assert written.rows >= counts.lines
+    return counts
+
+
+def ship_and_count(path: Path, job: ShipJob, *, partition_bytes: int = 1 << 20) -> tuple[Counts, WriteMetrics]:
+    counts, written = Counts(), WriteMetrics()
     for partition in plan(find_files([str(path)]).files, partition_bytes=partition_bytes):
-        total += ship_splits(partition, job, parser)
-    return total
+        done = ship_splits(partition, job)
+        counts, written = counts + done[0], written + done[1]
+    return counts, written
 
 
 @pytest.mark.parametrize(
@@ -54,9 +60,9 @@ def test_lines_arrive_as_documented(
     """Each reading rule holds from the file to the server."""
     file = tmp_path / "a.log"
     file.write_bytes(data)
-    counts = ship_path(file, make_job(parser="text"))
+    counts, written = ship_and_count(file, make_job(parser="text"))
     assert contents(server) == expected
-    assert (counts.lines, counts.records) == (len(expected), len(expected))
+    assert (counts.lines, written.rows) == (len(expected), len(expected))
 
 
 def test_line_of_a_megabyte_arrives_whole(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
@@ -152,7 +158,7 @@ def test_what_is_appended_after_the_plan_is_left_to_the_next_job(
     partitions = plan(find_files([str(file)]).files)
     with file.open("a") as log:
         log.write(" and more\nthree\n")
-    ship_splits(partitions[0], make_job(), make_parser("text"))
+    ship_splits(partitions[0], make_job(parser="text"))
     assert contents(server) == ["one", "two"]
 
 
@@ -171,7 +177,7 @@ def test_file_that_shrank_fails_with_both_sizes(tmp_path: Path, make_job: MakeJo
     partitions = plan(find_files([str(file)]).files)
     file.write_text("one\n")
     with pytest.raises(FileChangedError, match="has 4 bytes and had 8 when the job began"):
-        ship_splits(partitions[0], make_job(), make_parser("text"))
+        ship_splits(partitions[0], make_job(parser="text"))
 
 
 def test_file_that_is_gone_fails_with_its_name(tmp_path: Path, make_job: MakeJob) -> None:
@@ -181,7 +187,7 @@ def test_file_that_is_gone_fails_with_its_name(tmp_path: Path, make_job: MakeJob
     partitions = plan(find_files([str(file)]).files)
     file.unlink()
     with pytest.raises(FileChangedError, match=r"a\.log: cannot be read \(any more\): it was deleted or replaced"):
-        ship_splits(partitions[0], make_job(), make_parser("text"))
+        ship_splits(partitions[0], make_job(parser="text"))
 
 
 def test_counts_tell_batches_and_attempts(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
@@ -191,8 +197,8 @@ def test_counts_tell_batches_and_attempts(tmp_path: Path, server: LogHubServer, 
     file = tmp_path / "a.log"
     file.write_text("".join(f"{json.dumps({'n': number})}\n" for number in range(1000)))
     server.faults.add(answer(503, "ServerBusy"), times=2)
-    counts = ship_path(file, make_job(producer={"batch_count_threshold": 100}))
+    _, written = ship_and_count(file, make_job(producer={"batch_count_threshold": 100}))
     puts = [request for request in server.requests if request.operation == "PutLogs"]
-    assert counts.records == 1000
-    assert (counts.attempts, counts.retries) == (len(puts), 2)
-    assert counts.batches == len(puts) - 2
+    assert written.rows == 1000
+    assert (written.attempts, written.retries) == (len(puts), 2)
+    assert written.batches == len(puts) - 2

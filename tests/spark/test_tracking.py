@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from producer.spark.job import read_split
 from producer.spark.plan import cut
+from producer.spark.split_lines import read_split
 from producer.spark.tracking import Offset, Range, advance, ranges, scan
 
 _ALL = 1 << 40

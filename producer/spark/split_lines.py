@@ -1,0 +1,65 @@
+"""Reads a range of a file, whatever became of the file since the job was planned."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+
+from .compressed import DAMAGE, decompressing
+from .errors import FileChangedError
+from .files import open_file
+from .lines import Line, lines_of
+from .plan import Split
+
+
+def read_split(split: Split, max_line_bytes: int) -> Iterator[Line]:
+    """The lines that begin in a range of a file.
+
+    :raises FileChangedError: the file is shorter than planned, gone, or damaged.
+    """
+    path, compression = split.file.path, split.file.compression
+    try:
+        with open_file(split.file) as file:
+            _check_length(file.fileno(), split)
+            if compression is None:
+                yield from _plain_lines(file, split, max_line_bytes)
+            else:
+                yield from _decompressed_lines(decompressing(file, compression), split, max_line_bytes)
+    except OSError as error:
+        raise FileChangedError(f"{path}: cannot be read (any more): {error.strerror or error}") from error
+
+
+def _plain_lines(file: io.BufferedIOBase, split: Split, max_line_bytes: int) -> Iterator[Line]:
+    return lines_of(
+        file,
+        split.start,
+        split.end,
+        limit=split.file.size,
+        max_line_bytes=max_line_bytes,
+        begins_line=split.begins_line,
+    )
+
+
+def _check_length(descriptor: int, split: Split) -> None:
+    size = os.fstat(descriptor).st_size
+    if size < split.file.size:
+        raise FileChangedError(
+            f"{split.file.path}: has {size} bytes and had {split.file.size} when the job began: it was truncated, and "
+            "lines were lost before they could be read. Rotate by renaming, or ship only files that are complete"
+        )
+
+
+def _decompressed_lines(file: io.BufferedIOBase, split: Split, max_line_bytes: int) -> Iterator[Line]:
+    """The lines of a compressed file; the error for a damaged one says how far it could be read."""
+    last = None
+    try:
+        for line in lines_of(file, 0, None, limit=None, max_line_bytes=max_line_bytes):
+            last = line
+            yield line
+    except DAMAGE as error:
+        read = "nothing could be read" if last is None else f"the last readable line begins at byte {last.offset}"
+        raise FileChangedError(
+            f"{split.file.path}: damaged or incomplete {split.file.compression} data ({error}); {read}. "
+            "Repair it, or leave it out with --exclude"
+        ) from error

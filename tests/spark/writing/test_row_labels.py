@@ -1,0 +1,47 @@
+"""Rows in messages: by their numbers, and by the values of the columns that ``rowLabels`` names."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from producer.errors import ConfigError
+from producer.spark.writing.options import Columns
+from producer.spark.writing.planning import check_schema
+from producer.spark.writing.rows import Rows
+
+_BATCH = pa.RecordBatch.from_pydict({"path": ["/a", "/a", "/b"], "offset": [0, 7, 0], "text": ["x", "y", "z"]})
+
+
+def labelled(*labels: str) -> Rows:
+    return Rows(_BATCH, range(5, 8), labels)
+
+
+def test_rows_are_named_by_number_and_label() -> None:
+    """The first and the last row of several, the only one of one, also after rows were picked."""
+    rows = labelled("path", "offset")
+    assert str(rows) == "rows 5 to 7 (path /a, offset 0 to path /b, offset 0)"
+    assert str(rows.pick(range(1, 2))) == "row 6 (path /a, offset 7)"
+    assert str(rows.pick(pa.array([0, 2]))) == "rows 5 to 7 (2 of them; path /a, offset 0 to path /b, offset 0)"
+    assert str(Rows.joined(rows.halves())) == str(rows)
+
+
+def test_rows_without_labels_are_named_by_number() -> None:
+    """Where none were asked for, or the column went into the name of the stream."""
+    assert str(labelled()) == "rows 5 to 7"
+    assert str(labelled("gone").pick(range(1))) == "row 5"
+
+
+def test_long_label_is_cut() -> None:
+    """A label is to find a row by, not to show it."""
+    rows = Rows(pa.RecordBatch.from_pydict({"text": ["x" * 10_000]}), range(1), ("text",))
+    assert len(str(rows)) < 300
+
+
+def test_label_that_is_no_column_is_told_before_the_job() -> None:
+    """The error names the option and the columns near it."""
+    schema = StructType().add("path", "string").add("offset", "long")
+    check_schema(schema, Columns(), ("path",))
+    with pytest.raises(ConfigError, match="rowLabels: must be a column of the DataFrame; did you mean offset"):
+        check_schema(schema, Columns(), ("path", "offsets"))
