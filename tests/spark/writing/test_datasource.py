@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import time
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -231,36 +232,6 @@ def refuse_later(number: str) -> object:
     )
 
 
-def test_continuous_trigger_commits_nothing_and_says_so(
-    spark: SparkSession,
-    options: dict[str, str],
-    server: LogHubServer,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """Spark hands a Python writer no rows in a continuous query: no epoch is committed, and the log says what to do."""
-    query = (
-        spark.readStream.format("rate")
-        .option("rowsPerSecond", 50)
-        .load()
-        .writeStream.format("loghub")
-        .options(**options)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(continuous="200 milliseconds")
-        .start()
-    )
-    try:
-        told, deadline = "", time.monotonic() + 60
-        while "trigger(continuous=...) is not supported" not in told and time.monotonic() < deadline:
-            time.sleep(0.1)
-            told += "".join(capfd.readouterr())
-    finally:
-        query.stop()
-    assert "trigger(continuous=...) is not supported" in told
-    assert not list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
-    assert server.count(PROJECT, LOGSTORE) == 0
-
-
 def test_foreach_partition_writes_rows_with_the_same_options(
     spark: SparkSession, options: dict[str, str], server: LogHubServer
 ) -> None:
@@ -279,19 +250,31 @@ def test_foreach_partition_writes_rows_with_the_same_options(
     assert sorted(numbers(server, "rdd")) == [1, 2]
 
 
-def test_secrets_stand_in_no_plan_and_no_event_log(options: dict[str, str], tmp_path: Path) -> None:
-    """A session with an event log writes with a key among the options: the secret is in no file and no output."""
-    import subprocess
-    import sys
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LogHubServer, Path]]:
+    """A server, and the folder of ``watched_program.py`` after its run against it."""
+    folder = tmp_path_factory.mktemp("watched")
+    program = Path(__file__).with_name("watched_program.py")
+    with LogHubServer() as server:
+        asked = json.dumps({"options": target(server), "folder": str(folder)})
+        done = subprocess.run([sys.executable, str(program), asked], timeout=150, check=False)
+        assert done.returncode == 0, (folder / "output").read_text()
+        yield server, folder
 
-    program = Path(__file__).with_name("secret_program.py")
-    (tmp_path / "events").mkdir()
-    environment = {**os.environ, "OPTIONS": json.dumps(options), "EVENTS": str(tmp_path / "events")}
-    done = subprocess.run(
-        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=110, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    written = [path.read_text(errors="replace") for path in (tmp_path / "events").rglob("*") if path.is_file()]
-    assert any("AppendData" in text for text in written)
-    for text in (*written, done.stdout, done.stderr):
-        assert options["accessKeySecret"] not in text
+
+def test_secrets_stand_in_no_plan_no_event_log_and_no_error(watched: tuple[LogHubServer, Path]) -> None:
+    """With a key among the options, no file of the event log and no line of output has the secret."""
+    server, folder = watched
+    texts = [path.read_text(errors="replace") for path in (folder / "events").rglob("*") if path.is_file()]
+    texts.append((folder / "output").read_text())
+    assert any("AppendData" in text for text in texts[:-1])
+    assert "RelationV2" in texts[-1]
+    assert [text for text in texts if server.access_key_secret in text] == []
+
+
+def test_continuous_trigger_commits_nothing_and_says_so(watched: tuple[LogHubServer, Path]) -> None:
+    """Spark hands a Python writer no rows in a continuous query: no epoch is committed, and the log says what to do."""
+    server, folder = watched
+    assert "trigger(continuous=...) is not supported" in (folder / "output").read_text()
+    assert not list((folder / "checkpoint").glob("commits/[0-9]*"))
+    assert server.count(PROJECT, "continuous") == 0
