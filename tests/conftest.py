@@ -13,10 +13,13 @@ from .support.measurement import paused_coverage
 
 _TESTS = Path(__file__).parent
 
-#: Where several processes run the tests, those of a group all run in one of them: Spark takes the memory of one session
-#: at a time and documents may name the same port, and what counts bytes and CPU time has no rival of its kind.
+#: Where several processes run the tests, those of a group all run in one of them: one Spark session serves them all, as
+#: does one cluster, documents may name the same port, and what counts bytes and CPU time has no rival of its kind. A test
+#: in two groups is in a third, of both.
 _GROUPS = {
-    "spark": ("spark", "test_docs.py"),
+    "spark": ("spark",),
+    "programs": ("spark/cluster", "spark/test_example.py", "spark/writing/test_stream_kill.py"),
+    "documents": ("test_docs.py",),
     "measuring": ("processes/test_resources.py", "benchmarks"),
 }
 
