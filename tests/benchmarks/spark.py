@@ -1,0 +1,256 @@
+"""Spark into a null server, on two cores: ``format("loghub")`` and ``write_partition`` beside writers that do nothing.
+
+``python -m tests.benchmarks.spark`` writes the same Parquet files through every way, by turns in one session: Spark's
+own no-op writer; a Python data source and a ``foreachPartition`` that only take the rows; ours; ``foreachPartition``
+with the official ``aliyun-log-producer``, and with ``put_logs`` of the official SDK. The server counts the bytes that
+it got. A plot needs the extra ``bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from producer.spark import write_partition
+from producer.spark.session import build_session
+from tests.benchmarks.__main__ import null_server, take_counts
+from tests.spark.cluster.weblog import weblog
+
+PARTITIONS = 4
+
+Way = Callable[[DataFrame, int], None]
+
+
+class NoopWriter(DataSourceArrowWriter):
+    """Takes every batch of columns."""
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Only look how many there are."""
+        for batch in iterator:
+            assert batch.num_rows >= 0
+        return WriterCommitMessage()
+
+
+class NoopSource(DataSource):
+    """What a Python data source costs that does nothing."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format``."""
+        return "python_noop"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """The writer."""
+        return NoopWriter()
+
+
+def options(port: int) -> dict[str, str]:
+    """The options that name the null server, which knows no shards."""
+    return {
+        "endpoint": f"http://127.0.0.1:{port}",
+        "project": "p",
+        "logstore": "bench",
+        "accessKeyId": "a",
+        "accessKeySecret": "s",
+        "checkTarget": "false",
+    }
+
+
+def spark_noop(rows: DataFrame, _port: int) -> None:
+    """Spark's own writer that drops the rows in the JVM."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def python_noop(rows: DataFrame, _port: int) -> None:
+    """Columns to Python and no further."""
+    rows.write.format("python_noop").mode("append").save()
+
+
+def loghub(rows: DataFrame, port: int) -> None:
+    """The data source."""
+    rows.write.format("loghub").options(**options(port)).mode("append").save()
+
+
+def loghub_once(rows: DataFrame, port: int) -> None:
+    """The data source with exactlyOnce."""
+    once = {**options(port), "deliveryGuarantee": "exactlyOnce"}
+    rows.write.format("loghub").options(**once).mode("append").save()
+
+
+def partition_noop(rows: DataFrame, _port: int) -> None:
+    """Rows to Python and no further."""
+    rows.foreachPartition(exhaust)
+
+
+def exhaust(rows: Iterable[Row]) -> None:
+    """Take every row."""
+    for _ in rows:
+        pass
+
+
+def partition(rows: DataFrame, port: int) -> None:
+    """``write_partition``."""
+    rows.foreachPartition(write_partition(options(port)))
+
+
+def official(rows: DataFrame, port: int) -> None:
+    """``foreachPartition`` with the official producer, every outcome counted."""
+
+    def send(part: Iterable[Row]) -> None:
+        import aliyun_log_producer as peer
+
+        os.environ["http_proxy"] = f"http://127.0.0.1:{port}"
+        client = peer.Producer(
+            peer.ProducerConfig(
+                endpoint="http://null.invalid", access_key_id="a", access_key_secret="s", compression="lz4"
+            )
+        )
+        writer, outcomes, count = client.writer("p", "bench"), [], 0
+        for row in part:
+            count += 1
+            while True:
+                try:
+                    writer.send(row.asDict(), topic="t", source="s", on_delivery=outcomes.append)
+                    break
+                except peer.EnqueueFullError:
+                    time.sleep(0.001)
+        client.flush()
+        while len(outcomes) < count:
+            time.sleep(0.001)
+        client.close()
+        del os.environ["http_proxy"]
+        assert not any(outcomes)
+
+    rows.foreachPartition(send)
+
+
+def put_logs(rows: DataFrame, port: int) -> None:
+    """``foreachPartition`` with ``put_logs`` of the official SDK, 4,096 rows a request."""
+
+    def send(part: Iterable[Row]) -> None:
+        from aliyun.log import LogClient, LogItem, PutLogsRequest
+
+        client = LogClient(f"http://127.0.0.1:{port}", "a", "s")
+        remaining = iter(part)
+        while chunk := list(islice(remaining, 4096)):
+            items = [LogItem(contents=list(row.asDict().items())) for row in chunk]
+            client.put_logs(PutLogsRequest("p", "bench", "t", "s", items, compress=True))
+
+    rows.foreachPartition(send)
+
+
+#: The names of those that do nothing.
+NOTHING = {
+    "jvm": "Spark's no-op writer (JVM)",
+    "format": "Python data source that does nothing",
+    "foreach": "foreachPartition that does nothing",
+}
+WAYS: dict[str, Way] = {
+    NOTHING["jvm"]: spark_noop,
+    NOTHING["format"]: python_noop,
+    'format("loghub")': loghub,
+    'format("loghub"), exactlyOnce': loghub_once,
+    NOTHING["foreach"]: partition_noop,
+    "foreachPartition, write_partition": partition,
+    "foreachPartition, aliyun-log-producer": official,
+    "foreachPartition, put_logs": put_logs,
+}
+#: Those that send nothing.
+SILENT = (spark_noop, python_noop, partition_noop)
+
+
+def measure(session: SparkSession, count: int, rounds: int, ways: dict[str, Way]) -> dict[str, list[float]]:
+    """Seconds of each way in each round."""
+    session.dataSource.register(NoopSource)
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    with null_server() as port, tempfile.TemporaryDirectory() as folder:
+        weblog(session, count, PARTITIONS).write.parquet(str(Path(folder, "rows")))
+        rows = session.read.parquet(str(Path(folder, "rows")))
+        for way in ways.values():
+            way(rows.limit(1000), port)  # start the workers
+        for _ in range(rounds):
+            for name, way in ways.items():
+                take_counts(port)
+                start = time.perf_counter()
+                way(rows, port)
+                found[name].append(time.perf_counter() - start)
+                sent = float(str(take_counts(port)["raw_bytes"]))
+                assert way in SILENT or sent > 200 * count, f"{name}: only {sent:.0f} bytes arrived"
+    return found
+
+
+def report(count: int, found: dict[str, list[float]]) -> str:
+    """A Markdown table: medians, and shares taken round by round."""
+    rounds, python = len(next(iter(found.values()))), platform.python_version()
+    lines = [
+        f"{count:,} rows of 9 columns, {rounds} rounds, Python {python}, {os.cpu_count()} CPUs",
+        "",
+        "| way | rows/s | share of Spark's no-op writer | share of the same way into Python that does nothing |",
+        "|---|---|---|---|",
+    ]
+    for name, seconds in found.items():
+        rate = statistics.median(count / each for each in seconds)
+        base = (
+            "foreachPartition that does nothing"
+            if name.startswith("foreach")
+            else "Python data source that does nothing"
+        )
+        shares = [_share(found.get(other), seconds) for other in ("Spark's no-op writer (JVM)", base)]
+        lines.append(f"| {name} | {rate:,.0f} | {shares[0]} | {shares[1]} |")
+    return "\n".join(lines)
+
+
+def _share(base: list[float] | None, seconds: list[float]) -> str:
+    if base is None:
+        return ""
+    shares = [theirs / ours for theirs, ours in zip(base, seconds, strict=True)]
+    return f"{statistics.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%})"
+
+
+def draw(count: int, found: dict[str, list[float]], path: Path) -> None:
+    """A plot of the medians."""
+    from matplotlib import pyplot
+
+    names = list(found)[::-1]
+    rates = [statistics.median(count / seconds for seconds in found[name]) / 1000 for name in names]
+    figure, axes = pyplot.subplots(figsize=(8, 3.6), layout="constrained")
+    colors = ["#3b6ea5" if "loghub" in name or "write_" in name else "#b9c4cf" for name in names]
+    bars = axes.barh(names, rates, color=colors)
+    axes.bar_label(bars, fmt="%.0f", padding=3)
+    axes.set_xlabel("thousand rows a second (two cores)")
+    axes.set_xscale("log")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark", description=__doc__)
+    parser.add_argument("--count", type=int, default=1_000_000, help="rows a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--plot", type=Path, help="where to draw the rates, such as docs/spark-rates.svg")
+    args = parser.parse_args(argv)
+    session = build_session(master="local[2,4]", app_name="benchmark")
+    found = measure(session, args.count, args.rounds, WAYS)
+    session.stop()
+    print(report(args.count, found))
+    if args.plot:
+        draw(args.count, found, args.plot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
