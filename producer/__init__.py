@@ -18,7 +18,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from .channels import MemoryChannel, SpillableChannel
-from .client import Producer, Stream
+from .client import Producer
 from .config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
 from .credentials import Credentials, EnvironmentCredentials, StaticCredentials
 from .errors import (
@@ -66,6 +66,7 @@ from .interfaces import Channel, ChannelStats, CredentialsProvider, Event, FileS
 from .metrics import Stats, StreamStats
 from .records import LogItem, SequenceKey, StreamKey
 from .results import Attempt, Callback, Result, SendFuture
+from .stream import Stream
 
 try:
     __version__ = version("loghub-producer")

@@ -1,7 +1,8 @@
 """LogAccumulator: the open batch of every stream, and the list of all batches that are not settled.
 
 Senders append; a batch that is full is handed on by the sender who filled it, one that lingered by the mover. A stream
-is remembered only while it has a batch under way, and a little longer for its context (pack id) and its counters.
+is remembered only while it has a batch under way, and a little longer for its context (pack id) and its counters. The
+file is long since whatever one lock guards stands in one place.
 """
 
 from __future__ import annotations

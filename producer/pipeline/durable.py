@@ -3,7 +3,7 @@
 ``send`` puts the record into the channel and returns when the put is committed by the channel's policy. The feeder
 takes the events in order into the pipeline, as memory allows; the acks thread has the channel forget what was
 delivered, or moved to the dead letters. What is neither when the producer closes, or dies, stays in the channel for the
-next one.
+next one. The file is long since the parts behind a channel are put together, started and ended in one place.
 """
 
 from __future__ import annotations

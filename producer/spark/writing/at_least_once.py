@@ -12,9 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...client import Producer, Stream
+from ...client import Producer
 from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
 from ...results import Result, SendFuture
+from ...stream import Stream
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
 from .options import WriteOptions

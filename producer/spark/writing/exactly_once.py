@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...client import Producer, Stream
+from ...client import Producer
 from ...clock import SystemClock
 from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
 from ...records import SequenceKey
 from ...results import Result, SendFuture
+from ...stream import Stream
 from ...wire.columnar import ColumnarEncoder, EncodedRows, Names
 from ...wire.put_logs import adjust_shard_hash
 from ..errors import DeliveryFailedError

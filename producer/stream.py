@@ -1,0 +1,159 @@
+"""Stream: a handle bound to one stream of a producer, which does the work."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from .errors import InvalidArgumentError, StreamStoppedError
+from .records import LogItem, Numbering, StreamKey
+from .results import Callback, SendFuture
+
+if TYPE_CHECKING:
+    from .arrow_send import ArrowPiece
+    from .client import Producer
+
+#: What ``send`` takes for one log.
+Log = Mapping[str, Any] | LogItem
+
+
+class Stream:
+    """A handle bound to one stream of a producer; made by :meth:`Producer.stream`. Cheap, thread-safe, picklable.
+
+    :ivar key: the stream.
+    """
+
+    __slots__ = ("_producer", "key")
+
+    def __init__(self, producer: Producer, key: StreamKey) -> None:
+        self._producer = producer
+        self.key = key
+
+    def send(self, log: Log | Sequence[Log], *, callback: Callback | None = None) -> SendFuture:
+        """As :meth:`Producer.send`, to this stream.
+
+        :raises StreamStoppedError: the stream is ordered, and a batch of it has failed for good.
+        """
+        return self._producer._send(self.key, log, callback)
+
+    def send_many(self, logs: Iterable[Log], *, callback: Callback | None = None) -> list[SendFuture]:
+        """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.
+
+        All logs are checked and encoded before the first is accepted. With a channel they are stored in one
+        transaction: all of them, or none.
+
+        :param callback: called once for each piece.
+        :returns: one future for each piece, in order; together they cover all logs.
+        :raises SendTimeoutError: no memory for the next piece; the error's ``accepted`` and ``accepted_logs`` say
+            how far it came. Likewise :class:`~producer.errors.ProducerClosedError` and
+            :class:`~producer.errors.StreamStoppedError`.
+        :raises InvalidArgumentError: as :meth:`Producer.send` (a log that is too large as well); nothing was accepted
+            then.
+        """
+        return self._producer._send_many(self.key, logs, callback)
+
+    @property
+    def stopped(self) -> StreamStoppedError | None:
+        """Why the stream is stopped: a batch of it has failed for good; None if it is not, or not ordered."""
+        pipeline = self._producer._pipeline
+        return None if pipeline is None else pipeline.stopped(self.key)
+
+    def resume(self) -> None:
+        """Let a stopped stream go on, behind the records that failed; nothing if it is not stopped.
+
+        Behind a channel, what waits there is delivered first.
+        """
+        pipeline = self._producer._pipeline
+        if pipeline is not None:
+            pipeline.resume(self.key)
+
+    def send_arrow(
+        self,
+        data: Any,
+        *,
+        time_column: str | None = None,
+        topic_column: str | None = None,
+        source_column: str | None = None,
+        shard_hash_column: str | None = None,
+        contents_column: str | None = None,
+        callback: Callback | None = None,
+    ) -> list[SendFuture]:
+        """Accept the rows of Arrow data, each a log with a field for each column that is not null; the fastest way.
+
+        A slice of a megabyte or two at a time is checked, encoded and accepted as a whole, so data may be larger than
+        memory. With a channel each slice is one transaction. Needs the extra ``arrow``; see ``docs/arrow.md``.
+
+        :param data: a ``pyarrow`` RecordBatch, Table or RecordBatchReader, or whatever has ``__arrow_c_stream__``.
+        :param time_column: the column of the logs' times: timestamps with a zone, or seconds since 1970. Null is the
+            time of sending.
+        :param topic_column: the column of the logs' topics. Null is the stream's own; likewise the next two.
+        :param source_column: the column of the logs' sources.
+        :param shard_hash_column: the column of the logs' shard hashes.
+        :param contents_column: a map whose entries are fields of the log.
+        :param callback: called once for each piece.
+        :returns: one future for each piece that went into a batch, in order; together they cover all rows.
+        :raises InvalidArgumentError: a column that is not there, or of the wrong type; a value that cannot be sent, and
+            a row that is too large for a batch (:class:`~producer.errors.LogSizeTooLargeError`): these name the row.
+        :raises ProducerError: as :meth:`send`. The error's ``accepted`` and ``accepted_logs`` say how far it came.
+        """
+        options = {
+            "time_column": time_column,
+            "topic_column": topic_column,
+            "source_column": source_column,
+            "shard_hash_column": shard_hash_column,
+            "contents_column": contents_column,
+        }
+        arrow = arrow_sending()
+        schema, batches = arrow.batches_of(data)
+        sender = self._producer._arrow_sender(self.key, schema, options, callback)
+        return sender.send(batches)
+
+    def _send_arrow_pieces(
+        self, batch: Any, *, callback: Callback | None = None, **options: str | None
+    ) -> Iterator[ArrowPiece]:
+        """As :meth:`send_arrow`, for one RecordBatch: each piece as it is accepted, with the rows that it holds.
+
+        :raises ProducerError: behind the pieces that were accepted.
+        """
+        return self._producer._arrow_sender(self.key, batch.schema, options, callback).pieces(batch)
+
+    def _send_numbered(self, record: bytes, logs: int, number: int) -> SendFuture:
+        """Accept encoded logs as one batch under that number, on a stream that was opened with a ``SequenceKey``.
+
+        One thread at a time may use the stream, and numbers must grow.
+
+        :raises ProducerError: as :meth:`send`.
+        """
+        order = self.key.order
+        if not isinstance(order, Numbering):
+            raise InvalidArgumentError("the stream was opened without a SequenceKey")
+        order.next = number
+        pipeline = self._producer._pipeline or self._producer._make_pipeline()
+        return pipeline.accept(self.key, record, logs, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stream, (self._producer, self.key)
+
+    def __repr__(self) -> str:
+        order = f" {self.key.order}" if self.key.order else ""
+        return (
+            f"<Stream {self.key.project}/{self.key.logstore} topic={self.key.topic!r}{order} of {self._producer.name}>"
+        )
+
+
+def arrow_sending() -> ModuleType:
+    """What ``send_arrow`` needs, and nothing else does.
+
+    :raises ImportError: the extra is not installed.
+    """
+    try:
+        return importlib.import_module(".arrow_send", __package__)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyarrow", "numpy"):
+            raise
+        raise ImportError(
+            f"send_arrow needs {error.name}, which is not installed: pip install 'loghub-producer[arrow]'",
+            name=error.name,
+        ) from error
