@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _KEY_BITS = 128
 # Between the numbers of chunks that end with neighbouring rows: a chunk is cut in halves no more often.
 _NUMBERS_A_ROW = 32
+# What the chunks that are being filled may take together, roughly, and what each may at least, bytes.
+_FILLING, _SMALLEST = 32 << 20, 4096
 # Of a shard hash that is not adjusted, as many bits choose the shard; the others tell writers apart.
 _SHARD_BITS = 64
 
@@ -167,15 +169,27 @@ class ExactlyOnce:
             source=options.source if names.source is None else names.source,
             idempotent=SequenceKey(key),
         )
-        return _Line(stream, options, self._refusals, self._metrics, self._part.number)
+        # Streams are met in the order of the rows, so that another attempt comes to the same sizes.
+        size = min(options.chunk_bytes, max(_SMALLEST, _FILLING // (len(self._lines) + 1)))
+        return _Line(stream, options, self._refusals, self._metrics, self._part.number, size)
 
 
 class _Line:
-    """The requests of one stream, one after the other."""
+    """The requests of one stream, one after the other.
+
+    :param size: of a request at most, bytes before compression.
+    """
 
     def __init__(
-        self, stream: Stream, options: WriteOptions, refusals: Refusals, metrics: WriteMetrics, partition: int
+        self,
+        stream: Stream,
+        options: WriteOptions,
+        refusals: Refusals,
+        metrics: WriteMetrics,
+        partition: int,
+        size: int,
     ) -> None:
+        self._size = size
         self._stream = stream
         self._options = options
         self._refusals = refusals
@@ -209,18 +223,18 @@ class _Line:
         while place < len(rows):
             start = int(ends[place - 1]) if place else 0
             most = min(len(rows), place + self._options.chunk_rows - self._chunk_rows)
-            stop = bisect_right(ends, start + self._options.chunk_bytes - self._chunk_bytes, place, most)
+            stop = bisect_right(ends, start + self._size - self._chunk_bytes, place, most)
             if stop == place and not self._chunk:
                 stop = place + 1  # a row that is larger than a chunk is one of its own
             if stop == place:
                 self.close()
                 continue
             end = int(ends[stop - 1])
-            self._chunk.append(_Piece(rows.pick(range(place, stop)), bytes(encoded.body[start:end])))
+            self._chunk.append(_Piece(rows.pick(range(place, stop)).copied(), bytes(encoded.body[start:end])))
             self._chunk_rows += stop - place
             self._chunk_bytes += end - start
             place = stop
-            if self._chunk_rows >= self._options.chunk_rows or self._chunk_bytes >= self._options.chunk_bytes:
+            if self._chunk_rows >= self._options.chunk_rows or self._chunk_bytes >= self._size:
                 self.close()
 
     def close(self) -> None:

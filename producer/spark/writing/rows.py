@@ -73,6 +73,10 @@ class Rows:
         places = np.asarray(rows)
         return Rows(self.batch.take(pa.array(places)), np.asarray(self.numbers)[places], self.labels)
 
+    def copied(self) -> Rows:
+        """The same without the batch that they were picked from, which they would keep in memory."""
+        return Rows(self.batch.take(pa.array(np.arange(len(self)))), self.numbers)
+
     def without(self, taken: Iterable[range | pa.Array]) -> Rows:
         """Those of the rows that stand at none of these places."""
         left = np.ones(len(self), dtype=bool)

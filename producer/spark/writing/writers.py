@@ -44,7 +44,15 @@ class LogHubWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Every task has ended well: add up what they did."""
-        report(_total(messages), f"wrote to {self._options.target}", self._options.metrics_path)
+        total = _total(messages)
+        report(total, f"wrote to {self._options.target}", self._options.metrics_path)
+        if total.rows and total.already_written == total.rows:
+            _log.warning(
+                "all %d rows stood in %s already, from a run named %r: another run needs a runId of its own",
+                total.rows,
+                self._options.target,
+                self._options.run_id,
+            )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """A task has failed for good; what others have sent stays sent."""

@@ -9,15 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from pyspark.sql.types import BinaryType, LongType, StructType
 
 from producer.server import LogHubServer
 from producer.server.faults import answer, cut, drop_answer
 from producer.spark.errors import DeliveryFailedError
+from producer.spark.writing import exactly_once
 from producer.spark.writing.exactly_once import hash_key
 from producer.spark.writing.metrics import WriteMetrics
 from producer.spark.writing.task import Part
+from producer.spark.writing.writers import LogHubWriter
 from producer.wire.columnar import Names
-from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, twice, write
+from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, target, twice, write
 
 ONCE = {"deliveryGuarantee": "exactlyOnce", "chunkRows": "50"}
 
@@ -159,3 +162,38 @@ def test_wrong_target_fails_the_task(server: LogHubServer) -> None:
 def test_empty_partition_is_no_error(server: LogHubServer) -> None:
     """A task without rows sends nothing."""
     assert write(server, [rows(0)], **ONCE) == WriteMetrics(tasks=1)
+
+
+def chunks_of(server: LogHubServer, topic: str) -> list[int]:
+    """How many logs each stored request of a topic had."""
+    return [group.count for group in server.log_groups(PROJECT, LOGSTORE) if group.topic == topic]
+
+
+def test_many_streams_fill_smaller_chunks(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many topics a partition has, what is being filled stays bounded; and a second attempt cuts alike."""
+    monkeypatch.setattr(exactly_once, "_FILLING", 20_000)
+    count = 2000
+    batch = pa.record_batch(
+        {
+            "n": pa.array(range(count)),
+            "t": pa.array([f"topic-{n % 5}" for n in range(count)]),
+            "pad": pa.array(["x" * 80] * count),
+        }
+    )
+    options = {**ONCE, "chunkRows": "4096", "topicColumn": "t"}
+    write(server, [batch.slice(0, 3), batch.slice(3)], **options)
+    sizes = {topic: chunks_of(server, topic) for topic in ("topic-0", "topic-4")}
+    assert max(sizes["topic-0"]) > 3 * max(sizes["topic-4"]) > 90
+    write(server, batch, **options)
+    assert sorted(numbers(server)) == list(range(count))
+
+
+def test_run_whose_rows_were_all_there_is_told(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
+    """A daily job that keeps its runId would write nothing for ever: a warning says that every row was there."""
+    schema = StructType().add("n", LongType()).add("pad", BinaryType())
+    for _ in range(2):
+        writer = LogHubWriter({**target(server), **ONCE, "runId": "daily"}, schema, overwrite=False)
+        writer.commit([writer.write(iter([rows(60)]))])
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [text for text in warnings if "all 60 rows stood in" in text and "'daily'" in text]
+    assert numbers(server) == list(range(60))
