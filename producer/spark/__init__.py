@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .datasource import LogHubSource, register
     from .executor import get_producer
-    from .sender import PartitionSender
     from .writing.metrics import WriteMetrics, read_metrics
     from .writing.partition import metrics_accumulator, write_partition
 
 __all__ = [
     "LogHubSource",
-    "PartitionSender",
     "WriteMetrics",
     "get_producer",
     "metrics_accumulator",
@@ -28,7 +26,6 @@ __all__ = [
 
 _PLACES = {
     "LogHubSource": "datasource",
-    "PartitionSender": "sender",
     "WriteMetrics": "writing.metrics",
     "get_producer": "executor",
     "metrics_accumulator": "writing.partition",

@@ -24,11 +24,10 @@ from .job import MAX_LINE_BYTES, ShipJob
 from .parsers import PARSER_NAMES, make_parser
 from .plan import PARTITION_BYTES
 from .report import Shipment, counted, summary
-from .sender import ACK_TIMEOUT
 from .session import LOCAL_MASTER, build_session
 from .shipment import ship_files
 from .text import readable
-from .writing.options import WriteOptions
+from .writing.options import ACK_TIMEOUT, WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,11 +20,12 @@ from ..options import (
     producer_option_names,
     target_of,
 )
-from ..sender import ACK_TIMEOUT
 
 _Kind = TypeVar("_Kind", bound=enum.Enum)
 _Number = TypeVar("_Number", int, float)
 
+#: How long a task waits for an acknowledgement, seconds.
+ACK_TIMEOUT = 600.0
 #: The requests of ``exactlyOnce`` are cut by these: rows, and bytes before compression.
 CHUNK_ROWS, CHUNK_BYTES = 4096, 1 << 20
 #: A request's body may not be larger, whatever is asked for, bytes.

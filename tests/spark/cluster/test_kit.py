@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from producer import LogItem
+from producer import Producer
 from producer.server import LogHubServer
-from producer.spark.sender import PartitionSender
-from tests.spark.conftest import LOGSTORE, project_of
+from tests.spark.conftest import LOGSTORE, PROJECT, project_of
 
 from .environments import PACKAGE, bare_python, site_packages
 from .kit import Held, held
@@ -27,9 +26,8 @@ def digest_of(rows: Iterable[dict[str, str]]) -> tuple[int, int]:
 
 
 def send(server: LogHubServer, rows: Iterable[dict[str, str]]) -> None:
-    with PartitionSender(project_of(server), LOGSTORE) as sender:
-        for row in rows:
-            sender.send(LogItem(row))
+    with Producer(project_of(server)) as producer:
+        producer.stream(PROJECT, LOGSTORE).send_many(rows)
 
 
 def test_order_does_not_count(server: LogHubServer) -> None:

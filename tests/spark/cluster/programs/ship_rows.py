@@ -1,4 +1,4 @@
-"""Sends rows of the made-up web log with ``PartitionSender``, and prints what it did as JSON.
+"""Sends rows of the made-up web log from workers that alone have the SDK, and prints what it did as JSON.
 
 Arguments: the server's endpoint, access key id and secret; how many rows, in how many partitions.
 """
@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Iterable
 
-from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from weblog import digest, weblog
 
@@ -17,16 +16,11 @@ ENDPOINT, KEY_ID, SECRET, COUNT, PARTITIONS = sys.argv[1:]
 
 
 def send(rows: Iterable[Row]) -> None:
-    """Send one partition, each in a topic of its own."""
-    from producer import ProducerConfig, ProjectConfig
-    from producer.spark.sender import PartitionSender
+    """Send one partition."""
+    from producer.spark import write_partition
 
-    project = ProjectConfig("test-project", endpoint=ENDPOINT, access_key_id=KEY_ID, access_key_secret=SECRET)
-    config = ProducerConfig(linger_ms=100, base_retry_backoff_ms=10, max_retry_backoff_ms=100, retries=10_000)
-    topic = str(TaskContext.get().partitionId())
-    with PartitionSender(project, "test-logstore", topic=topic, config=config) as sender:
-        for row in rows:
-            sender.send(row.asDict())
+    target = {"endpoint": ENDPOINT, "project": "test-project", "logstore": "test-logstore"}
+    write_partition({**target, "accessKeyId": KEY_ID, "accessKeySecret": SECRET, "linger_ms": "100"})(rows)
 
 
 def imports_on_workers(session: SparkSession) -> list[str]:
