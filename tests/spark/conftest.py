@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 PROJECT, LOGSTORE = "test-project", "test-logstore"
 
+#: By this coverage measures the processes that a test starts.
+MEASURED = "COVERAGE_PROCESS_CONFIG"
 #: How long a test waits for what another process does, seconds.
 PATIENCE = 60.0
 
@@ -58,12 +60,19 @@ def quick_java(pytestconfig: pytest.Config) -> Iterator[str]:
         yield options
 
 
+@pytest.fixture(autouse=True)
+def _unmeasured_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark and its programs run in processes of their own is not measured: that would take half as long again."""
+    monkeypatch.delenv(MEASURED, raising=False)
+
+
 @pytest.fixture(scope="session")
 def spark(quick_java: str) -> Iterator[SparkSession]:
     """A session of two cores in which a task has four attempts, as on a cluster."""
     from producer.spark.session import build_session
 
     environment = dict(os.environ)
+    os.environ.pop(MEASURED, None)
     session = build_session(master="local[2,4]", app_name="tests")
     yield session
     session.stop()

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 from producer.server import LogHubServer
-from tests.support.waiting import eventually
 
-from .cluster import Cluster, ended, until
+from .cluster import Cluster, ended
 from .kit import held
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -47,13 +46,3 @@ def test_worker_that_was_killed_is_replaced(cluster: Cluster) -> None:
     cluster.restart_worker(1)
     assert cluster.workers[0] == before[0]
     assert cluster.workers[1] != before[1]
-
-
-def test_job_that_is_ended_leaves_nothing(cluster: Cluster) -> None:
-    """Driver, executors and Python workers of a job that hangs are gone after ``end_jobs``."""
-    job = cluster.submit(PROGRAMS / "sleep.py")
-    until(lambda: len(cluster.python_workers()) == 2, job)
-    assert len(cluster.executors()) == 2
-    cluster.end_jobs()
-    assert job.poll() is not None
-    eventually(lambda: not cluster.executors() and not cluster.python_workers())

@@ -46,7 +46,7 @@ def write(
     server: LogHubServer,
     sdk: Path,
     *,
-    way: str = "format",
+    again: str = "",
     rows: int = ROWS,
     slow: float = 0.0,
     conf: dict[str, str] | None = None,
@@ -54,7 +54,7 @@ def write(
 ) -> subprocess.Popen[str]:
     """Start the program that writes rows in two partitions; what its executors and driver lack comes with it."""
     given = {**target(server), "project": PROJECT, "logstore": LOGSTORE, "retries": "100000", "ackTimeout": "300"}
-    asked = {"options": {**given, **options}, "rows": rows, "partitions": 2, "way": way, "slow": slow}
+    asked = {"options": {**given, **options}, "rows": rows, "partitions": 2, "again": again, "slow": slow}
     return cluster.submit(PROGRAM, json.dumps(asked), py_files=[sdk, WEBLOG], conf={**SMALL, **(conf or {})})
 
 
@@ -69,12 +69,14 @@ def count(server: LogHubServer) -> int:
     return server.count(PROJECT, LOGSTORE)
 
 
-@pytest.mark.parametrize("way", ["format", "partition"])
-def test_rows_arrive_once_through_a_shipped_sdk(cluster: Cluster, server: LogHubServer, sdk: Path, way: str) -> None:
-    """Nothing is installed on the machines: the SDK comes with the job. Every row arrives, once if nothing fails."""
-    digest = digest_of(write(cluster, server, sdk, way=way))
-    found = held(server)
-    assert (found.digest, found.duplicates, found.digest[0]) == (digest, 0, ROWS)
+def test_rows_arrive_once_through_a_shipped_sdk(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
+    """Nothing is installed on the machines: the SDK comes with the job. Every row arrives, by the data source and by
+    ``foreachPartition``, once if nothing fails.
+    """
+    digest = digest_of(write(cluster, server, sdk, again="by-partition"))
+    for logstore in (LOGSTORE, "by-partition"):
+        found = held(server, logstore)
+        assert (found.digest, found.duplicates, found.digest[0]) == (digest, 0, ROWS)
 
 
 def test_exactly_once_on_a_cluster_that_falls_apart(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:

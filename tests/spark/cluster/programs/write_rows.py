@@ -1,7 +1,8 @@
-"""Writes rows of the made-up web log with ``format("loghub")``, or ``write_partition``; prints their digest as JSON.
+"""Writes rows of the made-up web log with ``format("loghub")``; prints their digest as JSON.
 
-One argument, JSON: ``options`` of the write, ``rows``, ``partitions``, ``way`` (``format`` or ``partition``), ``slow``
-(for how many seconds the first attempt at the first partition rests before each batch of columns).
+One argument, JSON: ``options`` of the write, ``rows``, ``partitions``, ``again`` (a logstore that gets the same by
+``write_partition``, or empty), ``slow`` (seconds for which the first attempt at the first partition rests before each
+batch of columns).
 """
 
 from __future__ import annotations
@@ -41,10 +42,9 @@ def main() -> None:
     register(session)
     source = weblog(session, ASKED["rows"], ASKED["partitions"])
     rows = source.mapInArrow(resting(ASKED["slow"]), source.schema) if ASKED["slow"] else source
-    if ASKED["way"] == "partition":
-        rows.foreachPartition(write_partition(ASKED["options"]))
-    else:
-        rows.write.format("loghub").options(**ASKED["options"]).mode("append").save()
+    rows.write.format("loghub").options(**ASKED["options"]).mode("append").save()
+    if ASKED["again"]:
+        rows.foreachPartition(write_partition({**ASKED["options"], "logstore": ASKED["again"]}))
     print(json.dumps({"digest": digest(source)}))
     session.stop()
 
