@@ -56,6 +56,8 @@ logger.master.name = org.apache.spark.deploy.master.Master
 logger.master.level = info
 logger.worker.name = org.apache.spark.deploy.worker.Worker
 logger.worker.level = info
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = info
 """
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"

@@ -93,7 +93,11 @@ def test_exactly_once_on_a_cluster_that_falls_apart(cluster: Cluster, server: Lo
     os.kill(cluster.executors()[0], signal.SIGKILL)
     until(lambda: count(server) >= ROWS // 3, job)
     cluster.kill_worker(1)
-    digest = digest_of(job)
+    output, errors = job.communicate(timeout=1200 if SOAK else 170)
+    assert job.returncode == 0, errors
+    assert "ExecutorLostFailure" in errors
+    assert "speculatable" in errors
+    digest = tuple(json.loads(output)["digest"])
     found = held(server)
     assert (found.digest, found.duplicates, found.digest[0]) == (digest, 0, ROWS)
     assert any(request.error_code == "InvalidSequenceId" for request in server.requests)
