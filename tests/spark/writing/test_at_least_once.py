@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -89,9 +91,16 @@ def test_second_attempt_replaces_the_dead_letters_of_the_first(strict: LogHubSer
     for _ in range(2):
         write(strict, rows(20, poisoned=[5]), **options)
     assert pyarrow.parquet.read_table(tmp_path).num_rows == 1
-    strict.faults.add(answer(401, "InvalidAccessKeyId"))
-    with pytest.raises(DeliveryFailedError):
-        write(strict, [rows(20, poisoned=[5])], "another run", **options)
+
+    def fails_with_a_letter() -> Iterator[pa.RecordBatch]:
+        yield rows(20, poisoned=[5])
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob("_*")) and time.monotonic() < deadline:
+            yield rows(1)  # has the writer look at what was settled
+        raise RuntimeError("the task fails")
+
+    with pytest.raises(RuntimeError, match="the task fails"):
+        write(strict, fails_with_a_letter(), "another run", **options)
     assert [path.name for path in tmp_path.iterdir()] == [Part("run", "", 0).file_name + ".parquet"]
 
 

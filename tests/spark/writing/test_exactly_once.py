@@ -128,6 +128,11 @@ def test_refused_rows_are_the_same_in_every_attempt(strict: LogHubServer, tmp_pa
         assert (done.dead_lettered, done.rows) == (4, 996)
         assert pyarrow.parquet.read_table(tmp_path).column("_row").to_pylist() == bad
         assert numbers(strict) == [n for n in range(1000) if n not in bad]
+    # A server that looks at numbers first would take a whole chunk for written, if a part of it had its number.
+    stored = {int(request.query["seqid"]) for request in strict.requests if request.status == 200}
+    refused = {int(request.query["seqid"]) for request in strict.requests if request.error_code == "PostBodyTooLarge"}
+    assert refused
+    assert not stored & refused
 
 
 def test_refused_chunk_fails_the_task_and_can_be_mended(strict: LogHubServer) -> None:
