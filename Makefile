@@ -18,7 +18,7 @@ export INPUT
 # What `make test` runs: paths or options for pytest; empty means everything, in two processes, since much of it waits.
 TESTS ?=
 # A process that dies, as at a test's time limit, ends the run: the others would wait for it for ever.
-ALL_TESTS := --numprocesses 2 --dist loadgroup --max-worker-restart 0
+ALL_TESTS := --numprocesses 2 --dist loadscope --max-worker-restart 0
 
 .PHONY: help run test soak check clean java
 .NOTPARALLEL:
