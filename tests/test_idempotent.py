@@ -30,7 +30,7 @@ from producer import (
 )
 from producer.records import Numbering
 from producer.server import LogHubServer
-from producer.server.faults import Action, Cut, Refuse
+from producer.server.faults import Action, Cut, HalfAnswer, Refuse
 from producer.server.http import ApiRequest
 from producer.wire.put_logs import adjust_shard_hash
 from tests.durable.kit import KeptChannel, by_hand, drive, durable, values
@@ -430,3 +430,25 @@ def _sent_under_faults(server: LogHubServer, logstore: str, options: dict[str, A
     finally:
         server.faults.clear()
     return [int(dict(log.contents)["n"]) for log in server.logs("my-project", logstore)]
+
+
+def test_half_an_answer_that_the_number_is_known_is_asked_again() -> None:
+    """Stored, and the answer lost; then the refusal of the number comes cut: the batch is written, and says so."""
+    seen: list[int] = []
+
+    def fault(_request: object) -> object:
+        seen.append(1)
+        return Cut("stored") if len(seen) == 1 else HalfAnswer(0.3) if len(seen) == 2 else None
+
+    with LogHubServer() as server:
+        server.faults.add(fault, operation="PutLogs")  # type: ignore[arg-type]
+        project = ProjectConfig(
+            "p",
+            endpoint=server.endpoint,
+            access_key_id=server.access_key_id,
+            access_key_secret=server.access_key_secret,
+        )
+        with Producer(project, config=ProducerConfig(linger_ms=100, base_retry_backoff_ms=1)) as producer:
+            result = producer.stream("p", "l", idempotent=True).send({"n": 1}).result(30)
+        assert result.already_written
+        assert server.count("p", "l") == 1

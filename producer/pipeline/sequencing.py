@@ -13,7 +13,7 @@ processes send the same batches under the same numbers, which is what such a key
 
 from __future__ import annotations
 
-from ..errors import AttemptError, BodyTooLargeError, InvalidSequenceError
+from ..errors import AttemptError, BodyTooLargeError, InvalidSequenceError, ServerError
 from ..interfaces import SequenceId
 from ..records import IDEMPOTENT, SEQUENCED
 from ..wire.put_logs import new_hash_key
@@ -66,6 +66,15 @@ class Sequencer:
             return error
         if isinstance(error, InvalidSequenceError):
             return self._judged_number(batch, batch.sequence, error)
+        if batch.doubtful and error.code == "BadResponse" and not error.retriable:
+            # Perhaps what is left of the answer that the number is known: asked again, the server says so whole.
+            return ServerError(
+                error.code,
+                error.message,
+                http_status=error.http_status,
+                request_id=error.request_id,
+                may_have_been_stored=True,
+            )
         batch.doubtful |= error.may_have_been_stored
         if isinstance(error, BodyTooLargeError) and batch.log_count > 1 and not self.may_split(batch):
             return _reworded(error, f"{error.message} ({_NEVER_CUT})")

@@ -67,10 +67,10 @@ READ_OPTIONS: dict[str, str] = {
 _SPARKS_OWN = ("checkpointlocation", "queryname", "serialization.format", "provider", "owner", "outputmode")
 _SPARKS_PREFIX = "option."
 
-# Spark 4.3 hands the options of a table of ``CREATE TABLE`` to its readers, and not to its writers.
+# Spark 4.3 hands the options of a table of ``CREATE TABLE`` to nobody.
 _INSERT_HINT = (
-    "no options came at all: for INSERT INTO a table give them as INSERT INTO t WITH (`endpoint`='…', …) SELECT …, or "
-    "insert into a view made by CREATE TEMPORARY VIEW v USING loghub OPTIONS (…)"
+    "no options came at all, as with a table of CREATE TABLE: make a view of it, CREATE TEMPORARY VIEW v USING loghub "
+    "OPTIONS (…), to read and to insert; or give them as INSERT INTO t WITH (`endpoint`='…', …) SELECT …"
 )
 
 

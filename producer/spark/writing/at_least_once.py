@@ -13,17 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from ...client import Producer
-from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
+from ...errors import ProducerError, ResultFailedError
 from ...results import Result, SendFuture
 from ...stream import Stream
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
 from .options import WriteOptions
-from .refusals import Refusals, blames_rows, reason_of, reason_of_error
+from .refusals import UNSENDABLE, Refusals, blames_row, blames_rows, full_reason, reason_of, reason_of_error
 from .rows import Rows
-
-#: How often a task looks for rows at fault, before it takes the rest of a request for one.
-MAX_BISECTIONS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,6 @@ class AtLeastOnce:
         self._partition = partition
         self._sent: deque[_Sent] = deque()
         self._rows = 0
-        self._bisections = 0
         self._last_result: Result | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -75,8 +71,10 @@ class AtLeastOnce:
         rows = Rows(batch, range(self._rows, self._rows + batch.num_rows), self._options.row_labels)
         self._rows += batch.num_rows
         self._send(rows)
-        while self._sent and self._sent[0].future.done():
-            self._settle(self._sent.popleft())
+        # Not only from the head: what is acknowledged behind a slow request need not stay in memory.
+        for sent in [sent for sent in self._sent if sent.future.done()]:
+            self._sent.remove(sent)
+            self._settle(sent)
 
     def finish(self) -> None:
         """Wait until every row is acknowledged, or refused and dealt with.
@@ -101,22 +99,21 @@ class AtLeastOnce:
             for piece in self._stream._send_arrow_pieces(rows.batch, **self._columns):
                 taken.append(piece.rows)
                 self._sent.append(_Sent(piece.future, rows.pick(piece.rows), piece.size))
-        except InvalidArgumentError as error:
-            self._send_valid(rows.without(taken), error)
+        except UNSENDABLE as error:
+            rest = rows.without(taken)
+            if not blames_row(error):
+                raise self._not_acknowledged(rest, full_reason(error)) from error
+            self._send_valid(rest, error)
         except ProducerError as error:
             raise self._not_acknowledged(rows.without(taken), str(error)) from error
 
-    def _send_valid(self, rows: Rows, error: InvalidArgumentError) -> None:
+    def _send_valid(self, rows: Rows, error: Exception) -> None:
         """One of these rows cannot become a log: send the others."""
-        if self._cannot_be_cut(rows):
+        if len(rows) == 1:
             self._refusals.refuse(rows, reason_of_error(error))
             return
         for half in rows.halves():
             self._send(half)
-
-    def _cannot_be_cut(self, rows: Rows) -> bool:
-        self._bisections += 1
-        return len(rows) == 1 or self._bisections > MAX_BISECTIONS
 
     def _settle(self, sent: _Sent) -> None:
         try:
@@ -138,7 +135,7 @@ class AtLeastOnce:
     def _after_failure(self, sent: _Sent, result: Result) -> None:
         if not blames_rows(result):
             raise self._not_acknowledged(sent.rows, str(reason_of(result)))
-        if self._cannot_be_cut(sent.rows):
+        if len(sent.rows) == 1:
             self._refusals.refuse(sent.rows, reason_of(result))
             return
         for half in sent.rows.halves():

@@ -35,7 +35,16 @@ from ...wire.put_logs import adjust_shard_hash
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
 from .options import OnFailure, WriteOptions
-from .refusals import Reason, Refusals, blames_rows, reason_of, reason_of_error
+from .refusals import (
+    UNSENDABLE,
+    Reason,
+    Refusals,
+    blames_row,
+    blames_rows,
+    full_reason,
+    reason_of,
+    reason_of_error,
+)
 from .rows import Rows
 
 if TYPE_CHECKING:
@@ -46,6 +55,8 @@ _KEY_BITS = 128
 _NUMBERS_A_ROW = 32
 # What the chunks that are being filled may take together, roughly, and what each may at least, bytes.
 _FILLING, _SMALLEST = 32 << 20, 4096
+# Pieces of a chunk before they are joined: each takes some memory of its own.
+_MOST_PIECES = 16
 # Of a shard hash that is not adjusted, as many bits choose the shard; the others tell writers apart.
 _SHARD_BITS = 64
 
@@ -202,6 +213,8 @@ class _Line:
 
     def add(self, rows: Rows, encoder: ColumnarEncoder) -> None:
         """Cut these rows into chunks, and send those that are full."""
+        if self._chunk and not self._chunk[0].rows.batch.schema.equals(rows.batch.schema):
+            self.close()  # a chunk has one set of columns
         for valid, encoded in self._encoded(rows, encoder):
             self._cut(valid, encoded)
 
@@ -209,7 +222,9 @@ class _Line:
         """Those of the rows that can become logs, encoded; the others are refused."""
         try:
             encoded = encoder.encode(rows.batch, int(self._clock.time()))
-        except InvalidArgumentError as error:
+        except UNSENDABLE as error:
+            if not blames_row(error):
+                raise self._not_acknowledged(rows, full_reason(error)) from error
             if len(rows) == 1:
                 self._refusals.refuse(rows, reason_of_error(error))
                 return
@@ -231,6 +246,8 @@ class _Line:
                 continue
             end = int(ends[stop - 1])
             self._chunk.append(_Piece(rows.pick(range(place, stop)).copied(), bytes(encoded.body[start:end])))
+            if len(self._chunk) > _MOST_PIECES:
+                self._chunk = [_joined(self._chunk)]
             self._chunk_rows += stop - place
             self._chunk_bytes += end - start
             place = stop

@@ -53,7 +53,7 @@ class _WritePartition:
         self._metrics = metrics
 
     def __call__(self, rows: Iterable[Any]) -> None:
-        done = write_rows(batches_of(rows, self._options.columns.time), self._options, self._run)
+        done = write_rows(batches_of(rows, self._options.columns), self._options, self._run)
         if self._metrics is not None:
             self._metrics.add(done)
 

@@ -49,6 +49,7 @@ _OPTION_OF_CODE = {
     "ProjectNotExist": "project",
     "LogStoreNotExist": "logstore",
     "LogstoreNotExist": "logstore",
+    "ParameterInvalid": "logstore",
 }
 
 _TEXT = (StringType, CharType, VarcharType)

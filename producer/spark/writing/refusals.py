@@ -11,9 +11,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import AttemptError, BodyTooLargeError, MisconfiguredError, RejectedError
+from pyarrow import ArrowException
+
+from ...config import MAX_BATCH_SIZE_IN_BYTES
+from ...errors import InvalidArgumentError, LogSizeTooLargeError
 from ...results import Result
-from ...sinks.classify import kind_of
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
 from .options import OnFailure
@@ -26,6 +28,12 @@ _log = logging.getLogger("producer.spark.write")
 
 # How an error of ``send_arrow`` names the row in its batch.
 _ROW = re.compile(r"^row \d+: ")
+#: What is raised for rows that cannot become logs; some of it by Arrow, of values that no row should have.
+UNSENDABLE = (InvalidArgumentError, UnicodeError, OverflowError, ArrowException)
+# What LogHub says of a LogGroup that it does not take.
+_FOR_ROWS = frozenset(
+    {"PostBodyTooLarge", "PostBodyInvalid", "InvalidEncoding", "InvalidFormat", "InvalidKey", "InvalidTimestamp"}
+)
 #: Refused rows that are told in the log of a task; more are only counted.
 _TOLD = 5
 
@@ -59,16 +67,22 @@ def reason_of_error(error: Exception) -> Reason:
 
 
 def blames_rows(result: Result) -> bool:
-    """Whether a failed delivery failed for what the rows are, so that others may be accepted; not for the network, the
-    credentials, or a logstore that does not exist.
+    """Whether LogHub refused a request for what its rows are, so that others may be accepted: not for the network, the
+    credentials, a logstore that does not exist, or a proxy on the way.
     """
-    if not result.attempts:
-        return False
-    last = result.attempts[-1]
-    if last.http_status is None:
-        return False
-    kind: type[AttemptError] = kind_of(last.error_code, last.http_status)
-    return issubclass(kind, RejectedError | BodyTooLargeError) and not issubclass(kind, MisconfiguredError)
+    return result.error_code in _FOR_ROWS
+
+
+def blames_row(error: Exception) -> bool:
+    """Whether rows could not be sent for what one of them is, rather than for an option or a column."""
+    if isinstance(error, LogSizeTooLargeError):
+        return error.limit >= MAX_BATCH_SIZE_IN_BYTES
+    return not isinstance(error, InvalidArgumentError) or bool(_ROW.match(str(error)))
+
+
+def full_reason(error: Exception) -> str:
+    """An error that is not about rows, in words."""
+    return f"{type(error).__name__}: {error}"
 
 
 class Refusals:
@@ -107,12 +121,12 @@ class Refusals:
                 f"{where}, refused by {self._target}: {reason}. Mend it, or write with onFailure=deadletter or drop. "
                 f"Acknowledged by this task before: {self._metrics.rows} rows"
             )
-        self._tell(where, reason)
         if self._letters is None:
             self._metrics.dropped += len(rows)
         else:
             self._letters.add(rows, reason)
             self._metrics.dead_lettered += len(rows)
+        self._tell(where, reason)
 
     def _tell(self, where: str, reason: Reason) -> None:
         self._told += 1

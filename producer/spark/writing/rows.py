@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ...errors import InvalidArgumentError
 from ...records import text_of
+from .options import Columns
 
 #: Rows that are made into one batch of columns.
 _ROWS_A_BATCH = 4096
@@ -64,7 +65,7 @@ class Rows:
     def _label(self, place: int) -> str:
         """What names a row besides its number, in a few words."""
         columns = [(name, self.batch.column(name)) for name in self.labels if name in self.batch.schema.names]
-        return ", ".join(f"{name} {str(column[place].as_py())[:_LABEL_LENGTH]}" for name, column in columns)
+        return ", ".join(f"{name} {_shown(column[place])}" for name, column in columns)
 
     def pick(self, rows: range | pa.Array | np.ndarray) -> Rows:
         """Those of the rows that stand at these places."""
@@ -75,7 +76,10 @@ class Rows:
 
     def copied(self) -> Rows:
         """The same without the batch that they were picked from, which they would keep in memory."""
-        return Rows(self.batch.take(pa.array(np.arange(len(self)))), self.numbers)
+        try:
+            return Rows(self.batch.take(pa.array(np.arange(len(self)))), self.numbers, self.labels)
+        except pa.ArrowNotImplementedError:  # a column of views
+            return self
 
     def without(self, taken: Iterable[range | pa.Array]) -> Rows:
         """Those of the rows that stand at none of these places."""
@@ -90,11 +94,18 @@ class Rows:
         return self.pick(range(middle)), self.pick(range(middle, len(self)))
 
 
-def batches_of(rows: Iterable[Any], time_column: str | None = None) -> Iterator[pa.RecordBatch]:
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return str(value.as_py())[:_LABEL_LENGTH]
+    except (ValueError, OverflowError, pa.ArrowException):  # no text, or a time beyond Python's
+        return repr(value)[:_LABEL_LENGTH]
+
+
+def batches_of(rows: Iterable[Any], columns: Columns) -> Iterator[pa.RecordBatch]:
     """Python rows as batches of columns; a new batch where the names of the fields change.
 
     :param rows: ``Row`` objects, mappings, or tuples with names (``_fields``).
-    :param time_column: the column of the rows' times, which stay times.
+    :param columns: those of times and contents stay times and maps.
     :raises InvalidArgumentError: a value that cannot become text.
     :raises TypeError: a row without names.
     """
@@ -104,9 +115,9 @@ def batches_of(rows: Iterable[Any], time_column: str | None = None) -> Iterator[
         names = names_of(chunk[0])
         for place, row in enumerate(chunk):
             if (fields := _quick_names(row)) is not names and (fields := names_of(row)) != names:
-                yield _batch(chunk[start:place], names, time_column)
+                yield _batch(chunk[start:place], names, columns)
                 start, names = place, fields
-        yield _batch(chunk[start:], names, time_column)
+        yield _batch(chunk[start:], names, columns)
 
 
 def _quick_names(row: Any) -> Any:
@@ -127,15 +138,13 @@ def names_of(row: Any) -> Sequence[str]:
     raise TypeError(f"a row must be a Row, a mapping or a named tuple, got {type(row).__qualname__}")
 
 
-def _batch(rows: Sequence[Any], names: Sequence[str], time_column: str | None) -> pa.RecordBatch:
-    values = [row.values() for row in rows] if isinstance(rows[0], Mapping) else rows
-    columns = list(zip(*values, strict=True)) if names else []
-    if not columns:
+def _batch(rows: Sequence[Any], names: Sequence[str], columns: Columns) -> pa.RecordBatch:
+    values = [row.values() if isinstance(row, Mapping) else row for row in rows]
+    given = list(zip(*values, strict=True)) if names else []
+    if not given:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
-    arrays = [
-        times_of(name, column) if name == time_column else column_of(name, column)
-        for name, column in zip(names, columns, strict=True)
-    ]
+    special = {columns.time: times_of, columns.contents: contents_of}
+    arrays = [special.get(name, column_of)(name, column) for name, column in zip(names, given, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
@@ -153,18 +162,39 @@ def times_of(name: str, values: Sequence[Any]) -> pa.Array:
     return pa.array([None if value is None else value.astimezone(UTC) for value in values], pa.timestamp("us", "UTC"))
 
 
+def contents_of(name: str, values: Sequence[Any]) -> pa.Array:
+    """Mappings as a column of maps.
+
+    :raises InvalidArgumentError: other values.
+    """
+    if not all(value is None or isinstance(value, Mapping) for value in values):
+        raise InvalidArgumentError(f"column {name!r}: contents must be mappings")
+    pairs = [
+        None if value is None else [(key, _bytes_of(key, inner)) for key, inner in value.items()] for value in values
+    ]
+    return pa.array(pairs, pa.map_(pa.string(), pa.binary()))
+
+
+def _bytes_of(name: str, value: Any) -> bytes | None:
+    text = None if value is None else text_of(_plain(value), name)
+    return text.encode() if isinstance(text, str) else text
+
+
 def column_of(name: str, values: Sequence[Any]) -> pa.Array:
     """Values as a column whose texts are those that ``send`` would make of them."""
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) <= 1:
-        kind = _COLUMN_TYPES.get(kinds.pop()) if kinds else pa.null()
+        kind = _COLUMN_TYPES.get(kinds.pop()) if kinds else pa.string()
         if kind is not None:
             try:
                 return pa.array(values, kind)
             except (OverflowError, UnicodeEncodeError, pa.ArrowException):
                 pass  # a number of more than 64 bits, half a surrogate pair: the long way, with its own error
     texts = [None if value is None else text_of(_plain(value), name) for value in values]
-    return pa.array([text.encode() if isinstance(text, str) else text for text in texts], pa.binary())
+    try:
+        return pa.array([text.encode() if isinstance(text, str) else text for text in texts], pa.binary())
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"field {name!r}: the text is not valid Unicode: {error}") from error
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from ...client import Producer
+from ...credentials import EnvironmentCredentials
+from ...errors import ConfigError
+from ..errors import DeliveryFailedError
 from ..executor import leased_producer
 from .at_least_once import AtLeastOnce
 from .dead_letter_files import DeadLetterFile
@@ -64,6 +67,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
     :param run: the name of the write; None takes that of the streaming query.
     :raises DeliveryFailedError: rows were not acknowledged, or refused with ``onFailure=fail``.
     """
+    check_credentials(options)
     part = part_of_task(options.run_id or run)
     metrics = WriteMetrics(tasks=1)
     letters = None if options.dead_letter_path is None else DeadLetterFile(options.dead_letter_path, part.file_name)
@@ -80,6 +84,23 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
     if letters is not None:
         letters.finish()
     return metrics
+
+
+def check_credentials(options: WriteOptions) -> None:
+    """Find out before the first row that this worker has nothing to sign with: no retry would mend that.
+
+    :raises DeliveryFailedError: the environment has no access key.
+    """
+    provider = options.target.project.credentials
+    if isinstance(provider, EnvironmentCredentials):
+        try:
+            provider.get_credentials()
+        except ConfigError as error:
+            raise DeliveryFailedError(
+                f"no credentials for {options.target}: {error}. Set it on the executors "
+                "(spark.executorEnv.LOGHUB_ACCESS_KEY_ID and …_SECRET), or give the options accessKeyId and "
+                "accessKeySecret, or credentialsProvider"
+            ) from error
 
 
 def _send(

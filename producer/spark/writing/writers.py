@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import ConfigError
 from ..errors import SparkJobError
+from .dead_letter_files import make_folder
 from .metrics import WriteMetrics, report
 from .options import WriteOptions
 from .planning import check_schema, check_target
@@ -109,9 +110,11 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
     """
     if overwrite:
         what = "outputMode('complete')" if streaming else "mode('overwrite')"
-        raise ConfigError(what, "LogHub keeps what it has: use append", "overwrite")
+        raise ConfigError(what, "LogHub keeps what it has: use append", what)
     checked = WriteOptions.from_mapping(options)
     check_schema(schema, checked.columns, checked.row_labels)
+    if checked.dead_letter_path is not None:
+        make_folder(checked.dead_letter_path)
     if checked.check_target:
         check_target(checked.target, checked.config, patient=streaming)
     return checked

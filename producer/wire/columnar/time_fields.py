@@ -39,7 +39,9 @@ def of_column(array: pa.Array, now: int) -> tuple[Part, Part | None]:
     wrong = (seconds < 0) | (seconds > MAX_TIME)
     if wrong.any():
         position = int(np.argmax(wrong))
-        raise UnsendableError(position, f"{array[position]} is not a time from 0 to {MAX_TIME} seconds after 1970")
+        raise UnsendableError(
+            position, f"{_shown(array[position])} is not a time from 0 to {MAX_TIME} seconds after 1970"
+        )
     seconds = seconds.astype(np.int64)
     if valid is not None:
         seconds = np.where(valid, seconds, now)
@@ -82,3 +84,10 @@ def _of_table(table: Numbers) -> pa.Array:
     offsets = np.arange(0, table.size + 1, width)
     kind, number = (pa.large_binary(), np.int64) if table.size > MAX_OFFSET else (pa.binary(), np.int32)
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(offsets.astype(number)), pa.py_buffer(table)])
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return str(value)
+    except (ValueError, OverflowError):  # a moment beyond Python's
+        return f"{value.value} {value.type}"

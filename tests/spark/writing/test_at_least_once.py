@@ -12,11 +12,12 @@ import pyarrow.parquet
 import pytest
 
 from producer.server import LogHubServer
-from producer.server.faults import answer, drop_answer
+from producer.server.faults import answer, drop_answer, raw_answer
 from producer.spark.errors import DeliveryFailedError
 from producer.spark.writing.metrics import WriteMetrics
-from producer.spark.writing.task import Part
-from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, write
+from producer.spark.writing.options import WriteOptions
+from producer.spark.writing.task import Part, write_rows
+from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, target, write
 
 
 def test_every_row_is_acknowledged_when_the_task_ends(server: LogHubServer) -> None:
@@ -160,3 +161,45 @@ def test_table_larger_than_memory_goes_through(server: LogHubServer) -> None:
     done = write(server, batches, total_size_in_bytes="1500000")
     assert sorted(numbers(server)) == list(range(8000))
     assert done.memory_wait_ms > 0
+
+
+def test_page_of_a_proxy_is_no_refusal_of_rows(server: LogHubServer) -> None:
+    """A 404 that LogHub did not write fails the task: rows are not dropped for what stands in the way."""
+    page = b"HTTP/1.1 404 Not Found\r\nServer: nginx\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot found"
+    server.faults.add(raw_answer(page))
+    with pytest.raises(DeliveryFailedError, match="were not acknowledged: BadResponse"):
+        write(server, rows(100), onFailure="drop")
+
+
+def test_however_many_rows_are_at_fault_the_others_arrive(server: LogHubServer) -> None:
+    """Every twentieth row of thousands has no valid time: exactly those are dropped."""
+    count = 10_000
+    times = pa.array([-1 if n % 20 == 0 else 1_700_000_000 for n in range(count)])
+    batch = pa.record_batch({"n": pa.array(range(count)), "at": times})
+    done = write(
+        server, [batch.slice(start, 2500) for start in range(0, count, 2500)], onFailure="drop", timeColumn="at"
+    )
+    assert (done.dropped, done.rows) == (500, 9500)
+    assert sorted(numbers(server)) == [n for n in range(count) if n % 20]
+
+
+def test_time_beyond_the_calendar_is_a_refused_row(server: LogHubServer) -> None:
+    """Milliseconds taken for seconds lie in no year that Python knows: the row is at fault, not the program."""
+    batch = pa.record_batch({"n": pa.array([0, 1]), "at": pa.array([1, 17 * 10**17], pa.timestamp("us", "UTC"))})
+    assert write(server, batch, timeColumn="at", onFailure="drop").dropped == 1
+    assert numbers(server) == [0]
+
+
+def test_worker_without_credentials_fails_at_once(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No retry finds an access key that is not there: the task says which variable to set, and where."""
+    monkeypatch.delenv("LOGHUB_ACCESS_KEY_ID", raising=False)
+    options = {name: value for name, value in target(server).items() if not name.startswith("accessKey")}
+    with pytest.raises(DeliveryFailedError, match=r"LOGHUB_ACCESS_KEY_ID.*spark\.executorEnv"):
+        write_rows([rows(1)], WriteOptions.from_mapping(options), "run")
+
+
+def test_dead_letters_that_cannot_be_kept_fail_the_task(strict: LogHubServer, tmp_path: Path) -> None:
+    """A directory that is a file: the row is named, with the path, and nothing is counted as kept."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DeliveryFailedError, match=r"row 3.*cannot be kept as dead letters in deadLetterPath"):
+        write(strict, rows(5, poisoned=[3]), onFailure="deadletter", deadLetterPath=str(tmp_path / "file"))
