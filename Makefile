@@ -43,7 +43,8 @@ test: $(VENV)/.stamp-dev java
 
 soak: $(VENV)/.stamp-dev
 	@echo '==> killing and crashing for a long time'
-	@PRODUCER_SOAK=1 $(BIN)/python -m pytest tests/durable/test_kill.py tests/channels/file/test_model.py
+	@PRODUCER_SOAK=1 $(BIN)/python -m pytest tests/durable/test_kill.py tests/channels/file/test_model.py \
+		tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py
 
 check: $(VENV)/.stamp-dev
 	@echo '==> ruff check'

@@ -101,17 +101,3 @@ def test_exactly_once_on_a_cluster_that_falls_apart(cluster: Cluster, server: Lo
     found = held(server)
     assert (found.digest, found.duplicates, found.digest[0]) == (digest, 0, ROWS)
     assert any(request.error_code == "InvalidSequenceId" for request in server.requests)
-
-
-def test_at_least_once_duplicates_where_exactly_once_does_not(
-    cluster: Cluster, server: LogHubServer, sdk: Path
-) -> None:
-    """The same without exactlyOnce: every row is there, and what a killed executor had sent is there twice."""
-    server.faults.add(delay(0.1), operation="PutLogs")
-    job = write(cluster, server, sdk, batch_count_threshold="1000", io_thread_count="1")
-    until(lambda: count(server) >= ROWS // 4, job)
-    os.kill(cluster.executors()[0], signal.SIGKILL)
-    digest = digest_of(job)
-    found = held(server)
-    assert found.digest == digest
-    assert found.duplicates > 0

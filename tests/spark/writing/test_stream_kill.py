@@ -22,7 +22,7 @@ from tests.spark.cluster.cluster import until
 from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, target
 
 PROGRAM = Path(__file__).with_name("stream_program.py")
-KILLS = 10 if os.environ.get("PRODUCER_SOAK") else 2
+KILLS = 10 if os.environ.get("PRODUCER_SOAK") else 1
 FILES, ROWS = 4 * KILLS, 200
 
 

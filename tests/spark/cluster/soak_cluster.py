@@ -1,0 +1,53 @@
+"""More of the cluster than every change can wait for; ``make soak`` runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.faults import delay
+
+from .cluster import Cluster, ended, until
+from .kit import held
+from .test_writing import ROWS, WEBLOG, count, digest_of, write
+
+PROGRAMS = Path(__file__).parent / "programs"
+pytestmark = pytest.mark.timeout(1200)
+
+
+def test_rows_arrive_through_an_environment_that_came_with_the_job(
+    cluster: Cluster, server: LogHubServer, packed_environment: Path
+) -> None:
+    """Shipped by ``--archives``, a packed environment is what runs the workers; the driver has no SDK at all."""
+    target = (server.endpoint, server.access_key_id, server.access_key_secret)
+    job = cluster.submit(
+        PROGRAMS / "ship_rows.py",
+        *target,
+        20_000,
+        2,
+        py_files=[WEBLOG],
+        archives=[f"{packed_environment}#environment"],
+        conf={"spark.pyspark.python": "./environment/bin/python"},
+    )
+    told = json.loads(ended(job))
+    assert all("/environment/lib/" in file for file in told["package"]), told["package"]
+    assert (held(server).digest, held(server).duplicates) == (tuple(told["digest"]), 0)
+
+
+def test_at_least_once_duplicates_where_exactly_once_does_not(
+    cluster: Cluster, server: LogHubServer, sdk: Path
+) -> None:
+    """The same without exactlyOnce: every row is there, and what a killed executor had sent is there twice."""
+    server.faults.add(delay(0.1), operation="PutLogs")
+    job = write(cluster, server, sdk, batch_count_threshold="1000", io_thread_count="1")
+    until(lambda: count(server) >= ROWS // 4, job)
+    os.kill(cluster.executors()[0], signal.SIGKILL)
+    digest = digest_of(job)
+    found = held(server)
+    assert found.digest == digest
+    assert found.duplicates > 0
