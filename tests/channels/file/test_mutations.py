@@ -17,8 +17,8 @@ from producer.interfaces import Stored
 from tests.channels.file.machine import ChannelMachine, OsMachine
 from tests.support.sim_fs import SimFS
 
-#: Enough for every mutation; the machine stops at the first history that fails.
-_HISTORIES = settings(max_examples=500, stateful_step_count=50, phases=[Phase.generate], report_multiple_bugs=False)
+#: Enough for every mutation, whatever the salts of the segments are; the machine stops at the first history that fails.
+_HISTORIES = settings(max_examples=1000, stateful_step_count=50, phases=[Phase.generate], report_multiple_bugs=False)
 
 
 class _NoDirectorySync(SimFS):

@@ -14,7 +14,7 @@ from producer.server.faults import delay
 
 from .cluster import Cluster, ended, until
 from .kit import held
-from .test_writing import ROWS, WEBLOG, count, digest_of, write
+from .test_writing import ONCE, ROWS, SPECULATIVE, WEBLOG, count, digest_of, write
 
 PROGRAMS = Path(__file__).parent / "programs"
 pytestmark = pytest.mark.timeout(1200)
@@ -51,3 +51,14 @@ def test_at_least_once_duplicates_where_exactly_once_does_not(
     found = held(server)
     assert found.digest == digest
     assert found.duplicates > 0
+
+
+def test_speculative_copies_repeat_nothing(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
+    """Spark runs a copy of a task that falls behind, beside it, and ends the slower one: every row is there, once."""
+    job = write(cluster, server, sdk, rows=60_000, slow=0.4, conf=SPECULATIVE, **ONCE)
+    output, errors = job.communicate(timeout=600)
+    assert job.returncode == 0, errors
+    assert "speculatable" in errors
+    found = held(server)
+    assert (found.digest, found.duplicates) == (tuple(json.loads(output)["digest"]), 0)
+    assert any(request.error_code == "InvalidSequenceId" for request in server.requests)
