@@ -111,7 +111,7 @@ def is_acknowledgement(answer: Answer) -> bool:
 def error_of_answer(answer: Answer) -> AttemptError:
     """The error that an answer other than an acknowledgement stands for."""
     code, message = _parse(answer)
-    kind = kind_of(code, answer.status)
+    kind = _kind_of(code, answer.status)
     return kind(
         code,
         message,
@@ -122,7 +122,7 @@ def error_of_answer(answer: Answer) -> AttemptError:
     )
 
 
-def kind_of(code: str, status: int) -> type[AttemptError]:
+def _kind_of(code: str, status: int) -> type[AttemptError]:
     """The class of error that a code and an HTTP status stand for.
 
     :param code: LogHub's ``errorCode``, or :data:`BAD_RESPONSE`.

@@ -267,6 +267,8 @@ class _Line:
         try:
             future = self._stream._send_numbered(chunk.body, len(chunk.rows), chunk.number)
         except InvalidArgumentError as error:  # larger than a request may be
+            if not blames_row(error):
+                raise self._not_acknowledged(chunk.rows, full_reason(error)) from error
             self._cut_or_refuse(chunk, reason_of_error(error))
         except ProducerError as error:
             raise self._not_acknowledged(chunk.rows, str(error)) from error

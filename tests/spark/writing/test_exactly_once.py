@@ -202,3 +202,10 @@ def test_run_whose_rows_were_all_there_is_told(server: LogHubServer, caplog: pyt
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [text for text in warnings if "all 60 rows stood in" in text and "'daily'" in text]
     assert numbers(server) == list(range(60))
+
+
+def test_row_larger_than_the_memory_fails_the_task(server: LogHubServer) -> None:
+    """What is too small is an option, not the row too large: nothing is dropped for it."""
+    options = {**ONCE, "chunkBytes": "5000", "total_size_in_bytes": "20000", "onFailure": "drop"}
+    with pytest.raises(DeliveryFailedError, match=r"row 0 of partition 0 .*total_size_in_bytes"):
+        write(server, rows(1, size=30_000), **options)
