@@ -11,8 +11,9 @@ from pathlib import Path
 
 Log = dict[str, str]
 
-#: Different logs of a shape; a client sends them over and over.
-VARIETY = 1000
+#: Different logs of a shape; a client sends them over and over. A prime number: where logs and streams both go in turn,
+#: each stream gets all of them, rather than the few that compress to nothing.
+VARIETY = 1009
 #: Topics and sources of the Java producer's benchmark, and so of its shape.
 TOPICS, SOURCES = 5, 10
 

@@ -51,6 +51,7 @@ class Answer:
     :ivar delivered: logs whose outcome is known, and good.
     :ivar send_seconds: how long each call took, if there was a rate: the quantiles of :data:`QUANTILES`.
     :ivar ack_seconds: likewise from the call to the outcome.
+    :ivar figures: whatever else the way measures, by name.
     """
 
     seconds: float
@@ -59,6 +60,7 @@ class Answer:
     delivered: int
     send_seconds: list[float] = field(default_factory=list)
     ack_seconds: list[float] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 #: Those that an answer holds.
