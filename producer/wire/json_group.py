@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .log_group import delimited, read_varint, varint
+from .protobuf import delimited, read_varint, varint
 
 _TIME, _TIME_NS = "__time__", "__time_ns_part__"
 

@@ -16,65 +16,28 @@ is sent, and its size is then exact::
 
 Example: the log ``{"k": "v"}`` at second 1 is ``0A 0A  08 01  12 06  0A 01 6B  12 01 76``.
 
-:class:`LogEncoder` is fast for what applications send over and over: mappings with the same field names. For such a
-shape it generates a function that looks up, by the length of each value, the bytes that precede it, and joins
-everything as one latin-1 string, in which a character is a byte. That holds while all values are ASCII text; the first
-other value takes the general way.
+:class:`LogEncoder` is fast for what applications send over and over: dictionaries with the same field names and ASCII
+text in them (see :mod:`.shape`). Everything else takes the general way.
 
 Source: LogHub protocol, Protobuf; held to vectors made by the official SDK.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..records import LogItem, text_of, time_of
+from ..records import LogItem, time_of
+from .protobuf import delimited, read_varint, varint
+from .shape import MAX_NAME, Heads, Room, Shape, data_of
 
 # How often a shape is seen before a function is generated for it, and how many are kept: names made up for each log
 # must cost neither compilation nor memory.
 _SEEN_BEFORE_GENERATED = 8
 _MAX_SHAPES = 256
 _MAX_SHAPES_COUNTED = 4096
-_MAX_FIELDS_GENERATED = 256
 _MAX_KEYS_KEPT = 4096
-# For all fields of all shapes of one encoder together.
-_MAX_LENGTHS_KEPT = 65_536
-# Longer names, characters, are encoded each time: what is kept is bounded in bytes, too.
-_MAX_NAME_KEPT = 256
-
-_Generated = Callable[[Collection[Any], str], bytes | None]
-
-
-def varint(number: int) -> bytes:
-    """``number`` (not negative) as a protobuf varint: seven bits a byte, lowest first."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The varint at ``position`` and the position behind it.
-
-    :raises IndexError: the data ends inside it.
-    """
-    number = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-        shift += 7
-
-
-def delimited(tag: int, payload: bytes) -> bytes:
-    """A length-delimited field: the tag byte, the length, the payload."""
-    return bytes((tag,)) + varint(len(payload)) + payload
 
 
 def encode_tail(topic: str, source: str, tags: Iterable[tuple[str, str]]) -> bytes:
@@ -97,50 +60,6 @@ def _pair(key: bytes, value: bytes) -> bytes:
     return delimited(0x0A, key) + delimited(0x12, value)
 
 
-class _Room:
-    """How many more lengths one encoder may keep. Threads may overshoot by a few."""
-
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = _MAX_LENGTHS_KEPT
-
-
-class _Lengths(dict[int, str]):
-    """For one field name: the bytes before a value, by the value's length, as a latin-1 string.
-
-    They hold the name as well, so that a field costs one look-up. The table fills itself while there is room.
-    """
-
-    def __init__(self, name: str, room: _Room) -> None:
-        super().__init__()
-        self._key = delimited(0x0A, _encode_key(name))
-        self._room = room
-
-    def __missing__(self, length: int) -> str:
-        inner = self._key + b"\x12" + varint(length)
-        text = (b"\x12" + varint(len(inner) + length) + inner).decode("latin-1")
-        if self._room.left > 0:
-            self._room.left -= 1
-            self[length] = text
-        return text
-
-
-class _Frames(dict[int, str]):
-    """The bytes before a log, by its length; one table for all shapes of an encoder."""
-
-    def __init__(self, room: _Room) -> None:
-        super().__init__()
-        self._room = room
-
-    def __missing__(self, length: int) -> str:
-        text = (b"\x0a" + varint(length)).decode("latin-1")
-        if self._room.left > 0:
-            self._room.left -= 1
-            self[length] = text
-        return text
-
-
 class LogEncoder:
     """Turns logs into records; one a producer, used by any number of threads.
 
@@ -148,12 +67,15 @@ class LogEncoder:
     """
 
     def __init__(self) -> None:
-        self._shapes: dict[tuple[str, ...], _Generated] = {}
+        self._shapes: dict[tuple[str, ...], Shape] = {}
         self._seen: dict[tuple[str, ...], int] = {}
         self._keys: dict[str, bytes] = {}
-        self._room = _Room()
-        self._frames = _Frames(self._room)
-        self._time = (-1, "", b"")
+        self._room = Room()
+        self._heads = Heads(0)
+
+    def shape_of(self, log: Mapping[str, Any]) -> Shape | None:
+        """What is known of logs with the names of ``log``; None if that was not sent often."""
+        return self._shapes.get(tuple(log))
 
     def encode(self, log: Mapping[str, Any] | LogItem, now: int) -> bytes:
         """The record of one log.
@@ -164,21 +86,17 @@ class LogEncoder:
         :raises InvalidArgumentError: not a log, a name that is not text, a value that cannot become text.
         """
         if type(log) is dict:
-            generated = self._shapes.get(tuple(log))
-            if generated is None:
+            shape = self._shapes.get(tuple(log))
+            if shape is None:
                 self._count_shape(tuple(log))
             else:
-                time = self._time_field(now)[1]
-                try:
-                    record = generated(log.values(), time)
-                except TypeError:
-                    record = _generated_of_texts(generated, log, time)
-                if record is not None:
-                    return record
+                fields = shape.fields_of(log.values()) or shape.fields_of_any(log)
+                if fields is not None:
+                    return f"{self.heads(now)[len(fields)]}{fields}".encode("latin-1")
         if isinstance(log, LogItem):
             return self._encode_item(log, now)
         if isinstance(log, Mapping):
-            return self._encode_pairs(log.items(), self._time_field(now)[2], b"")
+            return self._encode_pairs(log.items(), self.heads(now).time, b"")
         raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}")
 
     def _encode_item(self, item: LogItem, now: int) -> bytes:
@@ -200,7 +118,7 @@ class LogEncoder:
             if value is None:
                 continue
             key = (keys.get(name) if type(name) is str else None) or self._key(name)
-            data = _encode_value(value, name)
+            data = data_of(value, name)
             inner = key + b"\x12" + varint(len(data))
             parts += (b"\x12", varint(len(inner) + len(data)), inner, data)
         parts.append(end)
@@ -209,22 +127,19 @@ class LogEncoder:
 
     def _key(self, name: object) -> bytes:
         key = delimited(0x0A, _encode_key(name))
-        if len(self._keys) < _MAX_KEYS_KEPT and type(name) is str and len(name) <= _MAX_NAME_KEPT:
+        if len(self._keys) < _MAX_KEYS_KEPT and type(name) is str and len(name) <= MAX_NAME:
             self._keys[name] = key
         return key
 
-    def _time_field(self, now: int) -> tuple[int, str, bytes]:
-        """The Time field of the current second, kept until the second changes."""
-        cached = self._time
-        if cached[0] != now:
-            data = b"\x08" + varint(now)
-            self._time = cached = (now, data.decode("latin-1"), data)
-        return cached
+    def heads(self, now: int) -> Heads:
+        """What precedes the fields of logs of a second; kept until the second changes."""
+        heads = self._heads
+        if heads.now != now:
+            self._heads = heads = Heads(now)
+        return heads
 
     def _count_shape(self, names: tuple[Any, ...]) -> None:
-        if len(self._shapes) >= _MAX_SHAPES or not 0 < len(names) <= _MAX_FIELDS_GENERATED:
-            return
-        if not all(type(name) is str and len(name) <= _MAX_NAME_KEPT for name in names):
+        if len(self._shapes) >= _MAX_SHAPES or not Shape.makes_sense(names):
             return
         count = self._seen.get(names, 0) + 1
         if count < _SEEN_BEFORE_GENERATED:
@@ -233,45 +148,7 @@ class LogEncoder:
             self._seen[names] = count
         else:
             self._seen.pop(names, None)
-            self._shapes[names] = _generate(names, self._frames, self._room)
-
-
-def _generated_of_texts(generated: _Generated, log: Mapping[str, Any], time: str) -> bytes | None:
-    """``generated`` for a log in which not all values are text: they become text first. None if one is missing or
-    bytes.
-    """
-    texts: list[str] = []
-    for name, value in log.items():
-        text = value if type(value) is str else None if value is None else text_of(value, name)
-        if not isinstance(text, str):
-            return None
-        texts.append(text)
-    return generated(texts, time)
-
-
-def _generate(names: tuple[str, ...], frames: _Frames, room: _Room) -> _Generated:
-    """A function ``(values, time field) -> record`` for logs with exactly these names; None if a value is not ASCII.
-
-    No text of the caller's becomes code: names stand in the look-up tables, and values are variables. Joining, other
-    than formatting, takes the true characters of subclasses of ``str`` and raises TypeError for everything else.
-    """
-    values = [f"v{i}" for i in range(len(names))]
-    pieces = ", ".join(f"n{i}[len(v{i})], v{i}" for i in range(len(names)))
-    source = (
-        f"def encode(values, time):\n"
-        f"    {', '.join(values)}, = values\n"
-        f"    if not ({' and '.join(f'type({value}) is str' for value in values)}):\n"
-        f"        raise TypeError\n"
-        f"    if not ''.join(({', '.join(values)},)).isascii():\n"
-        f"        return None\n"
-        f"    body = ''.join((time, {pieces}))\n"
-        f"    return (frames[len(body)] + body).encode('latin-1')\n"
-    )
-    scope: dict[str, Any] = {f"n{i}": _Lengths(name, room) for i, name in enumerate(names)}
-    scope["frames"] = frames
-    exec(compile(source, "<generated log encoder>", "exec"), scope)  # noqa: S102  # see the docstring
-    generated: _Generated = scope["encode"]
-    return generated
+            self._shapes[names] = Shape(names, self._room)
 
 
 def _encode_key(name: object) -> bytes:
@@ -281,15 +158,3 @@ def _encode_key(name: object) -> bytes:
         return name.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(f"field name {name!r} is not valid Unicode: {error}") from error
-
-
-def _encode_value(value: Any, name: str) -> bytes:
-    text = text_of(value, name)
-    if isinstance(text, bytes):
-        return text
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidArgumentError(
-            f"field {name!r}: the text is not valid Unicode ({error}); send bytes, or replace the surrogates"
-        ) from error

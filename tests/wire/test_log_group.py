@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 from producer import InvalidArgumentError, LogItem
 from producer.records import text_of
 from producer.wire import log_group as module
-from producer.wire.log_group import LogEncoder, encode_tail, read_varint, split_records, varint
+from producer.wire import shape as shapes
+from producer.wire.log_group import LogEncoder, encode_tail, split_records
+from producer.wire.protobuf import read_varint, varint
 from tests.support.log_group_schema import LogGroup, contents_of
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "loghub.json").read_text("utf-8"))
@@ -305,7 +307,7 @@ def test_a_hundred_thousand_shapes_names_and_lengths_leave_bounded_memory() -> N
 
 def test_all_lengths_kept_stay_within_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the room for lengths is used up, nothing more is kept, and the bytes are still right."""
-    monkeypatch.setattr(module, "_MAX_LENGTHS_KEPT", 10)
+    monkeypatch.setattr(shapes, "_MAX_LENGTHS_KEPT", 10)
     encoder = LogEncoder()
     for length in range(200):
         log = {"a": "x" * length}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from ..log_group import delimited, varint
+from ..protobuf import delimited, varint
 from .gather import Part
 from .values import Numbers, binary_of
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...records import MAX_TIME
-from ..log_group import varint
+from ..protobuf import varint
 from .gather import Part
 from .moments import PER_SECOND
 from .values import MAX_OFFSET, Numbers, UnsendableError, binary_of, integers, valid_of

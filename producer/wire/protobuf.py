@@ -1,0 +1,36 @@
+"""The primitives of the Protocol Buffers wire format that a LogGroup needs: varints, and fields of a known length.
+
+Source: protobuf.dev, Encoding.
+"""
+
+from __future__ import annotations
+
+
+def varint(number: int) -> bytes:
+    """``number`` (not negative) as a protobuf varint: seven bits a byte, lowest first."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The varint at ``position`` and the position behind it.
+
+    :raises IndexError: the data ends inside it.
+    """
+    number = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+
+
+def delimited(tag: int, payload: bytes) -> bytes:
+    """A length-delimited field: the tag byte, the length, the payload."""
+    return bytes((tag,)) + varint(len(payload)) + payload

@@ -1,0 +1,191 @@
+"""Shapes: what is known of logs that have the same field names in the same order, and runs of such logs.
+
+For a shape functions are generated that look up, by the length of each value, the bytes that precede it, and join
+everything as one latin-1 string, in which a character is a byte. ASCII text, the common case, is such a string already.
+
+What precedes the fields in a record, its length and its time, is the same for all logs of a second but for the length:
+it is put in front of many logs at once, when the body of their batch is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from ..records import text_of
+from .protobuf import delimited, varint
+
+#: Of more fields no shape is made, characters of a name and fields of a log.
+MAX_NAME = 256
+MAX_FIELDS = 256
+# For all fields of all shapes of one encoder together.
+_MAX_LENGTHS_KEPT = 65_536
+_MAX_HEADS_KEPT = 4096
+
+
+class Room:
+    """How many more lengths the shapes of one encoder may keep. Threads may overshoot by a few."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = _MAX_LENGTHS_KEPT
+
+
+class _Lengths(dict[int, str]):
+    """For one field name: the bytes before a value, by the value's length, as a latin-1 string.
+
+    They hold the name as well, so that a field costs one look-up. The table fills itself while there is room.
+    """
+
+    def __init__(self, name: str, room: Room) -> None:
+        super().__init__()
+        self._key = delimited(0x0A, name.encode())
+        self._room = room
+
+    def __missing__(self, length: int) -> str:
+        inner = self._key + b"\x12" + varint(length)
+        text = (b"\x12" + varint(len(inner) + length) + inner).decode("latin-1")
+        if self._room.left > 0:
+            self._room.left -= 1
+            self[length] = text
+        return text
+
+
+class Shape:
+    """Logs with these names.
+
+    :ivar names: the names of the fields.
+    :ivar fields_of: from the values of a log, in this order, its fields as a latin-1 string; None if a value is not
+        ``str`` itself, or not ASCII.
+    """
+
+    __slots__ = ("_join", "fields_of", "names")
+
+    def __init__(self, names: tuple[str, ...], room: Room) -> None:
+        self.names = names
+        self.fields_of, self._join = _generate(names, room)
+
+    @staticmethod
+    def makes_sense(names: tuple[Any, ...]) -> bool:
+        """Whether logs with these names can have a shape, within the bounds of this module."""
+        return 0 < len(names) <= MAX_FIELDS and all(
+            type(name) is str and len(name) <= MAX_NAME and _is_unicode(name) for name in names
+        )
+
+    def fields_of_any(self, log: Mapping[str, Any]) -> str | None:
+        """As ``fields_of``, of a log with these names whatever its values; None if one is missing.
+
+        :raises InvalidArgumentError: a value that cannot become text.
+        """
+        texts: list[str] = []
+        for name, value in log.items():
+            if type(value) is str and value.isascii():
+                texts.append(value)
+            elif value is None:
+                return None
+            else:
+                texts.append(data_of(value, name).decode("latin-1"))
+        return self._join(texts)
+
+
+def data_of(value: Any, name: str) -> bytes:
+    """The bytes that travel for a value that is not None.
+
+    :param name: the field, for the error.
+    :raises InvalidArgumentError: it cannot become text, or the text is not valid Unicode.
+    """
+    text = text_of(value, name)
+    if isinstance(text, bytes):
+        return text
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"field {name!r}: the text is not valid Unicode ({error}); send bytes, or replace the surrogates"
+        ) from error
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_Checked = Callable[[Collection[Any]], str | None]
+_Trusting = Callable[[Collection[str]], str]
+
+
+def _generate(names: tuple[str, ...], room: Room) -> tuple[_Checked, _Trusting]:
+    """From the values of a log its fields: if they are ASCII, see :class:`Shape`; of latin-1 strings, whatever they
+    are. No text of the caller's becomes code: names stand in the look-up tables, and values are variables.
+    """
+    values = [f"v{i}" for i in range(len(names))]
+    pieces = "".join(f"{{n{i}[len(v{i})]}}{{v{i}}}" for i in range(len(names)))
+    # What precedes a long value is not ASCII itself; only then the values are looked at alone.
+    source = (
+        f"def fields_of(values):\n"
+        f"    {', '.join(values)}, = values\n"
+        f"    if {' and '.join(f'type({value}) is str' for value in values)}:\n"
+        f"        fields = f'{pieces}'\n"
+        f"        if fields.isascii() or ''.join(({', '.join(values)},)).isascii():\n"
+        f"            return fields\n"
+        f"def join(values):\n"
+        f"    {', '.join(values)}, = values\n"
+        f"    return f'{pieces}'\n"
+    )
+    scope: dict[str, Any] = {f"n{i}": _Lengths(name, room) for i, name in enumerate(names)}
+    exec(compile(source, "<generated log encoder>", "exec"), scope)  # noqa: S102  # see the docstring
+    return scope["fields_of"], scope["join"]
+
+
+class Heads(dict[int, str]):
+    """What precedes the fields in the records of one second, by the size of the fields, as latin-1 strings.
+
+    :param now: seconds since the epoch.
+    :ivar now: likewise.
+    :ivar time: the Time field.
+    """
+
+    def __init__(self, now: int) -> None:
+        super().__init__()
+        self.now = now
+        self.time = b"\x08" + varint(now)
+        self._time = self.time.decode("latin-1")
+
+    def __missing__(self, size: int) -> str:
+        head = (b"\x0a" + varint(len(self.time) + size)).decode("latin-1") + self._time
+        if len(self) < _MAX_HEADS_KEPT:
+            self[size] = head
+        return head
+
+
+class Run:
+    """Logs of one second that stand in a batch one behind the other, encoded but for what precedes their fields.
+
+    :ivar fields: for each log its fields, a latin-1 string.
+    """
+
+    __slots__ = ("_heads", "fields")
+
+    def __init__(self, heads: Heads) -> None:
+        self._heads = heads
+        self.fields: list[str] = []
+
+    def encode(self) -> bytes:
+        """The records of the logs, joined."""
+        return join_records(self._heads, self.fields)
+
+
+def join_records(heads: Heads, fields: list[str]) -> bytes:
+    """The records of logs of one second, joined.
+
+    :param fields: for each log its fields, a latin-1 string.
+    """
+    parts = fields * 2
+    parts[0::2] = map(heads.__getitem__, map(len, fields))
+    parts[1::2] = fields
+    return "".join(parts).encode("latin-1")
