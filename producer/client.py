@@ -35,6 +35,8 @@ from .wire.log_group import LogEncoder
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowSender
+    from .pipeline.open_run import OpenRun
+    from .wire.shape import Shape
 
 _numbers = itertools.count()
 
@@ -175,6 +177,12 @@ class Producer:
             record = b"".join([self._encoder.encode(one, now) for one in log])
             return pipeline.accept(key, record, len(log), callback)
         return pipeline.accept(key, self._encoder.encode(log, now), 1, callback)  # type: ignore[arg-type]
+
+    def _open_run(self, key: StreamKey, shape: Shape) -> OpenRun | None:
+        pipeline = self._pipeline
+        if pipeline is None:  # this process was forked meanwhile
+            return None
+        return pipeline.open_run(key, shape, self._encoder.heads(int(self._clock.time())))
 
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
         if callback is not None:

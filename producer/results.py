@@ -138,16 +138,16 @@ class SendFuture(Future[Result]):
 
     # The batch holds the state; the attributes of the base class are never created, and the three of them that
     # concurrent.futures.wait, as_completed and asyncio work with are properties over _holder and _watch.
-    __slots__ = ("_callback", "_holder", "_watch")
+    __slots__ = ("_callback", "_holder")
 
     _holder: ResultHolder
     _callback: Callback | None
-    _watch: _Watch | None
+    # Most never get one: it then goes to the dictionary that the base class has anyway.
+    _watch: _Watch | None = None
 
     def __init__(self, holder: ResultHolder, callback: Callback | None = None) -> None:
         self._holder = holder
         self._callback = callback
-        self._watch = None
 
     def __repr__(self) -> str:
         result = self._holder.result
@@ -184,7 +184,7 @@ class SendFuture(Future[Result]):
         :raises ResultFailedError: the record was not delivered.
         :raises TimeoutError: not settled within ``timeout``; the delivery goes on.
         """
-        result = self._wait(timeout)
+        result = self._holder.result or self._wait(timeout)
         if not result.successful:
             raise ResultFailedError(result)
         return result
@@ -206,11 +206,6 @@ class SendFuture(Future[Result]):
 
     def __await__(self) -> Generator[Any, None, Result]:
         return asyncio.wrap_future(self).__await__()
-
-    @property
-    def unheeded(self) -> bool:
-        """Whether nobody is to be told of the result: no callback, no waiter of ``concurrent.futures``."""
-        return self._watch is None and self._callback is None
 
     def _wait(self, timeout: float | None) -> Result:
         end = None if timeout is None else time.monotonic() + timeout

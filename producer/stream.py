@@ -14,6 +14,8 @@ from .results import Callback, SendFuture
 if TYPE_CHECKING:
     from .arrow_send import ArrowPiece
     from .client import Producer
+    from .pipeline.open_run import OpenRun
+    from .wire.shape import Shape
 
 #: What ``send`` takes for one log.
 Log = Mapping[str, Any] | LogItem
@@ -25,18 +27,37 @@ class Stream:
     :ivar key: the stream.
     """
 
-    __slots__ = ("_producer", "key")
+    __slots__ = ("_producer", "_run", "_shape", "key")
 
     def __init__(self, producer: Producer, key: StreamKey) -> None:
         self._producer = producer
         self.key = key
+        # Where logs like the last one go, and the shape of the last one that went elsewhere; threads may overwrite
+        # what another one wrote, and nothing is lost by it.
+        self._run: OpenRun | None = None
+        self._shape: Shape | None = None
 
     def send(self, log: Log | Sequence[Log], *, callback: Callback | None = None) -> SendFuture:
         """As :meth:`Producer.send`, to this stream.
 
         :raises StreamStoppedError: the stream is ordered, and a batch of it has failed for good.
         """
-        return self._producer._send(self.key, log, callback)
+        run = self._run
+        if run is not None and type(log) is dict and (callback is None or callable(callback)):
+            future = run.add(log, callback)
+            if future is not None:
+                return future
+        future = self._producer._send(self.key, log, callback)
+        if type(log) is dict:
+            self._open_run(log)
+        return future
+
+    def _open_run(self, log: Mapping[str, Any]) -> None:
+        """Let logs like this one, which has just been sent, take the short way, if it was not the first."""
+        shape = self._producer._encoder.shape_of(log)
+        if shape is not None and shape is self._shape:
+            self._run = self._producer._open_run(self.key, shape)
+        self._shape = shape
 
     def send_many(self, logs: Iterable[Log], *, callback: Callback | None = None) -> list[SendFuture]:
         """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.

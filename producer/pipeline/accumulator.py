@@ -21,7 +21,10 @@ from ..errors import ProducerClosedError, StreamStoppedError
 from ..interfaces import SequenceId
 from ..records import SEQUENCED, Numbering, StreamKey, hash_key_of
 from ..results import SendFuture
+from ..wire.shape import Heads, Shape
 from .batch import ProducerBatch, Sender, StreamState
+from .memory import MemoryBudget
+from .open_run import OpenRun, RunLimits
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 
@@ -49,7 +52,8 @@ class LogAccumulator:
 
     :param submit: takes a batch that is ready to be sent; called outside the lock.
     :param tail_size: the size of a batch's body without records, by stream and pack id, bytes.
-    :param refund: gives bytes back to the memory budget.
+    :param budget: where opened batches that were not needed are given back to; and where runs take their memory.
+    :param lock: the budget's, which guards everything here as well.
     :param batch_type: what batches are made of.
     :param ordered: of every stream one batch is on its way at a time, not only of ordered ones; see
         :class:`StreamOrder`.
@@ -61,7 +65,8 @@ class LogAccumulator:
         clock: Clock,
         submit: Callable[[ProducerBatch], None],
         tail_size: Callable[[StreamKey, str | None], int],
-        refund: Callable[[int], None],
+        budget: MemoryBudget,
+        lock: threading.Lock,
         *,
         batch_type: type[ProducerBatch] = ProducerBatch,
         ordered: bool = False,
@@ -70,13 +75,15 @@ class LogAccumulator:
         self._clock = clock
         self._submit = submit
         self._tail_size = tail_size
-        self._refund = refund
+        self._refund = budget.release
         self._batch_type = batch_type
         self._linger = config.linger_ms / 1000
         self._threshold_bytes = config.batch_size_threshold_in_bytes
         self._threshold_count = config.batch_count_threshold
-        # Guards everything below. The condition is for those who wait until batches are settled.
-        self._lock = threading.Lock()
+        self._run_limits = RunLimits(lock, budget, clock.time, self._threshold_bytes, self._threshold_count)
+        # Guards everything below, and the budget: the most frequent step touches both. The condition is for those who
+        # wait until batches are settled.
+        self._lock = lock
         self._settled = threading.Condition(self._lock)
         self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation: of expiry, too
         self._forming: dict[StreamKey, ProducerBatch] = {}
@@ -88,7 +95,7 @@ class LogAccumulator:
         self._order = StreamOrder()
         self._stopped = StoppedStreams()
         self._next_serial = 0
-        self._accepted = 0
+        self._accepted = 0  # in batches that take no more records
         self._closed = False
 
     def has_open(self, key: StreamKey) -> bool:
@@ -140,7 +147,6 @@ class LogAccumulator:
                 batch.sequence = sequence
                 charge, opening = charge + opening, 0
             future = batch.add(record, logs, sender, charge)
-            self._accepted += logs
             if alone or batch.size >= self._threshold_bytes or batch.log_count >= self._threshold_count:
                 full = self._take(key)
         if opening:
@@ -208,7 +214,6 @@ class LogAccumulator:
                     batch = self._begin_forming(key, sequence)
                     charge, opening = charge + opening, 0
                 future = batch.add(record, logs, sender, charge)
-                self._accepted += logs
         if given_up:  # others of its records were sent under a new key: the old one must not be used again
             return self.append(key, record, logs, sender, charge, opening)
         if opening:
@@ -229,7 +234,7 @@ class LogAccumulator:
     def _take_formed(self, key: StreamKey) -> ProducerBatch:
         batch = self._forming.pop(key)
         batch.forming = False
-        batch.stream.accepted += batch.log_count
+        self._count(batch)
         return batch
 
     def give_up_forming(self, before: float = math.inf) -> list[ProducerBatch]:
@@ -266,10 +271,27 @@ class LogAccumulator:
                 return
             del self._idle[key], self._streams[key]
 
+    def open_run(self, key: StreamKey, shape: Shape, heads: Heads) -> OpenRun | None:
+        """The end of the stream's open batch, for logs of this shape and second; None if it has no open batch."""
+        with self._lock:
+            batch = self._open.get(key)
+            if batch is None:
+                return None
+            run = batch.run
+            if run is None or not run.takes(shape, heads):
+                run = OpenRun(batch, shape, heads, self._run_limits)
+                batch.begin_run(run)
+            return run
+
     def _take(self, key: StreamKey) -> ProducerBatch:
         batch = self._open.pop(key)
-        batch.stream.accepted += batch.log_count
+        batch.end_run()
+        self._count(batch)
         return batch
+
+    def _count(self, batch: ProducerBatch) -> None:
+        batch.stream.accepted += batch.log_count
+        self._accepted += batch.log_count
 
     def take_expired(self, now: float) -> tuple[list[ProducerBatch], float]:
         """The batches that lingered long enough, out of the accumulator, and the seconds until the next one has."""
@@ -406,7 +428,10 @@ class LogAccumulator:
     @property
     def accepted(self) -> int:
         """Logs accepted since the start."""
-        return self._accepted
+        with self._lock:
+            return self._accepted + sum(
+                batch.log_count for batches in (self._open, self._forming) for batch in batches.values()
+            )
 
     def stream_counts(self) -> dict[StreamKey, StreamCounts]:
         """Counters of every stream that is remembered."""

@@ -27,6 +27,7 @@ from ..interfaces import Notes, SequenceId, Sink
 from ..metrics import Counters, Stats
 from ..records import StreamKey
 from ..results import Attempt, Callback, SendFuture
+from ..wire.shape import Heads, Shape
 from .accumulator import LogAccumulator
 from .acks import Acks
 from .batch import MAX_BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch, overhead_of_batch
@@ -38,6 +39,7 @@ from .intents import Intents
 from .io_pool import IOThreadPool
 from .memory import MemoryBudget
 from .mover import Mover
+from .open_run import OpenRun
 from .reservation import Piece, Reservation, with_overhead
 from .retry_queue import RetryQueue
 from .retry_rules import RetryRules
@@ -98,8 +100,9 @@ class Pipeline:
         self.name = name
         self.counters = Counters()
         self._max_block = None if config.max_block_ms < 0 else config.max_block_ms / 1000
+        lock = threading.Lock()  # the budget's and the accumulator's
         self.budget = MemoryBudget(
-            config.total_size_in_bytes, clock, self._oldest_age, lambda: not self.on_handler_thread()
+            config.total_size_in_bytes, clock, self._oldest_age, lambda: not self.on_handler_thread(), lock
         )
         self._durability = durability
         durable = durability is not None
@@ -108,7 +111,8 @@ class Pipeline:
             clock,
             self.submit,
             sink.tail_size,
-            self.budget.release,
+            self.budget,
+            lock,
             batch_type=FedBatch if durable else ProducerBatch,
             ordered=durable,
         )
@@ -207,6 +211,10 @@ class Pipeline:
         if self.late:
             self._work_due()
         return future
+
+    def open_run(self, key: StreamKey, shape: Shape, heads: Heads) -> OpenRun | None:
+        """Where logs of that shape and second go without a closer look; None if there is no such place."""
+        return None if self.late else self.accumulator.open_run(key, shape, heads)
 
     def accept_many(
         self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], callback: Callback | None

@@ -18,14 +18,18 @@ import enum
 import threading
 from collections.abc import Sequence
 from itertools import chain
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..errors import AttemptError
 from ..interfaces import Payload, SequenceId
 from ..records import StreamKey
 from ..results import Attempt, Callback, Result, SendFuture
+from ..wire.shape import Run
 from .ticket import Ticket
+
+if TYPE_CHECKING:
+    from .open_run import OpenRun
 
 #: Who is to be told of a send's outcome: its callback, or what stands for an event of a channel.
 Sender = Callback | Ticket | None
@@ -130,6 +134,7 @@ class ProducerBatch:
         "first_attempt_at",
         "forming",
         "futures",
+        "heeded",
         "held",
         "key",
         "last_error",
@@ -142,6 +147,7 @@ class ProducerBatch:
         "records",
         "result",
         "retry_count",
+        "run",
         "same_error_count",
         "sequence",
         "serial",
@@ -167,8 +173,12 @@ class ProducerBatch:
         self.serial = serial
         self.pack_id = pack_id
         self.created_at = created_at
-        self.records: list[bytes] = []
+        self.records: list[bytes | Run] = []
+        #: Where it takes logs one by one, if it does: the last of the records.
+        self.run: OpenRun | None = None
         self.futures: list[SendFuture] = []
+        #: Whether somebody may have to be told of the result, besides those who wait.
+        self.heeded = False
         #: Logs of the sends that hold more than one, by their position.
         self.logs_of_send: dict[int, int] = {}
         self.tail_size = tail_size
@@ -211,8 +221,12 @@ class ProducerBatch:
         :param charge: bytes that were taken from the memory budget for it.
         """
         future = SendFuture(self, sender)  # type: ignore[arg-type]  # a ticket is for another kind of batch
+        if self.run is not None:
+            self.end_run()
         if logs != 1:
             self.logs_of_send[len(self.futures)] = logs
+        if sender is not None:
+            self.heeded = True
         self.futures.append(future)
         self.records.append(record)
         self.size += len(record)
@@ -220,8 +234,24 @@ class ProducerBatch:
         self.held += charge
         return future
 
+    def begin_run(self, run: OpenRun) -> None:
+        """Take logs by ``run`` from now on; called by the accumulator under its lock, as :meth:`end_run` is."""
+        self.end_run()
+        self.run = run
+        self.records.append(run.records)
+
+    def end_run(self) -> None:
+        """Take no more logs by the run."""
+        run, self.run = self.run, None
+        if run is None:
+            return
+        run.close()
+        if not run.records.fields:
+            self.records.pop()
+
     def take_over(self, record: bytes, future: SendFuture, logs: int) -> None:
         """Append a send that has a future."""
+        self.heeded = True  # perhaps
         if logs != 1:
             self.logs_of_send[len(self.futures)] = logs
         self.records.append(record)
@@ -311,6 +341,7 @@ class ProducerBatch:
         if self.result is None:
             self.state, self.result = BatchState.FAILED, result
             self._event = None
+            self.end_run()
 
     def take_sends(self) -> list[SendFuture]:
         """The futures, out of the batch; for the handler that settles them."""
@@ -333,6 +364,10 @@ class ProducerBatch:
         half.retry_count, half.first_attempt_at = self.retry_count, self.first_attempt_at
         return half
 
+    def encoded_records(self) -> list[bytes]:
+        """The records, each the bytes of one log or more."""
+        return [record if isinstance(record, bytes) else record.encode() for record in self.records]
+
     def encode(self, payload: Payload) -> None:
         """The body is made: the records live on in it."""
         self.payload = payload
@@ -351,8 +386,9 @@ class ProducerBatch:
         """Whether both carry parts of the same send."""
         return False
 
-    def heed(self, future: SendFuture) -> None:
-        """See :class:`~producer.results.ResultHolder`; a batch holds its futures anyway."""
+    def heed(self, future: SendFuture) -> None:  # noqa: ARG002  # the batch holds all its futures anyway
+        """See :class:`~producer.results.ResultHolder`."""
+        self.heeded = True
 
     def drop_bytes(self) -> None:
         """Forget the bytes: they are settled, or other batches carry them."""

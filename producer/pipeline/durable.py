@@ -33,6 +33,7 @@ from ..interfaces import Channel, ChannelStats, Event, Sink
 from ..metrics import Stats
 from ..records import Numbering, StreamKey, plain
 from ..results import Callback, Result, SendFuture
+from ..wire.shape import Heads, Shape
 from .acks import Acks
 from .assembly import Durability, Pipeline
 from .dead_letters import DeadLetters
@@ -40,6 +41,7 @@ from .event_format import INSTANCE_SIZE, ident_of, numbered, write_event
 from .feeder import BLOCK_BYTES, Feeder
 from .handlers import attempt_of
 from .intents import notes_of
+from .open_run import OpenRun
 from .recovery import Recovery
 from .registry import Registry, StoredFuture, Waiting
 from .reservation import Piece
@@ -174,6 +176,10 @@ class DurablePipeline:
         :raises ChannelError: the channel could not store it, for a disk that is full or fails.
         """
         return self.accept_many(key, ((record, logs),), callback)[0]
+
+    def open_run(self, key: StreamKey, shape: Shape, heads: Heads) -> OpenRun | None:  # noqa: ARG002
+        """None: every record goes through the channel."""
+        return None
 
     def accept_many(
         self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], callback: Callback | None

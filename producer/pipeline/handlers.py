@@ -34,7 +34,11 @@ def run_user_code(due: Callable[[], object]) -> None:
     try:
         due()
     except BaseException:  # noqa: BLE001  # whatever a user's code raises
-        _log.exception("a callback raised; the record is settled all the same")
+        _log_raised()
+
+
+def _log_raised() -> None:
+    _log.exception("a callback raised; the record is settled all the same")
 
 
 class _Outcome(enum.Enum):
@@ -147,15 +151,23 @@ class BatchHandler:
         result = batch.result
         if result is None:
             raise RuntimeError("a batch without a result reached its handler")
-        self._tell(batch.take_sends(), result)
+        futures = batch.take_sends()
+        if batch.heeded:
+            self._tell(futures, result)
 
     @staticmethod
     def _tell(futures: Sequence[SendFuture], result: Result) -> None:
         for future in futures:
-            if future.unheeded:
+            if future._watch is not None:
+                for due in settle_future(future, result):
+                    run_user_code(due)
                 continue
-            for due in settle_future(future, result):
-                run_user_code(due)
+            callback, future._callback = future._callback, None
+            if callback is not None:
+                try:
+                    callback(result)
+                except BaseException:  # noqa: BLE001  # as in run_user_code, which would cost as much as the rest here
+                    _log_raised()
 
 
 def attempt_of(error: StreamStoppedError) -> Attempt:

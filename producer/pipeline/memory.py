@@ -38,27 +38,22 @@ class MemoryBudget:
         clock: Clock,
         oldest_age: Callable[[], float | None] = lambda: None,
         may_wait: Callable[[], bool] = lambda: True,
+        lock: threading.Lock | None = None,
     ) -> None:
         self.limit = limit
         self._clock = clock
         self._oldest_age = oldest_age
         self._may_wait = may_wait
-        # Guards _used, _waiters (who holds a grant is no longer in it), _closed and _waited.
-        self._lock = threading.Lock()
-        self._used = 0
-        self._waiters: deque[_Waiter] = deque()
+        self._lock = lock or threading.Lock()  # guards used, waiters, _closed and _waited
+        self.used = 0
+        self.waiters: deque[_Waiter] = deque()
         self._closed = False
         self._waited = 0.0
 
     @property
-    def used(self) -> int:
-        """Bytes taken at this moment."""
-        return self._used
-
-    @property
     def waiting(self) -> int:
         """Senders that wait for bytes at this moment."""
-        return len(self._waiters)
+        return len(self.waiters)
 
     @property
     def waited(self) -> float:
@@ -76,15 +71,15 @@ class MemoryBudget:
         with self._lock:
             if self._closed:
                 raise ProducerClosedError("the producer is closed")
-            if not self._waiters and self._used + amount <= self.limit:
-                self._used += amount
+            if not self.waiters and self.used + amount <= self.limit:
+                self.used += amount
                 return
         started = self._clock.monotonic()
         if max_block != 0 and self._may_wait() and self._wait(amount, Deadline.after(self._clock, max_block)):
             return
         waited = self._clock.monotonic() - started
         age = self._oldest_age()
-        raise SendTimeoutError(limit=self.limit, used=self._used, wanted=amount, oldest_age=age, waited=waited)
+        raise SendTimeoutError(limit=self.limit, used=self.used, wanted=amount, oldest_age=age, waited=waited)
 
     def _wait(self, amount: int, deadline: Deadline) -> bool:
         """Stand in line for ``amount`` bytes; whether they were granted.
@@ -108,7 +103,7 @@ class MemoryBudget:
 
     def _line_up(self, waiter: _Waiter) -> None:
         with self._lock:
-            self._waiters.append(waiter)
+            self.waiters.append(waiter)
             self._grant()  # what there was too little of may have been given back since
 
     def _count_wait(self, started: float) -> None:
@@ -119,22 +114,22 @@ class MemoryBudget:
         """Give up: what was granted meanwhile goes back, and whoever waited behind this one may fit now."""
         with self._lock:
             if waiter.granted:
-                self._used -= waiter.amount
-            elif waiter in self._waiters:
-                self._waiters.remove(waiter)
+                self.used -= waiter.amount
+            elif waiter in self.waiters:
+                self.waiters.remove(waiter)
             self._grant()
 
     def release(self, amount: int) -> None:
         """Give ``amount`` bytes back."""
         with self._lock:
-            self._used -= amount
+            self.used -= amount
             self._grant()
 
     def _grant(self) -> None:
         """Serve the waiters in order, as far as the bytes reach. The caller holds the lock."""
-        while self._waiters and not self._closed and self._used + self._waiters[0].amount <= self.limit:
-            waiter = self._waiters.popleft()
-            self._used += waiter.amount
+        while self.waiters and not self._closed and self.used + self.waiters[0].amount <= self.limit:
+            waiter = self.waiters.popleft()
+            self.used += waiter.amount
             waiter.granted = True
             waiter.wake.put(None)
 
@@ -142,5 +137,5 @@ class MemoryBudget:
         """Refuse every request from now on, also those that wait."""
         with self._lock:
             self._closed = True
-            for waiter in self._waiters:
+            for waiter in self.waiters:
                 waiter.wake.put(None)

@@ -139,7 +139,7 @@ class SendTask:
     def _payload(self, batch: ProducerBatch) -> Payload:
         payload = batch.payload
         if payload is None:
-            payload = self._sink.encode(batch.key, batch.pack_id, batch.records)
+            payload = self._sink.encode(batch.key, batch.pack_id, batch.encoded_records())
             batch.encode(payload)
         return payload
 

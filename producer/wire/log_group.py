@@ -91,8 +91,7 @@ class LogEncoder:
                 self._count_shape(tuple(log))
             else:
                 fields = shape.fields_of(log.values()) or shape.fields_of_any(log)
-                if fields is not None:
-                    return f"{self.heads(now)[len(fields)]}{fields}".encode("latin-1")
+                return f"{self.heads(now)[len(fields)]}{fields}".encode("latin-1")
         if isinstance(log, LogItem):
             return self._encode_item(log, now)
         if isinstance(log, Mapping):

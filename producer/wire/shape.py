@@ -9,7 +9,7 @@ it is put in front of many logs at once, when the body of their batch is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidArgumentError
@@ -61,11 +61,12 @@ class Shape:
         ``str`` itself, or not ASCII.
     """
 
-    __slots__ = ("_join", "fields_of", "names")
+    __slots__ = ("_join", "_lengths", "fields_of", "names")
 
     def __init__(self, names: tuple[str, ...], room: Room) -> None:
         self.names = names
-        self.fields_of, self._join = _generate(names, room)
+        self._lengths = [_Lengths(name, room) for name in names]
+        self.fields_of, self._join = _generate(self._lengths)
 
     @staticmethod
     def makes_sense(names: tuple[Any, ...]) -> bool:
@@ -74,20 +75,22 @@ class Shape:
             type(name) is str and len(name) <= MAX_NAME and _is_unicode(name) for name in names
         )
 
-    def fields_of_any(self, log: Mapping[str, Any]) -> str | None:
-        """As ``fields_of``, of a log with these names whatever its values; None if one is missing.
+    def fields_of_any(self, log: Mapping[str, Any]) -> str:
+        """As ``fields_of``, of a log with these names, whatever its values.
 
         :raises InvalidArgumentError: a value that cannot become text.
         """
-        texts: list[str] = []
-        for name, value in log.items():
-            if type(value) is str and value.isascii():
-                texts.append(value)
-            elif value is None:
-                return None
-            else:
-                texts.append(data_of(value, name).decode("latin-1"))
-        return self._join(texts)
+        texts = [_latin(value, name) for name, value in log.items()]
+        if None not in texts:
+            return self._join(texts)
+        present = [(lengths, text) for lengths, text in zip(self._lengths, texts, strict=True) if text is not None]
+        return "".join([f"{lengths[len(text)]}{text}" for lengths, text in present])
+
+
+def _latin(value: Any, name: str) -> str | None:
+    if type(value) is str and value.isascii():
+        return value
+    return None if value is None else data_of(value, name).decode("latin-1")
 
 
 def data_of(value: Any, name: str) -> bytes:
@@ -116,15 +119,15 @@ def _is_unicode(name: str) -> bool:
 
 
 _Checked = Callable[[Collection[Any]], str | None]
-_Trusting = Callable[[Collection[str]], str]
+_Trusting = Callable[[Collection[Any]], str]
 
 
-def _generate(names: tuple[str, ...], room: Room) -> tuple[_Checked, _Trusting]:
+def _generate(tables: Sequence[_Lengths]) -> tuple[_Checked, _Trusting]:
     """From the values of a log its fields: if they are ASCII, see :class:`Shape`; of latin-1 strings, whatever they
     are. No text of the caller's becomes code: names stand in the look-up tables, and values are variables.
     """
-    values = [f"v{i}" for i in range(len(names))]
-    pieces = "".join(f"{{n{i}[len(v{i})]}}{{v{i}}}" for i in range(len(names)))
+    values = [f"v{i}" for i in range(len(tables))]
+    pieces = "".join(f"{{n{i}[len(v{i})]}}{{v{i}}}" for i in range(len(tables)))
     # What precedes a long value is not ASCII itself; only then the values are looked at alone.
     source = (
         f"def fields_of(values):\n"
@@ -137,7 +140,7 @@ def _generate(names: tuple[str, ...], room: Room) -> tuple[_Checked, _Trusting]:
         f"    {', '.join(values)}, = values\n"
         f"    return f'{pieces}'\n"
     )
-    scope: dict[str, Any] = {f"n{i}": _Lengths(name, room) for i, name in enumerate(names)}
+    scope: dict[str, Any] = {f"n{i}": lengths for i, lengths in enumerate(tables)}
     exec(compile(source, "<generated log encoder>", "exec"), scope)  # noqa: S102  # see the docstring
     return scope["fields_of"], scope["join"]
 

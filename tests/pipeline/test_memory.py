@@ -142,7 +142,7 @@ def test_an_interrupted_sender_gives_back_what_it_was_granted() -> None:
     assert (budget.used, budget.waiting) == (10, 0)
 
     def granted_meanwhile() -> None:  # as a release on another thread would leave it
-        budget._used -= 10
+        budget.used -= 10
         budget._grant()
 
     clock.before = granted_meanwhile
