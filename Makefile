@@ -15,18 +15,24 @@ INPUT ?=
 override INPUT := $(value INPUT)
 export INPUT
 
+# A file whose lines `make bench` sends, in a case of their own; empty means none. Passed on likewise.
+FILE ?=
+override FILE := $(value FILE)
+export FILE
+
 # What `make test` runs: paths or options for pytest; empty means everything, in two processes, since much of it waits.
 TESTS ?=
 # A process that dies, as at a test's time limit, ends the run: the others would wait for it for ever.
 ALL_TESTS := --numprocesses 2 --dist loadscope --max-worker-restart 0
 
-.PHONY: help run test soak check clean java
+.PHONY: help run test soak bench check clean java
 .NOTPARALLEL:
 
 help:
 	@echo 'make run     ship real log files into an embedded LogHub and verify every line (INPUT=path to choose them)'
 	@echo 'make test    run the whole test suite, with coverage (TESTS=path for a part of it)'
 	@echo 'make soak    many more kills, crashes and random histories than make test (about an hour)'
+	@echo 'make bench   ours beside its peers, into docs/benchmarks.md (FILE=path sends its lines, too)'
 	@echo 'make check   ruff, mypy and import-linter'
 	@echo 'make clean   remove .venv and everything that was generated'
 
@@ -46,6 +52,12 @@ soak: $(VENV)/.stamp-dev
 	@PRODUCER_SOAK=1 $(BIN)/python -m pytest tests/durable/test_kill.py tests/channels/file/test_model.py \
 		tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py
 
+bench: $(VENV)/.stamp-dev
+	@echo '==> installing the peers'
+	@$(BIN)/python -m tests.benchmarks.peers
+	@echo '==> measuring, about 25 minutes'
+	@$(BIN)/python -m tests.benchmarks --write $${FILE:+--file "$$FILE"}
+
 check: $(VENV)/.stamp-dev
 	@echo '==> ruff check'
 	@$(BIN)/ruff check .
@@ -58,7 +70,7 @@ check: $(VENV)/.stamp-dev
 
 clean:
 	rm -rf $(VENV) .coverage .coverage.* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	rm -rf build dist spark-warehouse metastore_db derby.log
+	rm -rf .bench build dist spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A clone may be used today with Java and tomorrow without: looked at on every call, not only at set-up.

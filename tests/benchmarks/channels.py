@@ -21,7 +21,10 @@ from producer import Producer, ProducerConfig, ProjectConfig
 from producer.channels import Event, FileChannel, MemoryChannel
 from producer.interfaces import Channel
 
-from .__main__ import WEB_LOG, null_server
+from .server import null_server
+from .shapes import logs_of
+
+WEB_LOG = logs_of("web")[0]
 
 BODY = bytes(range(250))
 SIZES = (1, 10, 100, 1000)

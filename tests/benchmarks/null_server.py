@@ -1,66 +1,243 @@
-"""A LogHub that keeps nothing: it reads each request, answers 200, and counts. A process of its own.
+"""A LogHub that keeps nothing: it reads each request, checks its headers, answers 200, and counts.
 
-``GET /stats`` answers what was counted since the last time; one body is kept, so that a benchmark can decode it.
+``GET /stats`` answers what was counted since the last time, with a sample of the bodies, so that a benchmark can decode
+them; nothing is decoded here, nor even joined if it is not kept. ``POST /mode?NAME`` chooses what becomes of requests:
+see :class:`Mode`. A POST to any other path than PutLogs is answered 200, too: so does an OTLP collector.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import enum
 import json
 import sys
+from typing import Any
+from urllib.parse import urlsplit
 
-_ANSWER = b"HTTP/1.1 200 OK\r\nx-log-requestid: null\r\nContent-Length: %d\r\n\r\n%s"
+_ANSWER = b"HTTP/1.1 %d %s\r\nx-log-requestid: null\r\nContent-Length: %d\r\n\r\n%s"
+_REASONS = {200: b"OK", 400: b"Bad Request", 503: b"Service Unavailable"}
+_BUSY = b'{"errorCode":"ServerBusy","errorMessage":"refused by mode"}'
+_WRONG = b'{"errorCode":"PostBodyInvalid","errorMessage":"%s"}'
+#: The first bodies that are kept, and of the others one of each so many, as long as there is room.
+FIRST_KEPT, ONE_OF, MOST_KEPT = 3, 50, 10
+
+
+class Mode(enum.Enum):
+    """What becomes of a request.
+
+    :cvar OK: it is answered 200.
+    :cvar STALL: it is read, and answered only when the mode changes.
+    :cvar REFUSE: it is answered 503 ``ServerBusy``.
+    """
+
+    OK = "ok"
+    STALL = "stall"
+    REFUSE = "refuse"
+
+
+def problem_of(headers: dict[str, str], length: int) -> str | None:
+    """What is wrong with the headers of a PutLogs, in lower case, whose body has ``length`` bytes; None if nothing is.
+
+    Source: LogHub protocol, PutLogs.
+    """
+    raw_size, compression = headers.get("x-log-bodyrawsize", ""), headers.get("x-log-compresstype", "none")
+    if not raw_size.isascii() or not raw_size.isdigit():
+        return f"x-log-bodyrawsize is no number: '{raw_size}'"
+    if compression not in ("none", "lz4", "zstd", "deflate"):
+        return f"unknown x-log-compresstype: '{compression}'"
+    if compression == "none" and int(raw_size) != length:
+        return f"x-log-bodyrawsize is {raw_size}, Content-Length {length}, and nothing is compressed"
+    if not headers.get("authorization", "").strip():
+        return "no Authorization"
+    return None
 
 
 class Counts:
-    """What came since the last ``GET /stats``."""
+    """What came since the last ``GET /stats``.
+
+    :ivar requests: PutLogs that were accepted.
+    :ivar raw_bytes: of their bodies before compression.
+    :ivar body_bytes: of their bodies.
+    :ivar bad: requests whose headers were wrong, answered 400; ``problem`` is the last one's.
+    :ivar others: requests to other paths, and ``other_bytes`` of their bodies.
+    :ivar samples: bodies that are kept, in base64, with the headers that say how to read them.
+    """
 
     def __init__(self) -> None:
-        self.requests = self.raw_bytes = self.body_bytes = 0
-        self.sample: dict[str, str] = {}
+        self.requests = self.raw_bytes = self.body_bytes = self.bad = self.others = self.other_bytes = 0
+        self.problem = ""
+        self.samples: list[dict[str, str]] = []
 
-    def note(self, headers: dict[str, str], body: bytes) -> None:
-        """Count one PutLogs."""
-        self.requests += 1
-        self.raw_bytes += int(headers.get("x-log-bodyrawsize", "0"))
-        self.body_bytes += len(body)
-        self.sample = {
-            "body": body.hex(),
-            "compression": headers.get("x-log-compresstype", "none"),
-            "raw_size": headers.get("x-log-bodyrawsize", "0"),
-        }
+    def wants(self) -> bool:
+        """Whether the body of the next request is kept."""
+        number = self.requests + self.others
+        return number < FIRST_KEPT or (number % ONE_OF == 0 and len(self.samples) < MOST_KEPT)
+
+    def note(self, is_put: bool, headers: dict[str, str], length: int, body: bytes | None) -> None:
+        """Count a request that is accepted; ``body`` is None if it is not kept."""
+        if is_put:
+            self.requests += 1
+            self.raw_bytes += int(headers["x-log-bodyrawsize"])
+            self.body_bytes += length
+        else:
+            self.others += 1
+            self.other_bytes += length
+        if body is not None:
+            self.samples.append(
+                {
+                    "body": base64.b64encode(body).decode(),
+                    "compression": headers.get("x-log-compresstype", "none"),
+                    "raw_size": headers.get("x-log-bodyrawsize", str(length)),
+                    "encoding": headers.get("content-encoding", ""),
+                }
+            )
+
+    def note_bad(self, problem: str) -> None:
+        """Count a request that is refused."""
+        self.bad += 1
+        self.problem = problem
+
+
+class NullLogHub:
+    """What all connections share: the counts, the mode, and who waits for an answer."""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.mode = Mode.OK
+        self._stalled: list[Connection] = []
 
     def take(self) -> bytes:
-        """The counts as JSON, set back to zero."""
-        answer = json.dumps(self.__dict__).encode()
-        self.__init__()  # type: ignore[misc]
-        return answer
+        """The counts as JSON, with how many requests wait for an answer; set them back to zero."""
+        counts, self.counts = self.counts, Counts()
+        return json.dumps(vars(counts) | {"stalled": len(self._stalled)}).encode()
+
+    def switch(self, mode: Mode) -> None:
+        """Change the mode; whoever was stalled gets an answer."""
+        self.mode = mode
+        stalled, self._stalled = self._stalled, []
+        for connection in stalled:
+            connection.end_request()
+
+    def stall(self, connection: Connection) -> None:
+        """Let a connection wait for the next mode."""
+        self._stalled.append(connection)
 
 
-async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, counts: Counts) -> None:
-    try:
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            first, *lines = head.decode("latin-1").split("\r\n")
-            headers = dict(line.lower().split(": ", 1) for line in lines if ": " in line)
-            body = await reader.readexactly(int(headers.get("content-length", "0")))
-            answer = b""
-            if first.startswith("GET /stats"):
-                answer = counts.take()
-            else:
-                counts.note(headers, body)
-            writer.write(_ANSWER % (len(answer), answer))
-    except (asyncio.IncompleteReadError, ConnectionError):
-        writer.close()
+class Connection(asyncio.Protocol):
+    """One connection: requests one after the other; what comes behind a request waits for its answer."""
+
+    def __init__(self, hub: NullLogHub) -> None:
+        self._hub = hub
+        self._head = bytearray()  # of the next request, and perhaps more
+        self._parts: list[bytes] | None = None  # of the body, if it is kept
+        self._length = self._missing = 0
+        self._in_body = self._waits = False
+        self._method = self._path = ""
+        self._headers: dict[str, str] = {}
+
+    def connection_made(self, transport: Any) -> None:
+        """Accepted."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes, which end anywhere."""
+        if self._in_body and len(data) <= self._missing and not self._waits:
+            self._take_body(data)
+            if self._missing == 0:
+                self.end_request()
+        else:
+            self._head += data
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Go through what is in ``_head``, as far as it makes whole requests."""
+        while not self._waits and self._head:
+            if not self._in_body:
+                end = self._head.find(b"\r\n\r\n")
+                if end < 0:
+                    return
+                self._begin_request(bytes(self._head[:end]))
+                del self._head[: end + 4]
+            part = bytes(self._head[: self._missing])
+            del self._head[: len(part)]
+            self._take_body(part)
+            if self._missing > 0:
+                return
+            self.end_request(further=False)
+
+    def _begin_request(self, head: bytes) -> None:
+        first, *lines = head.decode("latin-1").split("\r\n")
+        self._method, target, _ = first.split(" ", 2)
+        parts = urlsplit(target)  # a client whose proxy we are gives the whole URL
+        self._path = f"{parts.path}?{parts.query}" if self._method == "POST" and parts.path == "/mode" else parts.path
+        self._headers = {
+            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+        }
+        length = self._headers.get("content-length", "0")
+        self._length = self._missing = int(length) if length.isdigit() else 0
+        self._in_body = True
+        self._parts = [] if self._hub.counts.wants() else None
+        if self._headers.get("expect", "").lower() == "100-continue":
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _take_body(self, part: bytes) -> None:
+        self._missing -= len(part)
+        if self._parts is not None:
+            self._parts.append(part)
+
+    def end_request(self, further: bool = True) -> None:
+        """Answer the request that has been read, unless it is to wait; then go on with the ``further`` ones."""
+        controls = self._path == "/stats" or self._path.startswith("/mode")
+        if self._hub.mode is Mode.STALL and not controls:
+            self._waits = True
+            self._hub.stall(self)
+            return
+        self._in_body = self._waits = False
+        status, answer = self._control() if controls else self._outcome()
+        if not self._transport.is_closing():
+            self._transport.write(_ANSWER % (status, _REASONS[status], len(answer), answer))
+        if further:
+            self._read_on()
+
+    def _control(self) -> tuple[int, bytes]:
+        if self._path == "/stats":
+            return 200, self._hub.take()
+        name = self._path.partition("?")[2]
+        if name not in [mode.value for mode in Mode]:
+            return 400, b"unknown mode"
+        self._hub.switch(Mode(name))
+        return 200, b""
+
+    def _outcome(self) -> tuple[int, bytes]:
+        if self._hub.mode is Mode.REFUSE:
+            return 503, _BUSY
+        is_put = self._path.startswith("/logstores/")
+        problem = self._problem(is_put)
+        if problem is not None:
+            self._hub.counts.note_bad(problem)
+            return 400, _WRONG % problem.encode()
+        body = None if self._parts is None else b"".join(self._parts)
+        self._hub.counts.note(is_put, self._headers, self._length, body)
+        return 200, b""
+
+    def _problem(self, is_put: bool) -> str | None:
+        length = self._headers.get("content-length", "")
+        if not (length.isascii() and length.isdigit()):
+            return f"Content-Length is no number: '{length}'"
+        return problem_of(self._headers, self._length) if is_put else None
 
 
 async def main() -> None:
     """Listen on a free port of loopback, print it, and serve until killed."""
-    counts = Counts()
-    server = await asyncio.start_server(lambda r, w: _serve(r, w, counts), "127.0.0.1", 0, limit=16 * 1024 * 1024)
+    hub = NullLogHub()
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(hub), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server:
         await server.serve_forever()
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(asyncio.run(main()))

@@ -5,6 +5,7 @@ Needs nothing but the standard library, since peers run in an environment of the
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -89,8 +90,8 @@ def logs_of(shape: str) -> list[Log]:
             {f"field_{n}": f"{choose.getrandbits(52):016d}"[:16] for n in range(int(number))} for _ in range(VARIETY)
         ]
     if kind == "length":
-        letters = "abcdefghijklmnopqrstuvwxyz0123456789 "
-        return [{"message": "".join(choose.choices(letters, k=int(number)))} for _ in range(VARIETY)]
+        size = int(number)
+        return [{"message": base64.b64encode(choose.randbytes(size)).decode()[:size]} for _ in range(VARIETY)]
     make = _SHAPES.get(shape)
     return [make(choose) for _ in range(VARIETY)] if make is not None else _lines_of(Path(shape))
 

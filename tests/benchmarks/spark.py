@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from producer.spark import write_partition
 from producer.spark.session import build_session
-from tests.benchmarks.__main__ import null_server, take_counts
+from tests.benchmarks.server import null_server, take_counts
 from tests.spark.cluster.weblog import weblog
 
 PARTITIONS = 4

@@ -1,34 +1,158 @@
-"""The benchmark runs, and cannot be fast by sending nothing."""
+"""Every case of the benchmark runs, tiny, and none can be fast by sending nothing."""
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from . import arrow, channels
-from .__main__ import CASES, SHAPES, check_sample, main, measure, null_server, ours, report, take_counts
+from producer.wire.compression import compress, decompress
+
+from . import channels
+from .__main__ import main
+from .cases import WAITING, Case, Run, all_cases
+from .clients.protocol import Answer
+from .measure import measure
+from .participants import Participants
+from .results import CaseResult
+from .samples import WrongSampleError, check
+from .server import take_counts
+
+#: Those that the extra ``dev`` brings; the others are tried in test_peers.py.
+PEERS: set[str] = set()
+CASES = all_cases(str(Path(__file__)))
+RUN = Run(client="ours", way="send", count=2000)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_every_case_delivers_what_it_is_timed_for(shape: str) -> None:
-    """A tiny round of each case: counted, decoded, reported."""
-    found = measure(shape, 1000, 1)
-    assert found.keys() == CASES.keys()
-    assert all(rounds[0][1] > 0 for rounds in found.values())
-    assert "aliyun-log-producer: send" in report(shape, 1000, found)
+def tiny(case: Case) -> Case:
+    """As small as a case can be, with as few processes."""
+    return dataclasses.replace(case.of_clients(PEERS).scaled(0.0001), most_rounds=1, one_process=True)
 
 
-def test_a_sample_with_another_log_is_found_out() -> None:
-    """The kept body is compared with what was sent."""
-    with null_server() as port:
-        ours(port, SHAPES["web"], 1000)
-        with pytest.raises(AssertionError):
-            check_sample(take_counts(port), SHAPES["java"])
+@pytest.fixture(scope="module")
+def participants() -> Iterator[Participants]:
+    with Participants() as participants:
+        yield participants
 
 
-def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """As the documentation shows it."""
-    assert main(["--shape", "web", "--count", "1000", "--rounds", "1"]) == 0
-    assert "| ours: send |" in capsys.readouterr().out
+@pytest.fixture(scope="module")
+def sent(participants: Participants) -> tuple[Answer, dict[str, Any]]:
+    """A run of ours, and what the server has of it."""
+    take_counts(participants.port)
+    case = Case(id="one", title="", kind="rate", runs={"ours": RUN}, most_rounds=1)
+    answers: list[tuple[Answer, dict[str, Any]]] = []
+
+    def keep(run: Run, answer: Answer, counts: dict[str, Any], **_: Any) -> None:
+        answers.append((answer, counts))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.benchmarks.measure.check", keep)
+        measure(case, participants, 1, {})
+    return answers[0]
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_every_case_delivers_what_it_is_timed_for(case: Case, participants: Participants) -> None:
+    """Each run ends, all its logs are delivered, and what arrived was decoded and is what was sent."""
+    small = tiny(case)
+    found: CaseResult = measure(small, participants, 1, {})
+    assert found.left_out == {}
+    assert found.runs.keys() == small.runs.keys()
+    sending = [run for run in found.runs.values() if run.run.way not in WAITING and run.run.client != "encoding"]
+    assert [run.rounds[0].answer.delivered for run in sending] == [run.run.count for run in sending]
+
+
+def test_runs_alternate_and_are_warmed_up(participants: Participants) -> None:
+    """A B A B, after a smaller A B that does not count."""
+    order: list[int] = []
+    runs = {"a": dataclasses.replace(RUN, count=10_000), "b": dataclasses.replace(RUN, count=20_000)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.benchmarks.measure.check", lambda run, *_, **__: order.append(run.count))
+        found = measure(Case(id="ab", title="", kind="rate", runs=runs, one_process=True), participants, 2, {})
+    assert order == [1000, 2000, 10_000, 20_000, 10_000, 20_000]
+    assert [len(run.rounds) for run in found.runs.values()] == [2, 2]
+
+
+def test_an_honest_run_passes_the_check(sent: tuple[Answer, dict[str, Any]]) -> None:
+    """So that the others fail for their own reason."""
+    check(RUN, *sent)
+
+
+def test_a_log_that_was_not_delivered_is_found_out(sent: tuple[Answer, dict[str, Any]]) -> None:
+    """One of two thousand is enough."""
+    answer, counts = sent
+    with pytest.raises(WrongSampleError, match="1,999 of 2,000"):
+        check(RUN, dataclasses.replace(answer, delivered=1999), counts)
+
+
+def test_logs_that_did_not_arrive_are_found_out(sent: tuple[Answer, dict[str, Any]]) -> None:
+    """A client that claims more than it sends: the bytes at the server do not suffice."""
+    answer, counts = sent
+    with pytest.raises(WrongSampleError, match="raw bytes"):
+        check(dataclasses.replace(RUN, count=2100), dataclasses.replace(answer, delivered=2100), counts)
+
+
+def test_requests_with_wrong_headers_are_found_out(sent: tuple[Answer, dict[str, Any]]) -> None:
+    """Even if they were sent again."""
+    answer, counts = sent
+    with pytest.raises(WrongSampleError, match="wrong headers"):
+        check(RUN, answer, counts | {"bad": 1, "problem": "no Authorization"})
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"bytes", b"b_tes"), (b"Mozilla", b"Gorilla"), (b"topic-0", b"topic-9")])
+def test_a_tampered_sample_is_found_out(sent: tuple[Answer, dict[str, Any]], old: bytes, new: bytes) -> None:
+    """Another name, another value, another stream."""
+    answer, counts = sent
+    first, *others = counts["samples"]
+    raw = decompress(base64.b64decode(first["body"]), first["compression"], int(first["raw_size"]))
+    body = base64.b64encode(compress(raw.replace(old, new, 1), "lz4")).decode()
+    with pytest.raises(WrongSampleError):
+        check(RUN, answer, counts | {"samples": [first | {"body": body}, *others]})
+
+
+def test_a_body_that_never_came_is_found_out(sent: tuple[Answer, dict[str, Any]]) -> None:
+    """A server without samples has not been sent to."""
+    answer, counts = sent
+    with pytest.raises(WrongSampleError, match="no body"):
+        check(RUN, answer, counts | {"samples": []})
+
+
+def test_a_failure_of_ours_ends_the_benchmark(participants: Participants, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of ours is left out."""
+    wrong = Case(id="bad", title="", kind="rate", runs={"ours": RUN}, most_rounds=1)
+    monkeypatch.setattr("tests.benchmarks.samples.streams_of", lambda count: [("another", "stream")] * count)
+    with pytest.raises(WrongSampleError):
+        measure(wrong, participants, 1, {})
+
+
+def test_the_command_writes_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables and plots beside it; the prose stays, and the results are kept."""
+    document, results = tmp_path / "benchmarks.md", tmp_path / "results.json"
+    document.write_text("before\n<!-- tables:begin -->\nold\n<!-- tables:end -->\nafter\n")
+    monkeypatch.setattr("tests.benchmarks.__main__.DOCUMENT", document)
+    arguments = ["--case", "web", "cost", "--peers", "--rounds", "1", "--scale", "0.01", "--write"]
+    assert main([*arguments, "--results", str(results)]) == 0
+    text = document.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "| ours: send_many |" in text
+    assert (tmp_path / "benchmarks-throughput.svg").exists()
+    assert "](benchmarks-throughput.svg)" in text
+    assert results.exists()
+
+
+def test_the_command_knows_its_cases(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--list`` names them, and an unknown one is an error that does so, too."""
+    assert main(["--list"]) == 0
+    listed = capsys.readouterr().out
+    assert [name for name in CASES if f"{name} " not in listed] == []
+    assert main(["--case", "wbe"]) == 2
+    assert "no such case: wbe" in capsys.readouterr().err
 
 
 def test_the_channels_benchmark_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,10 +161,3 @@ def test_the_channels_benchmark_prints_its_tables(capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     for line in ("| file, fsync commit | 100 |", "| 16 |", "| from the log alone |", "| 8 | os |"):
         assert line in printed
-
-
-def test_the_arrow_benchmark_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    """Columns beside dictionaries: the same bytes, and the same logs at the server."""
-    assert arrow.main(["--count", "1000", "--rounds", "1"]) == 0
-    printed = capsys.readouterr().out
-    assert printed.count("| web | ") == printed.count("| java | ") == 2

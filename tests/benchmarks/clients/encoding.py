@@ -1,0 +1,65 @@
+"""Encoding and compressing alone, no server: ``python -m tests.benchmarks.clients.encoding``.
+
+What share of the speed of lz4 is left when the logs are encoded first, by columns or one by one; all on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from producer.wire.columnar import ColumnarEncoder
+from producer.wire.compression import compress
+from producer.wire.log_group import LogEncoder
+
+from ..shapes import logs_of
+from .protocol import Answer, Job, serve, timed
+
+NOW = 1_700_000_000
+#: Rows that are encoded at once: about two megabytes of the web shape, as ``send_arrow`` does it.
+SLICE = 8000
+
+
+class Work:
+    """The logs of a job's shape, and what can be done to a slice of them."""
+
+    def __init__(self, shape: str) -> None:
+        logs = logs_of(shape)
+        self._rows = [logs[row % len(logs)] for row in range(SLICE)]
+        self._batch = pa.RecordBatch.from_pylist(self._rows)
+        self._columns, self._encoder = ColumnarEncoder(self._batch.schema), LogEncoder()
+        self._body = self.columns()
+        assert self._body == self.logs(), "columns and logs are encoded to different bytes"
+
+    def columns(self) -> bytes:
+        """Encode whole columns."""
+        return bytes(self._columns.encode(self._batch, NOW).body)
+
+    def logs(self) -> bytes:
+        """Encode one log after the other."""
+        return b"".join([self._encoder.encode(row, NOW) for row in self._rows])
+
+    def lz4(self) -> bytes:
+        """Compress the same bytes, encoded before."""
+        return compress(self._body, "lz4")
+
+    def columns_lz4(self) -> bytes:
+        """Encode whole columns, and compress."""
+        return compress(self.columns(), "lz4")
+
+
+def way(step: Callable[[Work], bytes]) -> Callable[[Job], Answer]:
+    """A way that takes a step for each slice of a job's logs."""
+
+    def run(job: Job) -> Answer:
+        work, slices = Work(job.shape), max(1, job.count // SLICE)
+        return timed(lambda: sum(len(step(work)) > 0 for _ in range(slices)) * SLICE)
+
+    return run
+
+
+WAYS = {step.__name__: way(step) for step in (Work.columns, Work.logs, Work.lz4, Work.columns_lz4)}
+
+if __name__ == "__main__":
+    serve(WAYS)

@@ -1,0 +1,243 @@
+"""This project's producer, as its documentation shows it: batches of 1 MiB, all other options at their defaults.
+
+``python -m tests.benchmarks.clients.ours``. Besides the ways to send, it has those that wait: ``idle``, ``dead``,
+``stalled``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from producer import (
+    CloseTimeoutError,
+    Producer,
+    ProducerConfig,
+    ProjectConfig,
+    Result,
+    SendFuture,
+    SendTimeoutError,
+    Stream,
+)
+
+from ..shapes import Log, logs_of, size_of, streams_of
+from .protocol import Answer, Job, in_threads, paced, quantiles_of, serve, timed
+
+#: Logs of one ``send_many``, and rows of one ``send_arrow``: fewer if they are large.
+MANY, ROWS, _LOT_BYTES = 1000, 8000, 2**24
+# Batches that differ, so that not all that is read is in the processor's caches.
+_LOTS = 4
+# Futures are checked in windows, so that ten million of them need not exist at once.
+_WINDOW, _WINDOWS = 50_000, 10
+_BATCHES_OF_DEAD, _SETTLE_SECONDS = 1000, 2.0
+
+Check = Callable[[], int]
+
+
+@contextmanager
+def opened(job: Job, **options: Any) -> Iterator[tuple[Producer, list[Stream]]]:
+    """A producer for the job, and its streams."""
+    project = ProjectConfig("p", endpoint=f"http://{job.address}", access_key_id="a", access_key_secret="s")
+    own = {name: value for name, value in job.options.items() if name != "seconds"}
+    config = ProducerConfig.from_mapping({"batch_size_threshold_in_bytes": 2**20} | options | own)
+    with Producer(project, config=config) as producer:
+        yield producer, [producer.stream("p", "bench", topic=t, source=s) for t, s in streams_of(job.streams)]
+
+
+def shared(job: Job, work: Callable[[list[Stream], int], Check]) -> Answer:
+    """Share the logs among the threads, each of which calls ``work`` with its count; then flush, and check them all.
+
+    :param work: returns what counts the delivered ones.
+    """
+    checks: list[Check] = [int] * job.threads
+    cpu = [0.0] * job.threads
+
+    def run(number: int) -> None:
+        start = time.thread_time()
+        checks[number] = work(streams, job.count // job.threads)
+        cpu[number] = time.thread_time() - start
+
+    def all_of_them() -> int:
+        in_threads(job.threads, run)
+        producer.flush()
+        return sum(check() for check in checks)
+
+    with opened(job) as (producer, streams):
+        answer = timed(all_of_them)
+        answer.figures["sender_cpu_seconds"] = sum(cpu)
+        return answer
+
+
+def turns(streams: list[Stream], logs: list[Log], count: int) -> Iterator[tuple[Stream, Log]]:
+    """Streams and logs, both in turn."""
+    return itertools.islice(zip(itertools.cycle(streams), itertools.cycle(logs), strict=False), count)
+
+
+def succeeded(future: SendFuture) -> bool:
+    """Waits for the outcome; a failure is raised."""
+    return future.result().successful
+
+
+def good(futures: list[SendFuture]) -> int:
+    """How many succeeded."""
+    return sum(map(succeeded, futures))
+
+
+def send(job: Job) -> Answer:
+    """``stream.send``, a future for each log, each kept and checked."""
+    return with_rate(job) if job.rate else send_all(job)
+
+
+def send_all(job: Job) -> Answer:
+    """As fast as it goes."""
+    logs = logs_of(job.shape)
+
+    def work(streams: list[Stream], count: int) -> Check:
+        pairs, windows, delivered = turns(streams, logs, count), deque[list[SendFuture]](), 0
+        for start in range(0, count, _WINDOW):
+            some = itertools.islice(pairs, min(_WINDOW, count - start))
+            windows.append([stream.send(log) for stream, log in some])
+            if len(windows) > _WINDOWS:
+                delivered += good(windows.popleft())
+        return lambda: delivered + sum(good(futures) for futures in windows)
+
+    return shared(job, work)
+
+
+def with_rate(job: Job) -> Answer:
+    """At a rate, with a callback for each log, which takes the time."""
+    logs, clock = logs_of(job.shape), time.perf_counter
+    calls: list[float] = []
+    outcomes: list[tuple[float, bool]] = []
+
+    def work(streams: list[Stream], count: int) -> Check:
+        def one(number: int) -> None:
+            stream, log, sent = streams[number % len(streams)], logs[number % len(logs)], clock()
+            stream.send(log, callback=lambda result: outcomes.append((clock() - sent, result.successful)))
+
+        calls.extend(paced(count, max(1, job.rate // job.threads), one))
+        return lambda: 0
+
+    answer = shared(job, work)
+    return dataclasses.replace(
+        answer,
+        delivered=sum(successful for _, successful in outcomes),
+        send_seconds=quantiles_of(calls),
+        ack_seconds=quantiles_of([seconds for seconds, _ in outcomes]),
+    )
+
+
+def send_callback(job: Job) -> Answer:
+    """``stream.send`` with a callback for each log, each outcome kept and checked; no future is."""
+    logs = logs_of(job.shape)
+
+    def work(streams: list[Stream], count: int) -> Check:
+        outcomes: list[Result] = []
+        for stream, log in turns(streams, logs, count):
+            stream.send(log, callback=outcomes.append)
+        return lambda: sum(result.successful for result in outcomes)
+
+    return shared(job, work)
+
+
+def send_many(job: Job) -> Answer:
+    """``stream.send_many`` of lists of a thousand logs, each future kept and checked."""
+    logs = logs_of(job.shape)
+    lot = [logs[number % len(logs)] for number in range(MANY)]
+    return by_the_lot(job, [lot], lambda stream, some: stream.send_many(some))
+
+
+def send_arrow(job: Job) -> Answer:
+    """``stream.send_arrow`` of batches of 8,000 rows, which were made before; each future kept and checked."""
+    import pyarrow as pa
+
+    logs = logs_of(job.shape)
+    rows = max(1, min(ROWS, _LOT_BYTES // max(map(size_of, logs))))
+    lots = [[logs[(first + row) % len(logs)] for row in range(rows)] for first in range(_LOTS)]
+    batches = [pa.RecordBatch.from_pylist(lot) for lot in lots]
+    return by_the_lot(job, batches, lambda stream, some: stream.send_arrow(some))
+
+
+def by_the_lot(job: Job, lots: Sequence[Any], send_lot: Callable[[Stream, Any], list[SendFuture]]) -> Answer:
+    """Send lots of equal size, a stream after the other; those of a lot are delivered if all its futures are good."""
+    size = len(lots[0])
+
+    def work(streams: list[Stream], count: int) -> Check:
+        sizes = [size] * (count // size) + [count % size] * (count % size > 0)
+        turn = zip(itertools.cycle(streams), itertools.cycle(lots), strict=False)
+        sent = [send_lot(stream, lot[:some]) for some, (stream, lot) in zip(sizes, turn, strict=False)]
+        return lambda: sum(some * all(map(succeeded, futures)) for some, futures in zip(sizes, sent, strict=True))
+
+    return shared(job, work)
+
+
+def measured_while_waiting(producer: Producer, seconds: float) -> Answer:
+    """The CPU that a producer takes while nobody sends."""
+    time.sleep(min(_SETTLE_SECONDS, seconds))  # what was begun ends, and first refusals come close together
+
+    def wait() -> int:
+        time.sleep(seconds)
+        return producer.stats().delivered
+
+    answer = timed(wait)
+    answer.figures["waiting"] = float(producer.stats().batches["waiting"])
+    return answer
+
+
+def idle(job: Job) -> Answer:
+    """A producer that has sent one log, and has nothing to do for ``seconds``."""
+    with opened(job) as (producer, streams):
+        assert streams[0].send(logs_of(job.shape)[0]).result().successful
+        return measured_while_waiting(producer, float(job.options["seconds"]))
+
+
+def dead(job: Job) -> Answer:
+    """A producer with 1,000 batches that wait for a server that is down, for ``seconds``."""
+    with opened(job, drain_timeout_ms=0) as (producer, _):
+        log, give_up = logs_of(job.shape)[0], time.monotonic() + 30
+        for number in range(_BATCHES_OF_DEAD):
+            producer.send("p", "bench", log, topic=f"topic-{number}")
+        while producer.stats().batches["waiting"] < _BATCHES_OF_DEAD - 2 and time.monotonic() < give_up:
+            time.sleep(0.05)
+        return measured_while_waiting(producer, float(job.options["seconds"]))
+
+
+def stalled(job: Job) -> Answer:
+    """Send to a server that does not answer until there is no more memory, then go on trying for ``seconds``."""
+    logs, kept = itertools.cycle(logs_of(job.shape)), []
+    with opened(job, drain_timeout_ms=0, max_block_ms=300, linger_ms=500, retries=2**40) as (producer, streams):
+        in_turn, end = itertools.cycle(streams), time.monotonic() + float(job.options["seconds"])
+
+        def fill() -> int:
+            full = False
+            while not full or time.monotonic() < end:
+                try:
+                    kept.append(next(in_turn).send(next(logs)))
+                except SendTimeoutError:
+                    full = True
+            return producer.stats().delivered
+
+        answer, stats = timed(fill), producer.stats()
+        answer.figures.update(used=stats.memory_used, accepted=stats.accepted)
+        with suppress(CloseTimeoutError):  # its requests are not answered
+            producer.close(timeout=1)
+        return answer
+
+
+WAYS: dict[str, Callable[[Job], Answer]] = {
+    "send": send,
+    "send_callback": send_callback,
+    "send_many": send_many,
+    "send_arrow": send_arrow,
+    "idle": idle,
+    "dead": dead,
+    "stalled": stalled,
+}
+
+if __name__ == "__main__":
+    serve(WAYS)

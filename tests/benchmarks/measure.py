@@ -1,0 +1,144 @@
+"""Measures a case: its participants send by turns, A B C A B C …, and everything that arrives is checked."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+from .cases import OURS, OUTAGE, WAITING, Case, Run
+from .clients.protocol import Job
+from .participants import Participants
+from .results import CaseResult, Measured, RunResult
+from .samples import check
+from .server import set_mode, take_counts
+from .shapes import logs_of, size_of
+from .watching import Watch
+
+# Of the logs of a run, before the first round.
+_WARM_UP = 0.1
+
+
+def measure(case: Case, participants: Participants, rounds: int, left_out: dict[str, str]) -> CaseResult:
+    """All rounds of a case.
+
+    :param left_out: peers that cannot run, with the reason.
+    """
+    table = _Table(case, participants, left_out)
+    if case.most_rounds > 1:
+        table.warm_up()
+    for _ in range(min(rounds, case.most_rounds)):
+        table.round()
+    return CaseResult(id=case.id, runs=table.done, left_out=table.left_out)
+
+
+class _Table:
+    """A case that is being measured.
+
+    :ivar done: the runs that came through all rounds so far.
+    :ivar left_out: by client or name of the run: why it is missing.
+    """
+
+    def __init__(self, case: Case, participants: Participants, left_out: dict[str, str]) -> None:
+        self._case, self._participants = case, participants
+        clients = {run.client for run in case.runs.values()}
+        self.left_out = {name: why for name, why in left_out.items() if name in clients}
+        self.done: dict[str, RunResult] = {}
+
+    def warm_up(self) -> None:
+        """A smaller run of each, which nobody looks at."""
+        for name, run in self._left():
+            self._try(name, run.scaled(_WARM_UP))
+        self.done.clear()
+
+    def round(self) -> None:
+        """Each of them once."""
+        for name, run in self._left():
+            measured, series = self._try(name, run) or (None, [])
+            if measured is not None:
+                earlier = self.done[name].rounds if name in self.done else []
+                self.done[name] = RunResult(
+                    run=run, rounds=[*earlier, measured], log_bytes=_log_bytes(run.shape), series=series
+                )
+
+    def _left(self) -> Iterator[tuple[str, Run]]:
+        for name, run in self._case.runs.items():
+            if name not in self.left_out and run.client not in self.left_out:
+                yield name, run
+
+    def _try(self, name: str, run: Run) -> tuple[Measured, list[tuple[float, float, float]]] | None:
+        """A run. One of a peer that fails is left out from now on; one of ours ends everything."""
+        try:
+            measured, series = self._run(name, run)
+        except Exception as error:
+            if run.client in OURS:
+                raise
+            self.left_out[name] = f"{type(error).__name__}: {error}"
+            self.done.pop(name, None)
+            _say(f"  {name}: {self.left_out[name]}")
+            return None
+        _say(f"  {name}: {measured.rate:,.0f} logs/s, {measured.answer.cpu_seconds:.2f} s of CPU")
+        return measured, series
+
+    def _run(self, name: str, run: Run) -> tuple[Measured, list[tuple[float, float, float]]]:
+        client = self._participants.client(run.client if self._case.one_process else name, run)
+        port, outage = self._participants.port, self._case.kind == "outage"
+        take_counts(port)
+        trouble = _outage(port, run.seconds) if outage else _stall(port) if run.way == "stalled" else nullcontext()
+        with trouble, Watch(client.pid) as watch:
+            answer = client.run(_job(run, self._participants.address(run)))
+        counts = take_counts(port)
+        if run.way not in WAITING:
+            check(run, answer, counts, complete=not outage)
+        numbers = {name: value for name, value in counts.items() if isinstance(value, int)}
+        return Measured(answer=answer, counts=numbers), watch.series if outage else []
+
+
+def _job(run: Run, address: str) -> Job:
+    options = run.options | ({"seconds": run.seconds} if run.way in WAITING else {})
+    return Job(
+        way=run.way,
+        shape=run.shape,
+        count=run.count,
+        address=address,
+        threads=run.threads,
+        streams=run.streams,
+        rate=run.rate,
+        options=options,
+    )
+
+
+@contextmanager
+def _stall(port: int) -> Iterator[None]:
+    """The server does not answer."""
+    set_mode(port, "stall")
+    try:
+        yield
+    finally:
+        set_mode(port, "ok")
+
+
+@contextmanager
+def _outage(port: int, seconds: float) -> Iterator[None]:
+    """The server does not answer during the part of the time that :data:`OUTAGE` says."""
+    begin, end = (
+        threading.Timer(share * seconds, set_mode, (port, mode))
+        for share, mode in zip(OUTAGE, ("stall", "ok"), strict=True)
+    )
+    begin.start()
+    end.start()
+    try:
+        yield
+    finally:
+        begin.join()
+        end.join()
+
+
+def _log_bytes(shape: str) -> float:
+    logs = logs_of(shape)
+    return sum(map(size_of, logs)) / len(logs)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

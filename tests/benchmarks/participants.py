@@ -1,0 +1,44 @@
+"""The processes of a case: the null server, a broker if one is needed, and the clients."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+from .cases import Run
+from .running import Client, address_of, broker
+from .server import null_server
+
+
+class Participants(ExitStack):
+    """Starts what is asked for, once; everything ends with the block.
+
+    :ivar port: the null server's.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clients: dict[str, Client] = {}
+        self._broker = ""
+        self.port = self.enter_context(null_server())
+
+    def client(self, name: str, run: Run) -> Client:
+        """The process of that name, which runs the run's client."""
+        if name not in self._clients:
+            self._clients[name] = self.enter_context(Client(run.client))
+        return self._clients[name]
+
+    def address(self, run: Run) -> str:
+        """Where a run sends."""
+        if run.way == "dead":
+            return self._nowhere()
+        if address_of(run.client) == "kafka":
+            self._broker = self._broker or self.enter_context(broker())
+            return self._broker
+        return f"127.0.0.1:{self.port}"
+
+    def _nowhere(self) -> str:
+        """Where nobody listens, and nobody else will: connections are refused."""
+        reserved = self.enter_context(socket.socket())
+        reserved.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{reserved.getsockname()[1]}"

@@ -1,0 +1,208 @@
+"""Pictures of results, as SVG; needs the extra ``bench``. The colours are those of Okabe and Ito."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from .cases import OUTAGE
+from .clients.protocol import QUANTILES
+from .goals import MIB
+from .results import Results, RunResult
+
+_COLOURS = {
+    "ours": "#0072B2",
+    "official": "#D55E00",
+    "python_sdk": "#CC79A7",
+    "kafka": "#009E73",
+    "java": "#E69F00",
+    "otlp": "#56B4E9",
+}
+# Ways of one client differ by their marks, too.
+_MARKS = {"send": "o", "send_many": "s", "send_arrow": "^", "send_callback": "D", "produce_bytes": "s"}
+_QUANTILES = [f"p{share * 100:g}" if share < 1 else "max" for share in QUANTILES]
+
+
+def draw_all(results: Results, folder: Path, suffix: str = "svg") -> dict[str, str]:
+    """Draw whatever the results hold.
+
+    :returns: the names of the files, and what they show.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams.update({"svg.hashsalt": "benchmarks", "font.size": 9, "axes.spines.top": False})
+    mpl.rcParams["axes.spines.right"] = False
+    drawn = {}
+    for name, (text, draw) in _PLOTS.items():
+        figure = draw(results)
+        if figure is not None:
+            file = f"benchmarks-{name}.{suffix}"
+            figure.savefig(folder / file, metadata={"Date": None} if suffix == "svg" else None, dpi=110)
+            drawn[file] = text
+    return drawn
+
+
+def _panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+    figure, axes = pyplot.subplots(
+        rows, columns, figsize=(width, height), layout="constrained", squeeze=False, **options
+    )
+    return figure, axes
+
+
+def _style(run: RunResult) -> dict[str, Any]:
+    return {"color": _COLOURS.get(run.run.client, "#000000"), "marker": _MARKS.get(run.run.way, "o")}
+
+
+def _short(value: float) -> str:
+    """A number as one says it: 26k, 1.2M."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def _numbers(axis: Any, log: bool = False, steps: tuple[int, ...] = (1,)) -> None:
+    """Ticks that can be read; on a logarithmic axis at these multiples of the powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    if log:
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+
+
+def throughput(results: Results) -> Any:
+    """A panel a shape, a line a participant; dots, since the axis is logarithmic."""
+    shown = [case for case in ("java", "web", "wide", "unicode", "file") if case in results and results[case].runs]
+    if not shown:
+        return None
+    names = list(dict.fromkeys(name for case in shown for name in results[case].runs))[::-1]
+    figure, axes = _panels(1, len(shown), 2.2 + 1.9 * len(shown), 0.9 + 0.27 * len(names), sharey=True, sharex=True)
+    for axis, case in zip(axes[0], shown, strict=True):
+        for name, run in results[case].runs.items():
+            rates = [one.rate for one in run.rounds]
+            axis.plot([min(rates), max(rates)], [names.index(name)] * 2, color=_style(run)["color"], linewidth=2)
+            axis.plot(run.rate, names.index(name), "o", color=_style(run)["color"], markersize=6)
+            axis.annotate(
+                _short(run.rate),
+                (run.rate, names.index(name)),
+                xytext=(0, 5),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+            )
+        axis.set_title(case)
+        axis.set_xscale("log")
+        axis.margins(x=0.15)
+        _numbers(axis.xaxis, log=True)
+        axis.set_yticks(range(len(names)), names)
+        axis.set_ylim(-0.6, len(names) - 0.3)
+        axis.grid(axis="both", color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
+    figure.supxlabel("logs a second, one sender thread (median, and range of the rounds)", fontsize=9)
+    return figure
+
+
+def _lines(results: Results, case: str, figure_of: Callable[[RunResult], float], axis: Any) -> bool:
+    """A line for each line of runs, over ``x``."""
+    runs = list(results[case].runs.values()) if case in results else []
+    for line in dict.fromkeys(run.run.line for run in runs):
+        own = sorted((run for run in runs if run.run.line == line), key=lambda run: run.run.x)
+        xs, ys = [run.run.x for run in own], [figure_of(run) for run in own]
+        axis.plot(xs, ys, label=line, markersize=5, **_style(own[0]))
+    axis.grid(color="#dddddd", linewidth=0.6)
+    return bool(runs)
+
+
+def threads(results: Results) -> Any:
+    """Logs a second by the number of threads."""
+    figure, axes = _panels(1, 1, 5.4, 3)
+    axis = axes[0][0]
+    if not _lines(results, "threads", lambda run: run.rate, axis):
+        return None
+    axis.set(xlabel="sender threads", ylabel="logs a second, all threads", xticks=[1, 2, 4, 10])
+    axis.set_ylim(bottom=0)
+    _numbers(axis.yaxis)
+    axis.legend(frameon=False)
+    return figure
+
+
+def latency(results: Results) -> Any:
+    """Quantiles of a call and of the time until the acknowledgement, at both rates."""
+    shown = [case for case in ("latency-10k", "latency-50k") if case in results and results[case].runs]
+    if not shown:
+        return None
+    figure, axes = _panels(len(shown), 2, 7.6, 0.6 + 2.4 * len(shown))
+    for row, case in zip(axes, shown, strict=True):
+        for axis, which, text in zip(row, ("send_seconds", "ack_seconds"), ("send()", "acknowledged"), strict=True):
+            for run in results[case].runs.values():
+                values = [seconds * 1000 for seconds in run.quantiles(which)]
+                if values:
+                    axis.plot(_QUANTILES, values, label=run.run.line, markersize=5, **_style(run))
+            axis.set(title=f"{text}, {case.removeprefix('latency-')} logs a second", ylabel="milliseconds")
+            if which == "send_seconds":
+                axis.set_yscale("log")
+                _numbers(axis.yaxis, log=True)
+            else:
+                axis.set_ylim(bottom=0)
+            axis.grid(color="#dddddd", linewidth=0.6)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def outage(results: Results) -> Any:
+    """Memory and CPU over time; the time without answers is shaded."""
+    runs = [run for run in (results["outage"].runs.values() if "outage" in results else ()) if run.series]
+    if not runs:
+        return None
+    figure, axes = _panels(2, 1, 6.4, 4.4, sharex=True)
+    memory, cpu = axes[0][0], axes[1][0]
+    for run in runs:
+        times = [at for at, _, _ in run.series]
+        memory.plot(times, [resident / MIB for _, resident, _ in run.series], label=run.run.line, color=_colour(run))
+        wide = run.series[::5]  # half a second each: the kernel counts CPU by hundredths
+        shares = [(two[2] - one[2]) / (two[0] - one[0]) * 100 for one, two in pairwise(wide)]
+        cpu.step([at for at, _, _ in wide[1:]], shares, color=_colour(run))
+    for axis in (memory, cpu):
+        axis.axvspan(*(share * runs[0].run.seconds for share in OUTAGE), color="#eeeeee", zorder=0)
+        axis.set_ylim(bottom=0)
+    memory.set_ylabel("resident memory, MiB")
+    cpu.set(ylabel="CPU, % of a core", xlabel="seconds; shaded: the server does not answer")
+    memory.legend(frameon=False)
+    return figure
+
+
+def _colour(run: RunResult) -> str:
+    return _COLOURS.get(run.run.client, "#000000")
+
+
+def cost(results: Results) -> Any:
+    """CPU for a log, by fields, length of the value, and streams."""
+    shown = [case for case in ("fields", "length", "streams") if case in results and results[case].runs]
+    if not shown:
+        return None
+    figure, axes = _panels(1, len(shown), 0.6 + 2.9 * len(shown), 3.3)
+    labels = {"fields": "fields of 16 bytes", "length": "bytes of the one value", "streams": "streams in turn"}
+    for axis, case in zip(axes[0], shown, strict=True):
+        _lines(results, case, lambda run: 1e6 / run.per_cpu_second, axis)
+        axis.set(xscale="log", yscale="log", xlabel=labels[case])
+        _numbers(axis.xaxis, log=True)
+        _numbers(axis.yaxis, log=True, steps=(1, 2, 5))
+    axes[0][0].set_ylabel("CPU of the client, µs a log")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+_PLOTS: dict[str, tuple[str, Callable[[Results], Any]]] = {
+    "throughput": ("Throughput by shape and client", throughput),
+    "threads": ("Throughput by the number of sender threads", threads),
+    "latency": ("Latency of a call, and until the acknowledgement", latency),
+    "outage": ("Memory and CPU while a server does not answer", outage),
+    "cost": ("CPU for a log by fields, length of the value, and streams", cost),
+}

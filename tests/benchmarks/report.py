@@ -1,0 +1,180 @@
+"""Results as Markdown, put between two markers of ``docs/benchmarks.md``; what stands around them is kept."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from .cases import Case
+from .clients.protocol import QUANTILES
+from .goals import MIB, Verdict, cpu_share, rate, verdicts
+from .results import CaseResult, Measured, Results, RunResult
+
+DOCUMENT = Path("docs/benchmarks.md")
+BEGIN, END = "<!-- tables:begin -->", "<!-- tables:end -->"
+_QUANTILES = [f"p{share * 100:g}" if share < 1 else "max" for share in QUANTILES]
+
+Rows = Iterable[Sequence[str]]
+
+
+def insert(document: str, tables: str) -> str:
+    """The document with these tables.
+
+    :raises ValueError: it lacks a marker.
+    """
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document lacks the markers {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+
+
+def report(cases: dict[str, Case], results: Results, plots: dict[str, str]) -> str:
+    """All tables.
+
+    :param plots: names of files, as a link from the document takes them, and what they show.
+    """
+    sections = [
+        _machines(results),
+        f"### Goals\n\n{goals_table(verdicts(results))}",
+        *(f"![{text}]({name})" for name, text in plots.items()),
+        *(_section(case, results.get(case.id)) for case in cases.values()),
+    ]
+    return "\n\n".join(sections)
+
+
+def table(heads: Sequence[str], rows: Rows) -> str:
+    """A Markdown table."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def goals_table(found: list[Verdict]) -> str:
+    """A line a goal: its bound, the median of the rounds with their range, and whether it is met."""
+    words = {True: "met", False: "**missed**", None: "not measured"}
+    return table(
+        ("goal", "case", "bound", "measured", ""),
+        ((one.goal.text, one.goal.case, _bound(one), _figures(one), words[one.met]) for one in found),
+    )
+
+
+def _bound(verdict: Verdict) -> str:
+    goal = verdict.goal
+    return f"{'≤' if goal.at_most else '≥'} {_with_unit(goal.bound, goal.unit)}"
+
+
+def _figures(verdict: Verdict) -> str:
+    if not verdict.figures:
+        return ""
+    unit = verdict.goal.unit
+    spread = [_with_unit(edge(verdict.figures), unit) for edge in (min, max)]
+    more = f" ({spread[0]} to {spread[1]})" if len(verdict.figures) > 1 else ""
+    return _with_unit(verdict.median, unit) + more
+
+
+def _with_unit(figure: float, unit: str) -> str:
+    return f"{f'{figure:.3g}' if figure < 1000 else f'{figure:,.0f}'} {unit}".rstrip()
+
+
+def _machines(results: Results) -> str:
+    """Where it was measured; if not all on the same one, each with its cases."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for case in results.values():
+        groups.setdefault(tuple(case.machine.items()), []).append(case.id)
+    lists = [
+        (f"Cases {', '.join(ids)}:\n\n" if len(groups) > 1 else "") + "\n".join(f"* {key}: {text}" for key, text in one)
+        for one, ids in groups.items()
+    ]
+    return "### Machine\n\n" + ("\n\n".join(lists) or "Nothing was measured.")
+
+
+def _section(case: Case, result: CaseResult | None) -> str:
+    parts = [f"### `{case.id}`: {case.title}"]
+    if case.note:
+        parts.append(case.note)
+    if result is None or not result.runs:
+        parts.append("Not measured.")
+    else:
+        rounds = max(len(run.rounds) for run in result.runs.values())
+        scale = "" if result.scale == 1 else f", at a scale of {result.scale:g}"
+        parts.append(f"Medians of {rounds} round{'s' * (rounds > 1)}{scale}.")
+        parts.append(_TABLES[case.kind](case, result.runs))
+    parts += [f"Left out: `{name}`, {why}." for name, why in (result.left_out if result else {}).items()]
+    return "\n\n".join(parts)
+
+
+def _ratio(run: RunResult, other: RunResult | None) -> str:
+    if other is None or len(run.rounds) != len(other.rounds):
+        return ""
+    ratios = [rate(one) / rate(two) for one, two in zip(run.rounds, other.rounds, strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def _rate_table(case: Case, runs: dict[str, RunResult]) -> str:
+    against = f"rate against {case.against}"
+    heads = ["run", "logs/s", "MB/s", "logs per CPU second", "peak MiB", *([against] if case.against else [])]
+    rows = []
+    for name, run in runs.items():
+        row = [name, f"{run.rate:,.0f}", f"{run.rate * run.log_bytes / 1e6:,.0f}", f"{run.per_cpu_second:,.0f}"]
+        row.append(f"{run.peak_bytes / MIB:,.0f}")
+        rows.append([*row, *([_ratio(run, runs.get(case.against))] if case.against else [])])
+    return table(heads, rows)
+
+
+def _scaling_table(case: Case, runs: dict[str, RunResult]) -> str:
+    """A line of runs after the other, each by what grows; the ratio is that to the line's first."""
+    rows = []
+    for line in dict.fromkeys(run.run.line for run in runs.values()):
+        own = [run for run in runs.values() if run.run.line == line]
+        for run in sorted(own, key=lambda run: run.run.x):
+            figures = [f"{run.rate:,.0f}", f"{run.rate * run.log_bytes / 1e6:,.1f}", f"{1e6 / run.per_cpu_second:.2f}"]
+            rows.append([line, f"{run.run.x:,.0f}", *figures, _senders(run), _ratio(run, own[0])])
+    heads = ["run", case.axis, "logs/s", "MB/s", "CPU, µs a log", "of it the senders", "rate against the first"]
+    return table(heads, rows)
+
+
+def _senders(run: RunResult) -> str:
+    if not all("sender_cpu_seconds" in one.answer.figures for one in run.rounds):
+        return ""
+    return f"{run.figure('sender_cpu_seconds') / max(1, run.run.count) * 1e6:.2f}"
+
+
+def _latency_table(_case: Case, runs: dict[str, RunResult]) -> str:
+    heads = ["run", "until", *(f"{name}, ms" for name in _QUANTILES), "CPU, % of a core"]
+    rows = []
+    for name, run in runs.items():
+        share = f"{statistics.median(map(cpu_share, run.rounds)):.0f}"
+        for which, until in (("send_seconds", "`send()` returns"), ("ack_seconds", "acknowledged")):
+            rows.append([name, until, *(f"{each * 1000:,.3f}" for each in run.quantiles(which)), share])
+    return table(heads, rows)
+
+
+def _waiting_table(_case: Case, runs: dict[str, RunResult]) -> str:
+    rows = []
+    for name, run in runs.items():
+        used = f"{statistics.median(map(cpu_share, run.rounds)):.2f}"
+        figures = ", ".join(f"{key} {run.figure(key):,.0f}" for key in run.rounds[0].answer.figures)
+        rows.append([name, used, f"{run.peak_bytes / MIB:,.0f}", figures])
+    return table(["run", "CPU, % of a core", "peak MiB", "figures"], rows)
+
+
+def _outage_table(_case: Case, runs: dict[str, RunResult]) -> str:
+    rows = []
+    for name, run in runs.items():
+        last: Measured = run.rounds[-1]
+        answer = last.answer
+        delivered = f"{answer.delivered:,} of {run.run.count:,}"
+        rows.append(
+            [name, delivered, f"{answer.seconds:.1f}", f"{answer.cpu_seconds:.1f}", f"{run.peak_bytes / MIB:,.0f}"]
+        )
+    return table(["run", "delivered", "seconds", "CPU seconds", "peak MiB"], rows)
+
+
+_TABLES: dict[str, Callable[[Case, dict[str, RunResult]], str]] = {
+    "rate": _rate_table,
+    "scaling": _scaling_table,
+    "latency": _latency_table,
+    "waiting": _waiting_table,
+    "outage": _outage_table,
+}

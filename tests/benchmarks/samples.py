@@ -1,0 +1,109 @@
+"""Nothing is fast by sending nothing: the server's counts and a sample of its bodies against what was to be sent."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from producer.wire.compression import decompress
+from producer.wire.schema import LogGroup
+
+from .cases import Run
+from .clients.protocol import Answer
+from .shapes import Log, logs_of, streams_of
+
+# A second, as the varint of today's times, and its tag; the five bytes of nanoseconds, which are optional.
+_TIME_BYTES, _NANOS_BYTES = 6, 5
+# Topic, source, tags of a request.
+_TAIL_BYTES = 1024
+# Threads and lists begin their turn through the logs anew.
+_TURN = 0.005
+_UNPACKED: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "deflate": zlib.decompress, "": bytes}
+
+
+class WrongSampleError(AssertionError):
+    """What arrived is not what was to be sent."""
+
+
+@functools.lru_cache(maxsize=4)
+def _record_bytes(shape: str) -> float:
+    """The bytes of a log of the shape in a LogGroup, without nanoseconds, on average."""
+    logs = logs_of(shape)
+    group = LogGroup()
+    for log in logs:
+        record = group.Logs.add(Time=1_700_000_000)
+        for name, value in log.items():
+            record.Contents.add(Key=name, Value=value.encode())
+    return float(group.ByteSize() / len(logs))
+
+
+def check(run: Run, answer: Answer, counts: dict[str, Any], complete: bool = True) -> None:
+    """Check everything that can be known about a run that sends.
+
+    :param complete: all logs must have been delivered, and once.
+    :raises WrongSampleError: too few or too many logs were delivered, or their bytes, or a sample holds other ones.
+    """
+    if run.client == "encoding":
+        return  # it compares its bytes itself, and takes whole slices
+    if complete and answer.delivered != run.count:
+        raise WrongSampleError(f"{run.line}: {answer.delivered:,} of {run.count:,} logs were delivered")
+    if run.client == "kafka":
+        return  # what it sends does not come here; its own callbacks have to do
+    if counts["bad"]:
+        raise WrongSampleError(f"{run.line}: {counts['bad']} requests with wrong headers, such as {counts['problem']}")
+    if not counts["samples"]:
+        raise WrongSampleError(f"{run.line}: no body arrived")
+    if run.client == "otlp":
+        _check_texts(run, counts)
+    elif run.way == "queued_handler":
+        _check_groups(run, counts, exact=False)
+    else:
+        if complete:
+            _check_bytes(run, counts)
+        _check_groups(run, counts, exact=True)
+
+
+def _check_bytes(run: Run, counts: dict[str, Any]) -> None:
+    """The raw bytes that the headers declared are those of so many logs."""
+    least = run.count * _record_bytes(run.shape) * (1 - _TURN)
+    most = run.count * (_record_bytes(run.shape) + _NANOS_BYTES) * (1 + _TURN) + counts["requests"] * _TAIL_BYTES
+    if run.count >= 1000 and not least <= counts["raw_bytes"] <= most:
+        raise WrongSampleError(
+            f"{run.line}: {counts['raw_bytes']:,} raw bytes arrived, "
+            f"but {run.count:,} logs have {least:,.0f} to {most:,.0f}"
+        )
+
+
+def _check_groups(run: Run, counts: dict[str, Any], exact: bool) -> None:
+    """Every log of a sample is one of the shape's, in all its fields, and in a stream of the run.
+
+    :param exact: otherwise a log may have more fields.
+    """
+    logs = [_frozen(log) for log in logs_of(run.shape)]
+    known, streams = set(logs), set(streams_of(run.streams))
+    for sample in counts["samples"]:
+        raw_size = int(sample["raw_size"])
+        group = LogGroup.FromString(decompress(base64.b64decode(sample["body"]), sample["compression"], raw_size))
+        if exact and (group.Topic, group.Source) not in streams:
+            raise WrongSampleError(f"{run.line}: a request for the stream {group.Topic!r}, {group.Source!r}")
+        for record in group.Logs:
+            found = _frozen({content.Key: content.Value.decode() for content in record.Contents})
+            if found not in known and (exact or not any(log <= found for log in logs)):
+                raise WrongSampleError(f"{run.line}: a request holds a log that was not sent: {dict(found)}")
+
+
+def _frozen(log: Log) -> frozenset[tuple[str, str]]:
+    return frozenset(log.items())
+
+
+def _check_texts(run: Run, counts: dict[str, Any]) -> None:
+    """OTLP: each body, as large as it must be, holds all values of one of the logs as they are."""
+    logs = logs_of(run.shape)
+    for sample in counts["samples"]:
+        body = _UNPACKED[sample["encoding"]](base64.b64decode(sample["body"]))
+        if not any(all(value.encode() in body for value in log.values()) for log in logs):
+            raise WrongSampleError(f"{run.line}: a request holds none of the logs: {body[:200]!r}")

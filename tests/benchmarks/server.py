@@ -1,0 +1,44 @@
+"""Starts a null server and talks to it; see :mod:`tests.benchmarks.null_server`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+# A proxy of the environment would get the requests to loopback.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def unmeasured() -> dict[str, str]:
+    """The environment for a process that is timed: coverage.py would slow it down."""
+    return {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
+
+
+@contextmanager
+def null_server() -> Iterator[int]:
+    """The port of a null server in a process of its own."""
+    command = [sys.executable, "-m", "tests.benchmarks.null_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=unmeasured()) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def take_counts(port: int) -> dict[str, Any]:
+    """What the null server counted since the last call: see :class:`tests.benchmarks.null_server.Counts`."""
+    with _DIRECT.open(f"http://127.0.0.1:{port}/stats", timeout=60) as answer:
+        return dict(json.load(answer))
+
+
+def set_mode(port: int, mode: str) -> None:
+    """Choose what becomes of requests: see :class:`tests.benchmarks.null_server.Mode`."""
+    with _DIRECT.open(f"http://127.0.0.1:{port}/mode?{mode}", data=b"", timeout=60):
+        pass

@@ -1,0 +1,137 @@
+"""The server that the benchmark sends to counts what is right, and refuses what is wrong."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.waiting import Call, eventually
+
+from .null_server import FIRST_KEPT, MOST_KEPT, ONE_OF
+from .server import null_server, set_mode, take_counts
+
+PATH = "/logstores/bench/shards/lb"
+HEADERS = {"x-log-bodyrawsize": "9", "x-log-compresstype": "lz4", "Authorization": "LOG a:b"}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[int]:
+    with null_server() as port:
+        yield port
+
+
+@pytest.fixture
+def port(running: int) -> int:
+    """Of a server that has counted nothing yet."""
+    take_counts(running)
+    return running
+
+
+def post(port: int, headers: dict[str, str], body: bytes = b"body", path: str = PATH) -> int:
+    """The status of a request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("POST", path, body, headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        connection.close()
+
+
+def test_a_good_request_is_counted_with_its_sizes(port: int) -> None:
+    """Requests, raw bytes, body bytes; once, since taking the counts sets them back."""
+    assert post(port, HEADERS) == 200
+    counts = take_counts(port)
+    assert [counts[name] for name in ("requests", "raw_bytes", "body_bytes", "bad")] == [1, 9, 4, 0]
+    assert take_counts(port)["requests"] == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"x-log-bodyrawsize": None},
+        {"x-log-bodyrawsize": "-1"},
+        {"x-log-bodyrawsize": "many"},
+        {"x-log-compresstype": None},  # then the raw size must be the body's
+        {"x-log-compresstype": "lzma"},
+        {"Authorization": None},
+    ],
+    ids=str,
+)
+def test_wrong_headers_are_refused_and_counted(port: int, wrong: dict[str, str | None]) -> None:
+    """Raw size, compression and signature must be there, and fit together."""
+    headers = {name: value for name, value in (HEADERS | wrong).items() if value is not None}
+    assert post(port, headers) == 400
+    counts = take_counts(port)
+    assert counts["bad"] == 1
+    assert counts["problem"]
+    assert counts["requests"] == 0
+
+
+def test_other_paths_are_accepted_and_counted_apart(port: int) -> None:
+    """An OTLP exporter sends to a path of its own, without our headers."""
+    assert post(port, {}, path="/v1/logs") == 200
+    counts = take_counts(port)
+    assert (counts["requests"], counts["others"], counts["other_bytes"]) == (0, 1, 4)
+
+
+def test_a_client_of_a_proxy_names_the_whole_url(port: int) -> None:
+    """So do the official clients."""
+    assert post(port, HEADERS, path=f"http://p.null.invalid{PATH}?key=1") == 200
+    assert take_counts(port)["requests"] == 1
+
+
+def test_requests_may_arrive_in_any_pieces(port: int) -> None:
+    """Byte by byte, and several at once."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+    request = f"POST {PATH} HTTP/1.1\r\nContent-Length: 4\r\n{lines}\r\nbody".encode()
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for number in range(len(request)):
+            connection.sendall(request[number : number + 1])
+        connection.sendall(request * 2 + request[:-1])
+        connection.sendall(request[-1:])
+        with connection.makefile("rb") as answers:
+            statuses = [line for line in (next(answers) for _ in range(4 * 4)) if line.startswith(b"HTTP/1.1")]
+    assert statuses == [b"HTTP/1.1 200 OK\r\n"] * 4
+    counts = take_counts(port)
+    assert (counts["requests"], counts["body_bytes"], len(counts["samples"])) == (4, 16, 3)
+
+
+def test_the_sample_is_bounded(port: int) -> None:
+    """The first bodies and some of the others are kept, not all."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    for _ in range(ONE_OF * MOST_KEPT):
+        connection.request("POST", PATH, b"body", HEADERS)
+        connection.getresponse().read()
+    connection.close()
+    assert FIRST_KEPT < len(take_counts(port)["samples"]) <= MOST_KEPT
+
+
+def test_a_refusing_server_answers_503_and_keeps_nothing(port: int) -> None:
+    """ServerBusy, which clients try again."""
+    set_mode(port, "refuse")
+    assert post(port, HEADERS) == 503
+    set_mode(port, "ok")
+    assert post(port, HEADERS) == 200
+    assert take_counts(port)["requests"] == 1
+
+
+def test_a_stalled_server_answers_when_the_mode_changes(port: int) -> None:
+    """Until then nothing is counted, nor answered; the counts and the mode can be asked for all the same."""
+    set_mode(port, "stall")
+    call = Call(lambda: post(port, HEADERS))
+    eventually(lambda: take_counts(port)["stalled"] == 1)
+    assert take_counts(port)["requests"] == 0
+    set_mode(port, "ok")
+    assert call.result() == 200
+    assert take_counts(port)["requests"] == 1
+
+
+def test_an_unknown_mode_is_refused(port: int) -> None:
+    """A typo must not measure something else."""
+    assert post(port, {}, b"", "/mode?stalled") == 400
