@@ -18,7 +18,7 @@ from .participants import Participants
 from .plots import draw_all
 from .report import DOCUMENT, insert, report
 from .results import RESULTS, Results, load, merge
-from .running import PEERS, prepare, versions
+from .standin import PEERS, prepare, versions
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:

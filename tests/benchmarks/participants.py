@@ -6,7 +6,7 @@ import socket
 from contextlib import ExitStack
 
 from .cases import Run
-from .running import Client, address_of, broker
+from .standin import Client, address_of, broker
 from .server import null_server
 
 
