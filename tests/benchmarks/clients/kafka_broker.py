@@ -1,0 +1,22 @@
+"""The mock cluster that librdkafka brings for its own tests, in a process of its own: prints its address, then waits.
+
+It keeps the last few megabytes of a partition and has no disk, so it answers sooner than a real broker.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from confluent_kafka.admin import AdminClient
+
+
+def main() -> None:
+    """Serve until stdin ends, or until killed."""
+    admin = AdminClient({"test.mock.num.brokers": 1})
+    brokers = admin.list_topics(timeout=10).brokers.values()
+    print(*(f"{broker.host}:{broker.port}" for broker in brokers), flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

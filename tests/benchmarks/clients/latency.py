@@ -1,0 +1,45 @@
+"""Sending at a rate: how long each call takes, and how long until the outcome is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+from .protocol import Answer, Job, in_threads, paced, quantiles_of, timed
+
+#: What a peer calls with an outcome: first the error, or ``None``.
+Callback = Callable[..., None]
+
+
+def at_rate(
+    job: Job, send: Callable[[int, Callback], object], outcomes: list[object], finish: Callable[[], int]
+) -> Answer:
+    """Run a job that has a rate, shared evenly by its threads.
+
+    :param send: sends log number n; calls back with the outcome.
+    :param outcomes: takes each error, or ``None``.
+    :param finish: waits for all outcomes; how many are good.
+    """
+    calls: list[float] = []
+    waits: list[float] = []
+    clock = time.perf_counter
+
+    def one(number: int) -> None:
+        begun = clock()
+
+        def done(error: object, *_: object) -> None:
+            waits.append(clock() - begun)
+            outcomes.append(error)
+
+        send(number, done)
+
+    def work(_: int) -> None:
+        calls.extend(paced(job.count // job.threads, max(1, job.rate // job.threads), one))
+
+    def run() -> int:
+        in_threads(job.threads, work)
+        return finish()
+
+    answer = timed(run)
+    return dataclasses.replace(answer, send_seconds=quantiles_of(calls), ack_seconds=quantiles_of(waits))

@@ -1,0 +1,75 @@
+"""``opentelemetry-sdk`` with its OTLP/HTTP exporter: ``Logger.emit`` through a ``BatchLogRecordProcessor``.
+
+Defaults: 512 records a request, a queue of 2,048, a second of linger, no compression. A log is the record's body, a
+map, which is no slower than attributes; a stream is a logger named by the topic, with the source as its attribute. The
+processor drops the oldest record when its queue is full; so that nothing is dropped, the sender takes one of 2,048
+permits for each record, which come back when the exporter is done with it. Delivered is what the exporter reports as
+a success.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from itertools import cycle, islice
+
+from opentelemetry._logs import Logger, SeverityNumber
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.sdk._logs import LoggerProvider, ReadableLogRecord
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExportResult
+
+from ..shapes import logs_of, streams_of
+from .protocol import Answer, Job, in_threads, serve, timed
+
+QUEUE = 2048
+
+
+class _Counting(OTLPLogExporter):  # type: ignore[misc]
+    """Tells how many records arrived, and how many may come.
+
+    :ivar delivered: records of each successful export; the processor exports one batch at a time.
+    :ivar room: permits for records.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(endpoint=f"http://{address}/v1/logs")
+        self.delivered: list[int] = []
+        self.room = threading.Semaphore(QUEUE)
+
+    def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
+        """As the library, and count."""
+        result = super().export(batch)
+        if result is LogRecordExportResult.SUCCESS:
+            self.delivered.append(len(batch))
+        self.room.release(len(batch))
+        return result
+
+
+def _loggers(provider: LoggerProvider, streams: int) -> list[Logger]:
+    return [provider.get_logger(topic, attributes={"source": source}) for topic, source in streams_of(streams)]
+
+
+def emit(job: Job) -> Answer:
+    """A provider, a processor, an exporter; a flush at the end."""
+    exporter, provider = _Counting(job.address), LoggerProvider(shutdown_on_exit=False)
+    provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
+    logs, loggers, room = logs_of(job.shape), _loggers(provider, job.streams), exporter.room
+
+    def work(_: int) -> None:
+        for log, logger in zip(islice(cycle(logs), job.count // job.threads), cycle(loggers), strict=False):
+            room.acquire()
+            logger.emit(timestamp=time.time_ns(), severity_number=SeverityNumber.INFO, body=log)
+
+    def run() -> int:
+        in_threads(job.threads, work)
+        provider.force_flush()
+        return sum(exporter.delivered)
+
+    answer = timed(run)
+    provider.shutdown()
+    return answer
+
+
+if __name__ == "__main__":
+    serve({"emit": emit})

@@ -1,0 +1,93 @@
+"""The peers' environment: the folder ``.bench/``, with the pinned packages of ``peers.txt`` and the Java client's jar.
+
+Made once and again when what it is made of changes. Processes that ask for it at the same time wait for each other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+#: Goes with ``make clean``.
+FOLDER = HERE.parents[1] / ".bench"
+PYTHON = FOLDER / "python" / "bin" / "python"
+JAVA = FOLDER / "java"
+REQUIREMENTS = HERE / "peers.txt"
+MAVEN_PROJECT = HERE / "clients" / "java_producer"
+#: Seconds that one command may take.
+PATIENCE = 600
+
+
+class NotInstalledError(Exception):
+    """An environment cannot be made here. The message is the reason, without the names of hosts."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Only one process at a time."""
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def install_python(folder: Path = FOLDER, *, log: Callable[[str], None]) -> None:
+    """A virtual environment with the packages of ``peers.txt``; the caller holds the lock.
+
+    :raises NotInstalledError: if they cannot be had.
+    """
+    target = folder / "python"
+    with once(target, REQUIREMENTS.read_bytes() + sys.version.encode()) as needed:
+        if needed:
+            log("installing the Python peers")
+            _run([sys.executable, "-m", "venv", str(target)], target.with_suffix(".log"))
+            pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
+            _run([*pip, "--requirement", str(REQUIREMENTS)], target.with_suffix(".log"))
+
+
+def install_java(folder: Path = FOLDER, *, log: Callable[[str], None]) -> None:
+    """The Java client and what it needs, built by Maven; the caller holds the lock.
+
+    :raises NotInstalledError: if there is no Maven or no Java, or these cannot build it.
+    """
+    for command in ("java", "mvn"):
+        if shutil.which(command) is None:
+            raise NotInstalledError(f"`{command}` was not found; it takes Maven and a JDK, 11 or newer")
+    target = folder / "java"
+    sources = [path for path in sorted(MAVEN_PROJECT.rglob("*")) if path.is_file()]
+    with once(target, b"".join(path.read_bytes() for path in sources)) as needed:
+        if needed:
+            log("building the Java peer")
+            maven = ["mvn", "--batch-mode", "--file", str(MAVEN_PROJECT / "pom.xml"), f"-Dtarget={target}", "package"]
+            _run(maven, target.with_suffix(".log"))
+
+
+@contextmanager
+def once(target: Path, source: bytes) -> Iterator[bool]:
+    """Whether ``target`` has to be made of ``source``; if so, what was there is gone, and a stamp says it was done."""
+    stamp, digest = target / "stamp", hashlib.sha256(source).hexdigest()
+    needed = not stamp.exists() or stamp.read_text() != digest
+    if needed:
+        shutil.rmtree(target, ignore_errors=True)
+    yield needed
+    if needed:
+        stamp.write_text(digest)
+
+
+def _run(command: list[str], output: Path) -> None:
+    try:
+        with output.open("w") as file:
+            subprocess.run(command, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    except (OSError, subprocess.SubprocessError) as error:
+        what = (
+            f"status {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else type(error).__name__
+        )
+        name = "pip" if "pip" in command else Path(command[0]).name
+        raise NotInstalledError(f"{name} failed ({what}); what it said is in .bench/{output.name}") from error

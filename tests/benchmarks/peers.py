@@ -1,0 +1,159 @@
+"""The peers: who they are, whether they can run here, and their client programs.
+
+``python -m tests.benchmarks.peers`` installs them all into ``.bench/``, once, and prints their versions.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .installation import FOLDER, JAVA, PYTHON, NotInstalledError, install_java, install_python, locked
+from .programs import START, ClientProgram, Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Somebody else's producer.
+
+    :ivar title: as its users know it.
+    :ivar package: its name in the package index, or in Maven's.
+    :ivar ways: those of its client program.
+    :ivar command: starts that.
+    :ivar address: what a job's address is: ``null`` for the null server's, ``kafka`` for that of :func:`broker`.
+    """
+
+    title: str
+    package: str
+    ways: tuple[str, ...]
+    command: tuple[str, ...]
+    address: str = "null"
+
+    @property
+    def is_java(self) -> bool:
+        """Whether it runs in a Java virtual machine."""
+        return self.command[0] == "java"
+
+
+def _module(name: str) -> tuple[str, ...]:
+    return (str(PYTHON), "-m", f"tests.benchmarks.clients.{name}")
+
+
+# A heap of 2 GB is that of the Java producer's own benchmark.
+_JAVA = ("java", "-Xms2g", "-Xmx2g", "-cp", f"{JAVA}/java-producer-1.jar:{JAVA}/dependency/*", "Client")
+
+#: By the names that the benchmark's command line knows.
+PEERS: dict[str, Peer] = {
+    "official": Peer(
+        title="aliyun-log-producer",
+        package="aliyun-log-producer",
+        ways=("send",),
+        command=_module("official"),
+    ),
+    "python_sdk": Peer(
+        title="aliyun-log-python-sdk",
+        package="aliyun-log-python-sdk",
+        ways=("put_logs", "queued_handler"),
+        command=_module("python_sdk"),
+    ),
+    "kafka": Peer(
+        title="confluent-kafka",
+        package="confluent-kafka",
+        ways=("produce", "produce_bytes"),
+        command=_module("kafka"),
+        address="kafka",
+    ),
+    "java": Peer(
+        title="Java producer",
+        package="aliyun-log-producer",
+        ways=("send",),
+        command=_JAVA,
+    ),
+    "otlp": Peer(
+        title="opentelemetry-sdk with OTLP/HTTP",
+        package="opentelemetry-sdk",
+        ways=("emit",),
+        command=_module("otlp"),
+    ),
+}
+
+
+class Client(ClientProgram):
+    """A client program, started: a peer's, which :func:`prepare` has made ready, or one of ours, with this Python.
+
+    :param name: a key of :data:`PEERS`, else a module in :mod:`tests.benchmarks.clients`.
+    """
+
+    def __init__(self, name: str) -> None:
+        peer = PEERS.get(name)
+        if peer is None:
+            super().__init__((sys.executable, "-W", "ignore", "-m", f"tests.benchmarks.clients.{name}"))
+        else:
+            super().__init__(peer.command, with_content=peer.is_java)
+
+
+def address_of(name: str) -> str:
+    """What a client's jobs are sent to: ``null`` or ``kafka``."""
+    return PEERS[name].address if name in PEERS else "null"
+
+
+@contextmanager
+def broker() -> Iterator[str]:
+    """The address of a Kafka broker, in a process of its own, which does not outlive the block."""
+    with Program(_module("kafka_broker")) as program:
+        yield program.hear(START).strip()
+
+
+def prepare(names: Collection[str], log: Callable[[str], None] = print, *, folder: Path = FOLDER) -> dict[str, str]:
+    """Install what these peers need, unless it is there.
+
+    :param names: keys of :data:`PEERS`; other names need nothing.
+    :param log: is told what takes long.
+    :return: by the name of each that cannot run here, the reason.
+    """
+    reasons: dict[str, str] = {}
+    with locked(folder):
+        for install, java in ((install_python, False), (install_java, True)):
+            wanted = [name for name in names if name in PEERS and PEERS[name].is_java is java]
+            try:
+                if wanted:
+                    install(folder, log=log)
+            except NotInstalledError as error:
+                reasons |= dict.fromkeys(wanted, str(error))
+    return reasons
+
+
+def versions(names: Iterable[str]) -> dict[str, str]:
+    """The version of each of these peers, which are installed."""
+    wanted = {name: PEERS[name] for name in names if name in PEERS}
+    packages = [peer.package for peer in wanted.values() if not peer.is_java]
+    code = "import importlib.metadata as m, json, sys; print(json.dumps({p: m.version(p) for p in sys.argv[1:]}))"
+    found: dict[str, str] = {}
+    if packages:
+        said = subprocess.run([str(PYTHON), "-c", code, *packages], check=True, capture_output=True, text=True)
+        found = json.loads(said.stdout)
+    return {name: _java_version(peer) if peer.is_java else found[peer.package] for name, peer in wanted.items()}
+
+
+def _java_version(peer: Peer) -> str:
+    jar = next((JAVA / "dependency").glob(f"{peer.package}-*.jar"))
+    said = subprocess.run([peer.command[0], "-version"], check=True, capture_output=True, text=True)
+    return f"{jar.stem.removeprefix(peer.package + '-')}, {said.stderr.splitlines()[0]}"
+
+
+def main() -> int:
+    """Install all, and say what is there."""
+    reasons = prepare(PEERS)
+    found = versions(name for name in PEERS if name not in reasons)
+    for name, peer in PEERS.items():
+        print(f"{name}: {peer.title}", found[name] if name in found else f"is left out: {reasons[name]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
