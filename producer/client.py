@@ -189,7 +189,7 @@ class Producer:
             _check_callback(callback)
         pipeline = self._pipeline or self._make_pipeline()
         now = int(self._clock.time())
-        encode = self._encoder.encode
+        encode = self._encoder.encode_latin
         return pipeline.accept_many(key, list(self._pieces([encode(log, now) for log in logs])), callback)
 
     def _arrow_sender(
@@ -203,19 +203,21 @@ class Producer:
         sender: ArrowSender = arrow.ArrowSender(pipeline, self._keys, key, self.config, self._clock, encoder, callback)
         return sender
 
-    def _pieces(self, records: list[bytes]) -> Iterable[tuple[bytes, int]]:
-        """Join records into pieces of about a batch each, none larger than memory or a batch allows."""
+    def _pieces(self, records: list[str]) -> Iterable[tuple[bytes, int]]:
+        """Join records, latin-1 strings, into pieces of about a batch each, none larger than memory or a batch
+        allows.
+        """
         memory = self.config.total_size_in_bytes // 2 - RECORD_OVERHEAD - BATCH_OVERHEAD
         most = min(self.config.batch_size_threshold_in_bytes, MAX_BATCH_SIZE_IN_BYTES // 2, max(memory, 1))
         most_logs = min(self.config.batch_count_threshold, MAX_BATCH_COUNT)
         start = size = 0
         for position, record in enumerate(records):
             if position > start and (size + len(record) > most or position - start >= most_logs):
-                yield b"".join(records[start:position]), position - start
+                yield "".join(records[start:position]).encode("latin-1"), position - start
                 start, size = position, 0
             size += len(record)
         if start < len(records):
-            yield b"".join(records[start:]), len(records) - start
+            yield "".join(records[start:]).encode("latin-1"), len(records) - start
 
     def put_project_config(self, project: ProjectConfig) -> None:
         """Add a project, or replace its endpoint and credentials, also while records for it are on their way.

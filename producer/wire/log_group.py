@@ -85,13 +85,20 @@ class LogEncoder:
         :param now: seconds since the epoch, for a log without a time of its own.
         :raises InvalidArgumentError: not a log, a name that is not text, a value that cannot become text.
         """
+        return self.encode_latin(log, now).encode("latin-1")
+
+    def encode_latin(self, log: Mapping[str, Any] | LogItem, now: int) -> str:
+        """As :meth:`encode`, as a latin-1 string: many of them join and become bytes at once."""
         if type(log) is dict:
             shape = self._shapes.get(tuple(log))
             if shape is None:
                 self._count_shape(tuple(log))
             else:
                 fields = shape.fields_of(log.values()) or shape.fields_of_any(log)
-                return f"{self.heads(now)[len(fields)]}{fields}".encode("latin-1")
+                return f"{self.heads(now)[len(fields)]}{fields}"
+        return self._encode_general(log, now).decode("latin-1")
+
+    def _encode_general(self, log: Mapping[str, Any] | LogItem, now: int) -> bytes:
         if isinstance(log, LogItem):
             return self._encode_item(log, now)
         if isinstance(log, Mapping):

@@ -58,7 +58,7 @@ class Shape:
 
     :ivar names: the names of the fields.
     :ivar fields_of: from the values of a log, in this order, its fields as a latin-1 string; None if a value is not
-        ``str`` itself, or not ASCII.
+        ``str`` itself, or not valid Unicode.
     """
 
     __slots__ = ("_join", "_lengths", "fields_of", "names")
@@ -88,7 +88,7 @@ class Shape:
 
 
 def _latin(value: Any, name: str) -> str | None:
-    if type(value) is str and value.isascii():
+    if type(value) is str and value.isascii():  # the common case
         return value
     return None if value is None else data_of(value, name).decode("latin-1")
 
@@ -118,16 +118,21 @@ def _is_unicode(name: str) -> bool:
     return True
 
 
-_Checked = Callable[[Collection[Any]], str | None]
-_Trusting = Callable[[Collection[Any]], str]
+_Fields = Callable[[Collection[Any]], str | None]
+_Join = Callable[[Collection[Any]], str]
 
 
-def _generate(tables: Sequence[_Lengths]) -> tuple[_Checked, _Trusting]:
-    """From the values of a log its fields: if they are ASCII, see :class:`Shape`; of latin-1 strings, whatever they
-    are. No text of the caller's becomes code: names stand in the look-up tables, and values are variables.
+def _generate(tables: Sequence[_Lengths]) -> tuple[_Fields, _Join]:
+    """``fields_of`` of a :class:`Shape`; and what joins the fields of values that are latin-1 strings already.
+
+    No text of the caller's becomes code: names stand in the look-up tables, and values are variables.
     """
     values = [f"v{i}" for i in range(len(tables))]
     pieces = "".join(f"{{n{i}[len(v{i})]}}{{v{i}}}" for i in range(len(tables)))
+    to_latin = "".join(
+        f"            if not {value}.isascii():\n                {value} = {value}.encode().decode('latin-1')\n"
+        for value in values
+    )
     # What precedes a long value is not ASCII itself; only then the values are looked at alone.
     source = (
         f"def fields_of(values):\n"
@@ -136,6 +141,11 @@ def _generate(tables: Sequence[_Lengths]) -> tuple[_Checked, _Trusting]:
         f"        fields = f'{pieces}'\n"
         f"        if fields.isascii() or ''.join(({', '.join(values)},)).isascii():\n"
         f"            return fields\n"
+        f"        try:\n"
+        f"{to_latin}"
+        f"        except UnicodeEncodeError:\n"
+        f"            return None\n"
+        f"        return f'{pieces}'\n"
         f"def join(values):\n"
         f"    {', '.join(values)}, = values\n"
         f"    return f'{pieces}'\n"
