@@ -9,7 +9,6 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
@@ -68,13 +67,9 @@ class Transport:
     """
 
     def __init__(self, config: HttpConfig, pool_size: int, clock: Clock, name: str) -> None:
-        self._session = requests.Session()
-        # Without this the session would take passwords from ~/.netrc, in place of our signature.
-        self._session.trust_env = False
-        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        adapter = WatchedAdapter(pool_connections=32, pool_maxsize=pool_size, max_retries=0)
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, adapter)
+        # The adapter without a session: cookies, redirects, and passwords out of ~/.netrc in place of our signature are
+        # not wanted, and what a session does for them costs as much as the rest of a small request.
+        self._adapter = WatchedAdapter(pool_connections=32, pool_maxsize=pool_size, max_retries=0)
         self._timeouts = (config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000)
         limit = config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms
         self._watchdog = Watchdog(limit / 1000, clock, f"{name}-watchdog")
@@ -99,11 +94,10 @@ class Transport:
         :returns: the answer, and its headers.
         :raises NetworkError: there was none, or not in time.
         """
-        # Signed requests must travel as they were signed: no normalisation of the URL or of the headers.
-        request = requests.Request("POST", url + (f"?{urlencode(params)}" if params else ""), dict(headers), data=body)
+        target = url + (f"?{urlencode(params)}" if params else "")
         with self._watchdog.watch() as watch:
             try:
-                answer = self._exchange(request, proxies)
+                answer = self._exchange(_prepared(target, headers, body), proxies)
             except Exception as error:
                 if watch.cut:
                     raise self._too_late() from error
@@ -115,14 +109,11 @@ class Transport:
             raise self._too_late()
         return answer
 
-    def _exchange(self, request: requests.Request, proxies: Mapping[str, str]) -> tuple[Answer, Mapping[str, str]]:
-        response = self._session.send(
-            request.prepare(),
-            timeout=self._timeouts,
-            verify=self._verify,
-            proxies=dict(proxies),
-            allow_redirects=False,
-            stream=True,
+    def _exchange(
+        self, request: requests.PreparedRequest, proxies: Mapping[str, str]
+    ) -> tuple[Answer, Mapping[str, str]]:
+        response = self._adapter.send(
+            request, stream=True, timeout=self._timeouts, verify=self._verify, proxies=dict(proxies)
         )
         with response:
             return _read(response), response.headers
@@ -133,8 +124,21 @@ class Transport:
 
     def close(self) -> None:
         """Close the pooled connections; attempts that go on all the same still end within their limit."""
-        self._session.close()
+        self._adapter.close()
         self._watchdog.close()
+
+
+def _prepared(url: str, headers: Mapping[str, str], body: bytes) -> requests.PreparedRequest:
+    """A request that travels as it was signed: neither the URL nor the headers are changed.
+
+    :raises requests.exceptions.InvalidHeader: a header that cannot be sent.
+    """
+    request = requests.PreparedRequest()
+    request.method = "POST"
+    request.url = url
+    request.prepare_headers({**headers, "Content-Length": str(len(body))})
+    request.body = body
+    return request
 
 
 def _is_of_the_network(error: Exception) -> bool:
