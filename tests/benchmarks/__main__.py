@@ -15,10 +15,10 @@ from .cases import OURS, Case, all_cases
 from .machine import describe
 from .measure import measure
 from .participants import Participants
+from .peers import PEERS, prepare, versions
 from .plots import draw_all
 from .report import DOCUMENT, insert, report
 from .results import RESULTS, Results, load, merge
-from .standin import PEERS, prepare, versions
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
@@ -43,7 +43,7 @@ def measured(args: argparse.Namespace, cases: dict[str, Case]) -> Results:
     peers = set(PEERS if args.peers is None else args.peers)
     chosen = {name: cases[name].of_clients(peers) for name in args.case or cases}
     needed = {run.client for case in chosen.values() for run in case.runs.values()} - set(OURS)
-    left_out = prepare(sorted(needed), lambda text: print(text, file=sys.stderr))
+    left_out = prepare(needed, lambda text: print(text, file=sys.stderr))
     machine = describe(versions(sorted(needed - set(left_out))))
     kept = args.results or (RESULTS if args.scale == 1 else None)
     results: Results = {}

@@ -74,9 +74,9 @@ class _Table:
         except Exception as error:
             if run.client in OURS:
                 raise
-            self.left_out[name] = f"{type(error).__name__}: {error}"
+            _say(f"  {name}: {error}")
+            self.left_out[name] = str(error).splitlines()[-1]  # that of its stderr
             self.done.pop(name, None)
-            _say(f"  {name}: {self.left_out[name]}")
             return None
         _say(f"  {name}: {measured.rate:,.0f} logs/s, {measured.answer.cpu_seconds:.2f} s of CPU")
         return measured, series

@@ -6,8 +6,8 @@ import socket
 from contextlib import ExitStack
 
 from .cases import Run
+from .peers import Client, address_of, broker
 from .server import null_server
-from .standin import Client, address_of, broker
 
 
 class Participants(ExitStack):

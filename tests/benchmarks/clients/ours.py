@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import time
 from collections import deque
@@ -26,7 +25,8 @@ from producer import (
 )
 
 from ..shapes import Log, logs_of, size_of, streams_of
-from .protocol import Answer, Job, in_threads, paced, quantiles_of, serve, timed
+from .latency import Callback, at_rate
+from .protocol import Answer, Job, in_threads, serve, timed
 
 #: Logs of one ``send_many``, and rows of one ``send_arrow``: fewer if they are large.
 MANY, ROWS, _LOT_BYTES = 1000, 8000, 2**24
@@ -111,25 +111,18 @@ def send_all(job: Job) -> Answer:
 
 def with_rate(job: Job) -> Answer:
     """At a rate, with a callback for each log, which takes the time."""
-    logs, clock = logs_of(job.shape), time.perf_counter
-    calls: list[float] = []
-    outcomes: list[tuple[float, bool]] = []
+    logs, outcomes = logs_of(job.shape), list[object]()
+    with opened(job) as (producer, streams):
 
-    def work(streams: list[Stream], count: int) -> Check:
-        def one(number: int) -> None:
-            stream, log, sent = streams[number % len(streams)], logs[number % len(logs)], clock()
-            stream.send(log, callback=lambda result: outcomes.append((clock() - sent, result.successful)))
+        def one(number: int, done: Callback) -> None:
+            stream = streams[number % len(streams)]
+            stream.send(logs[number % len(logs)], callback=lambda result: done(None if result.successful else result))
 
-        calls.extend(paced(count, max(1, job.rate // job.threads), one))
-        return lambda: 0
+        def finish() -> int:
+            producer.flush()
+            return outcomes.count(None)
 
-    answer = shared(job, work)
-    return dataclasses.replace(
-        answer,
-        delivered=sum(successful for _, successful in outcomes),
-        send_seconds=quantiles_of(calls),
-        ack_seconds=quantiles_of([seconds for seconds, _ in outcomes]),
-    )
+        return at_rate(job, one, outcomes, finish)
 
 
 def send_callback(job: Job) -> Answer:
@@ -192,13 +185,15 @@ def measured_while_waiting(producer: Producer, seconds: float) -> Answer:
 def idle(job: Job) -> Answer:
     """A producer that has sent one log, and has nothing to do for ``seconds``."""
     with opened(job) as (producer, streams):
-        assert streams[0].send(logs_of(job.shape)[0]).result().successful
+        future = streams[0].send(logs_of(job.shape)[0])
+        producer.flush()
+        assert future.result().successful
         return measured_while_waiting(producer, float(job.options["seconds"]))
 
 
 def dead(job: Job) -> Answer:
     """A producer with 1,000 batches that wait for a server that is down, for ``seconds``."""
-    with opened(job, drain_timeout_ms=0) as (producer, _):
+    with opened(job, drain_timeout_ms=0, linger_ms=100) as (producer, _):
         log, give_up = logs_of(job.shape)[0], time.monotonic() + 30
         for number in range(_BATCHES_OF_DEAD):
             producer.send("p", "bench", log, topic=f"topic-{number}")
