@@ -11,6 +11,7 @@ from typing import Any
 
 from .cases import Run
 from .clients.protocol import Answer
+from .watching import Series
 
 #: Where results are kept, unless it is said otherwise.
 RESULTS = Path(".bench/results.json")
@@ -42,13 +43,13 @@ class RunResult:
     """A run in all rounds.
 
     :ivar log_bytes: names and values of one log, on average.
-    :ivar series: samples taken from outside: seconds, resident bytes, CPU seconds, each since the beginning.
+    :ivar series: samples taken from outside.
     """
 
     run: Run
     rounds: list[Measured]
     log_bytes: float
-    series: list[tuple[float, float, float]] = field(default_factory=list)
+    series: Series = field(default_factory=list)
 
     @property
     def rate(self) -> float:

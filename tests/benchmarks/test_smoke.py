@@ -130,6 +130,26 @@ def test_a_body_that_never_came_is_found_out(sent: tuple[Answer, dict[str, Any]]
         check(RUN, answer, counts | {"samples": []})
 
 
+def test_a_peer_that_fails_is_left_out_and_the_others_go_on(participants: Participants) -> None:
+    """With the last line of its error as the reason, in every round."""
+    runs = {"ours": RUN, "theirs": dataclasses.replace(RUN, client="nobody")}
+    found = measure(Case(id="bad", title="", kind="rate", runs=runs, one_process=True), participants, 2, {})
+    assert {name: len(run.rounds) for name, run in found.runs.items()} == {"ours": 2}
+    assert found.left_out.keys() == {"theirs"}
+    assert "No module named tests.benchmarks.clients.nobody" in found.left_out["theirs"]
+
+
+def test_a_short_run_is_repeated_and_its_median_counts(participants: Participants) -> None:
+    """So that it can be compared with one that takes a hundred times as long."""
+    answers: list[float] = []
+    case = Case(id="short", title="", kind="rate", runs={"ours": dataclasses.replace(RUN, repeat=3)}, most_rounds=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.benchmarks.measure.check", lambda _, answer, *__, **___: answers.append(answer.seconds))
+        found = measure(case, participants, 1, {})
+    assert [one.answer.seconds for one in found.runs["ours"].rounds] == [sorted(answers)[1]]
+    assert len(answers) == 3
+
+
 def test_a_failure_of_ours_ends_the_benchmark(participants: Participants, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of ours is left out."""
     wrong = Case(id="bad", title="", kind="rate", runs={"ours": RUN}, most_rounds=1)

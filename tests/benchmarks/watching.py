@@ -11,18 +11,21 @@ from typing import Self
 
 _INTERVAL = 0.1
 
+#: Samples: seconds since the beginning, resident bytes, CPU seconds since the beginning.
+Series = list[tuple[float, float, float]]
+
 
 class Watch:
     """Samples a process ten times a second, while the block runs; Linux only, elsewhere there are no samples.
 
-    :ivar series: seconds since the beginning, resident bytes, CPU seconds since the beginning.
+    :ivar series: the samples.
     """
 
     def __init__(self, pid: int) -> None:
         self._folder = Path(f"/proc/{pid}")
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.series: list[tuple[float, float, float]] = []
+        self.series: Series = []
 
     def __enter__(self) -> Self:
         self._thread.start()
