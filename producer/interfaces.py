@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from .clock import Clock
 from .credentials import Credentials
@@ -91,13 +91,17 @@ class Delivery:
     sequence: SequenceId | None = None
 
 
+#: Encoded logs, joined.
+Record: TypeAlias = bytes | memoryview
+
+
 class Sink(Protocol):
     """Where batches leave. Its methods are called from several IO threads at once."""
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         """How many bytes a body has besides its records."""
 
-    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[bytes]) -> Payload:
+    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         """Make a batch's body from its records; called once a batch, behind a channel once an attempt. May raise only
         on bugs.
         """

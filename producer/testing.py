@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .clock import Deadline
 from .errors import AttemptError
-from .interfaces import Delivery, Payload, Receipt
+from .interfaces import Delivery, Payload, Receipt, Record
 from .records import StreamKey
 from .wire.log_group import encode_tail, split_records
 
@@ -105,7 +105,7 @@ class RecordingSink:
         """See :class:`~producer.interfaces.Sink`."""
         return len(self._tail(key, pack_id))
 
-    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[bytes]) -> Payload:
+    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         """See :class:`~producer.interfaces.Sink`."""
         raw = b"".join((*records, self._tail(key, pack_id)))
         return Payload(raw, len(raw))

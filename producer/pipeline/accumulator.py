@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from ..clock import Clock, Deadline
 from ..config import ProducerConfig
 from ..errors import ProducerClosedError, StreamStoppedError
-from ..interfaces import SequenceId
+from ..interfaces import Record, SequenceId
 from ..records import SEQUENCED, Numbering, StreamKey, hash_key_of
 from ..results import SendFuture
-from ..wire.shape import Heads, Shape
+from ..wire.shape import Heads, Run, Shape
 from .batch import ProducerBatch, Sender, StreamState
 from .memory import MemoryBudget
 from .open_run import OpenRun, RunLimits
@@ -110,7 +110,7 @@ class LogAccumulator:
     def append(
         self,
         key: StreamKey,
-        record: bytes,
+        record: Record,
         logs: int,
         sender: Sender,
         charge: int,
@@ -188,7 +188,7 @@ class LogAccumulator:
     def form(
         self,
         key: StreamKey,
-        record: bytes,
+        record: Record,
         logs: int,
         sender: Sender,
         charge: int,
@@ -279,13 +279,15 @@ class LogAccumulator:
                 return None
             run = batch.run
             if run is None or not run.takes(shape, heads):
-                run = OpenRun(batch, shape, heads, self._run_limits)
-                batch.begin_run(run)
+                records = Run(heads)
+                run = OpenRun(batch, shape, heads, records.fields, self._run_limits)
+                batch.begin_run(run, records)
             return run
 
     def _take(self, key: StreamKey) -> ProducerBatch:
-        batch = self._open.pop(key)
-        batch.end_run()
+        batch = self._open[key]
+        batch.end_run()  # first: an interrupt in between must leave nobody who adds to a batch that is out
+        del self._open[key]
         self._count(batch)
         return batch
 

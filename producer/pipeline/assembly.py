@@ -23,7 +23,7 @@ from ..errors import (
     SendTimeoutError,
     StreamStoppedError,
 )
-from ..interfaces import Notes, SequenceId, Sink
+from ..interfaces import Notes, Record, SequenceId, Sink
 from ..metrics import Counters, Stats
 from ..records import StreamKey
 from ..results import Attempt, Callback, SendFuture
@@ -172,7 +172,7 @@ class Pipeline:
     def accept(
         self,
         key: StreamKey,
-        record: bytes,
+        record: Record,
         logs: int,
         callback: Callback | None,
         memory: Reservation | None = None,
@@ -322,7 +322,7 @@ class Pipeline:
         for batch in self.accumulator.give_up_forming():
             self.submit(batch)
 
-    def check_size(self, key: StreamKey, record: bytes, logs: int) -> None:
+    def check_size(self, key: StreamKey, record: Record, logs: int) -> None:
         """Whether one send could be accepted at all; nothing is taken.
 
         :raises LogSizeTooLargeError: as :meth:`accept`.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..errors import AttemptError
-from ..interfaces import Payload, SequenceId
+from ..interfaces import Payload, Record, SequenceId
 from ..records import StreamKey
 from ..results import Attempt, Callback, Result, SendFuture
 from ..wire.shape import Run
@@ -173,7 +173,7 @@ class ProducerBatch:
         self.serial = serial
         self.pack_id = pack_id
         self.created_at = created_at
-        self.records: list[bytes | Run] = []
+        self.records: list[Record | Run] = []
         #: Where it takes logs one by one, if it does: the last of the records.
         self.run: OpenRun | None = None
         self.futures: list[SendFuture] = []
@@ -212,7 +212,7 @@ class ProducerBatch:
         """Whether a send of ``size`` bytes and ``logs`` logs stays within the limits of a batch."""
         return self.size + size <= MAX_BATCH_SIZE_IN_BYTES and self.log_count + logs <= MAX_BATCH_COUNT
 
-    def add(self, record: bytes, logs: int, sender: Sender, charge: int) -> SendFuture:
+    def add(self, record: Record, logs: int, sender: Sender, charge: int) -> SendFuture:
         """Append one send; called by the accumulator under its lock.
 
         :param record: its encoded logs, joined.
@@ -234,22 +234,28 @@ class ProducerBatch:
         self.held += charge
         return future
 
-    def begin_run(self, run: OpenRun) -> None:
-        """Take logs by ``run`` from now on; called by the accumulator under its lock, as :meth:`end_run` is."""
+    def begin_run(self, run: OpenRun, records: Run) -> None:
+        """Take logs by ``run`` from now on; called by the accumulator under its lock, as :meth:`end_run` is.
+
+        :param records: where ``run`` puts them.
+        """
         self.end_run()
+        self.records.append(records)
         self.run = run
-        self.records.append(run.records)
 
     def end_run(self) -> None:
         """Take no more logs by the run."""
-        run, self.run = self.run, None
+        run = self.run
         if run is None:
             return
+        # Forgotten only when it is closed: a fork, or an interrupt, may come in between.
         run.close()
-        if not run.records.fields:
+        self.run = None
+        last = self.records[-1] if self.records else None
+        if isinstance(last, Run) and not last.fields:
             self.records.pop()
 
-    def take_over(self, record: bytes, future: SendFuture, logs: int) -> None:
+    def take_over(self, record: Record, future: SendFuture, logs: int) -> None:
         """Append a send that has a future."""
         self.heeded = True  # perhaps
         if logs != 1:
@@ -364,9 +370,15 @@ class ProducerBatch:
         half.retry_count, half.first_attempt_at = self.retry_count, self.first_attempt_at
         return half
 
-    def encoded_records(self) -> list[bytes]:
+    def encoded_records(self) -> list[Record]:
         """The records, each the bytes of one log or more."""
-        return [record if isinstance(record, bytes) else record.encode() for record in self.records]
+        records: list[Record] = []
+        for record in self.records:
+            if isinstance(record, Run):
+                records += record.encode()
+            else:
+                records.append(record)
+        return records
 
     def encode(self, payload: Payload) -> None:
         """The body is made: the records live on in it."""

@@ -29,7 +29,7 @@ from ..errors import (
     SendTimeoutError,
     StreamStoppedError,
 )
-from ..interfaces import Channel, ChannelStats, Event, Sink
+from ..interfaces import Channel, ChannelStats, Event, Record, Sink
 from ..metrics import Stats
 from ..records import Numbering, StreamKey, plain
 from ..results import Callback, Result, SendFuture
@@ -299,7 +299,7 @@ class DurablePipeline:
             future._holder.settle(result)
         self.pipeline.settlement.failure.tell((future,), result)
 
-    def check_size(self, key: StreamKey, record: bytes, logs: int) -> None:
+    def check_size(self, key: StreamKey, record: Record, logs: int) -> None:
         """See :meth:`Pipeline.check_size`."""
         self.pipeline.check_size(key, record, logs)
 

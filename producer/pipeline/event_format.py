@@ -26,7 +26,7 @@ from functools import lru_cache
 from struct import Struct
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from ..interfaces import ADOPTED_HEADER, Event
+from ..interfaces import ADOPTED_HEADER, Event, Record
 from ..records import ADOPTED, IDEMPOTENT, MAX_NUMBER, ORDERED, SEQUENCED, StreamKey
 
 _HEAD = Struct(">8sQI")
@@ -78,7 +78,9 @@ def numbered(number: int) -> dict[str, str]:
     return {"seqid": str(number)}
 
 
-def write_event(key: StreamKey, ident: bytes, logs: int, record: bytes, more: Mapping[str, str] | None = None) -> Event:
+def write_event(
+    key: StreamKey, ident: bytes, logs: int, record: Record, more: Mapping[str, str] | None = None
+) -> Event:
     """The event of a record.
 
     :param more: further headers.

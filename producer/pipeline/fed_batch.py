@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..interfaces import Payload
+from ..interfaces import Payload, Record
 from ..results import SendFuture
 from .batch import ProducerBatch, Sender
 from .ticket import Ticket
@@ -27,7 +27,7 @@ class FedBatch(ProducerBatch):
         super().__init__(*arguments, **options)
         self.tickets: list[Ticket] = []
 
-    def add(self, record: bytes, logs: int, sender: Sender, charge: int) -> SendFuture:
+    def add(self, record: Record, logs: int, sender: Sender, charge: int) -> SendFuture:
         """As :meth:`ProducerBatch.add`, of a ticket, whose future becomes this batch's; or of a part of a send."""
         if not isinstance(sender, Ticket):
             return super().add(record, logs, sender, charge)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..results import Callback, SendFuture
-from ..wire.shape import Heads, Run, Shape
+from ..wire.shape import Heads, Shape
 from .batch import RECORD_OVERHEAD, ProducerBatch
 from .memory import MemoryBudget
 
@@ -48,6 +48,7 @@ class OpenRun:
     :param batch: whose end this is, as long as it is the batch's ``run``.
     :param shape: of the logs.
     :param heads: of their second.
+    :param fields: where their fields go: the batch's.
     """
 
     __slots__ = (
@@ -56,27 +57,29 @@ class OpenRun:
         "_fields",
         "_fields_of",
         "_fields_of_any",
+        "_first",
         "_futures",
         "_head",
         "_lock",
         "_names",
+        "_now",
         "_threshold_bytes",
         "_threshold_count",
         "_time",
         "_until",
-        "records",
     )
 
-    def __init__(self, batch: ProducerBatch, shape: Shape, heads: Heads, limits: RunLimits) -> None:
+    def __init__(self, batch: ProducerBatch, shape: Shape, heads: Heads, fields: list[str], limits: RunLimits) -> None:
         self._names: tuple[str, ...] | None = shape.names
         self._fields_of, self._fields_of_any = shape.fields_of, shape.fields_of_any
         self._batch: ProducerBatch | None = batch
         self._futures = batch.futures
-        self.records = Run(heads)
-        self._fields = self.records.fields
+        self._first = len(batch.futures)  # the position of the first future that belongs to this run
+        self._fields = fields
         #: The bytes before the fields of a record of less than 128 bytes.
         self._head = len(heads.time) + 2
-        self._until = heads.now + 1
+        self._now = heads.now
+        self._until = self._now + 1
         self._lock = limits.lock
         self._budget = limits.budget
         self._time = limits.time
@@ -85,10 +88,10 @@ class OpenRun:
 
     def takes(self, shape: Shape, heads: Heads) -> bool:
         """Whether logs of this shape and second belong here."""
-        return self._names == shape.names and self._until == heads.now + 1
+        return self._names == shape.names and self._now == heads.now
 
     def close(self) -> None:
-        """Take no more logs, and hold nothing."""
+        """Take no more logs, and hold nothing; a second time changes nothing."""
         # The names first: in a forked child nobody may touch the lock, and this keeps everybody from it.
         self._names = self._batch = None
         self._fields, self._futures = [], []
@@ -100,7 +103,7 @@ class OpenRun:
         :returns: the future; None if the log does not belong here, or needs a closer look: nothing was done then.
         :raises InvalidArgumentError: a value that cannot become text.
         """
-        if tuple(log) != self._names or self._time() >= self._until:
+        if tuple(log) != self._names or not self._now <= self._time() < self._until:
             return None
         fields = self._fields_of(log.values())
         if fields is None:
@@ -122,10 +125,21 @@ class OpenRun:
             if used > budget.limit or filled >= self._threshold_bytes or count >= self._threshold_count:
                 return None
             future._holder = batch
-            self._futures.append(future)
-            self._fields.append(fields)
+            try:
+                self._futures.append(future)
+                self._fields.append(fields)
+            except BaseException:  # raised by a signal handler, which runs after a call
+                self._take_back(future)
+                raise
+            # No calls from here on: all of this happens.
             budget.used, batch.size, batch.log_count = used, filled, count
             batch.held += charge
             if callback is not None:
                 batch.heeded = True
         return future
+
+    def _take_back(self, future: SendFuture) -> None:
+        """Let ``future`` and its log be in neither list, whichever they came into."""
+        if self._futures[-1:] == [future]:
+            self._futures.pop()
+        del self._fields[len(self._futures) - self._first :]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from ..interfaces import Record
 from ..records import StreamKey
 from .batch import BATCH_OVERHEAD
 from .memory import MemoryBudget
@@ -24,7 +25,7 @@ class Piece(NamedTuple):
     """
 
     key: StreamKey
-    record: bytes
+    record: Record
     logs: int
 
 

@@ -17,9 +17,9 @@ from ..clock import Clock
 from ..config import ProducerConfig, ProjectConfig
 from ..credentials import Credentials
 from ..errors import AttemptError, ClockSkewError, ProjectNotConfiguredError, RejectedError, UnauthorizedError
-from ..interfaces import Delivery, Payload, Receipt
+from ..interfaces import Delivery, Payload, Receipt, Record
 from ..records import StreamKey
-from ..wire.compression import compress, decompress
+from ..wire.compression import compress, compress_joined, decompress
 from ..wire.json_group import decode_json, encode_json
 from ..wire.log_group import encode_tail, split_records
 from ..wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
@@ -88,13 +88,13 @@ class LogHubSink:
         """See :class:`~producer.interfaces.Sink`."""
         return len(_tail(key, pack_id))
 
-    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[bytes]) -> Payload:
+    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         """See :class:`~producer.interfaces.Sink`."""
         if self._config.log_format == "json":
-            raw = encode_json(records, key.topic, key.source, _tags(key, pack_id))
-        else:
-            raw = b"".join((*records, _tail(key, pack_id)))
-        return Payload(compress(raw, self._config.compression), len(raw))
+            text = encode_json([bytes(record) for record in records], key.topic, key.source, _tags(key, pack_id))
+            return Payload(compress(text, self._config.compression), len(text))
+        parts = (*records, _tail(key, pack_id))
+        return Payload(compress_joined(parts, self._config.compression), sum(map(len, parts)))
 
     def decode(self, payload: Payload) -> list[bytes]:
         """See :class:`~producer.interfaces.Sink`."""
