@@ -242,7 +242,8 @@ def all_cases(file: str | None = None) -> dict[str, Case]:
             one_process=True,
             most_rounds=1,
             note="Batches wait until the end, so that each stream is live: the more streams, the fewer logs a request. "
-            "What the senders take is the cost of `send()`; the rest is that of the requests.",
+            "What the senders take is the cost of `send()`, and to live streams that behind the first log of each; the "
+            "rest is that of the requests.",
         ),
         Case(
             id="work",

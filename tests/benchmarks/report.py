@@ -129,15 +129,17 @@ def _scaling_table(case: Case, runs: dict[str, RunResult]) -> str:
         own = [run for run in runs.values() if run.run.line == line]
         for run in sorted(own, key=lambda run: run.run.x):
             figures = [f"{run.rate:,.0f}", f"{run.rate * run.log_bytes / 1e6:,.1f}", f"{1e6 / run.per_cpu_second:.2f}"]
-            rows.append([line, f"{run.run.x:,.0f}", *figures, _senders(run), _ratio(run, own[0])])
-    heads = ["run", case.axis, "logs/s", "MB/s", "CPU, µs a log", "of it the senders", "rate against the first"]
-    return table(heads, rows)
+            rows.append([line, f"{run.run.x:,.0f}", *figures, *_senders(run), _ratio(run, own[0])])
+    heads = ["run", case.axis, "logs/s", "MB/s", "CPU, µs a log", "of it the senders", "to live streams"]
+    return table([*heads, "rate against the first"], rows)
 
 
-def _senders(run: RunResult) -> str:
-    if not all("sender_cpu_seconds" in one.answer.figures for one in run.rounds):
-        return ""
-    return f"{run.figure('sender_cpu_seconds') / max(1, run.run.count) * 1e6:.2f}"
+def _senders(run: RunResult) -> tuple[str, str]:
+    """CPU of the sender threads alone, µs a log: of all logs, and behind the first one of each stream."""
+    names = run.rounds[0].answer.figures
+    senders = run.figure("sender_cpu_seconds") / max(1, run.run.count) * 1e6 if "sender_cpu_seconds" in names else None
+    live = run.figure("live_us") if "live_us" in names else None
+    return "" if senders is None else f"{senders:.2f}", "" if live is None else f"{live:.2f}"
 
 
 def _latency_table(_case: Case, runs: dict[str, RunResult]) -> str:

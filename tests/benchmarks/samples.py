@@ -16,12 +16,12 @@ from .cases import Run
 from .clients.protocol import Answer
 from .shapes import Log, logs_of, streams_of
 
-# A second, as the varint of today's times, and its tag; the five bytes of nanoseconds, which are optional.
-_TIME_BYTES, _NANOS_BYTES = 6, 5
+# Of a log, which are optional.
+_NANOS_BYTES = 5
 # Topic, source, tags of a request.
 _TAIL_BYTES = 1024
-# Threads and lists begin their turn through the logs anew.
-_TURN = 0.005
+# Lists of logs do not end where a turn through the logs ends.
+_PART = 0.005
 _UNPACKED: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "deflate": zlib.decompress, "": bytes}
 
 
@@ -30,15 +30,25 @@ class WrongSampleError(AssertionError):
 
 
 @functools.lru_cache(maxsize=4)
-def _record_bytes(shape: str) -> float:
-    """The bytes of a log of the shape in a LogGroup, without nanoseconds, on average."""
-    logs = logs_of(shape)
-    group = LogGroup()
-    for log in logs:
+def _record_sizes(shape: str) -> list[int]:
+    """The bytes of each log of the shape in a LogGroup, without nanoseconds."""
+    sizes = []
+    for log in logs_of(shape):
+        group = LogGroup()
         record = group.Logs.add(Time=1_700_000_000)
         for name, value in log.items():
             record.Contents.add(Key=name, Value=value.encode())
-    return float(group.ByteSize() / len(logs))
+        sizes.append(group.ByteSize())
+    return sizes
+
+
+def _bounds(run: Run, requests: int) -> tuple[float, float]:
+    """The least and the most raw bytes: whole turns through the logs are known exactly, a part of one is not."""
+    sizes = _record_sizes(run.shape)
+    turns, rest = divmod(run.count // run.threads, len(sizes))
+    least = run.threads * (turns * sum(sizes) + rest * min(sizes))
+    most = run.threads * (turns * sum(sizes) + rest * max(sizes)) + run.count * _NANOS_BYTES + requests * _TAIL_BYTES
+    return least * (1 - _PART), most * (1 + _PART)
 
 
 def check(run: Run, answer: Answer, counts: dict[str, Any], complete: bool = True) -> None:
@@ -69,9 +79,8 @@ def check(run: Run, answer: Answer, counts: dict[str, Any], complete: bool = Tru
 
 def _check_bytes(run: Run, counts: dict[str, Any]) -> None:
     """The raw bytes that the headers declared are those of so many logs."""
-    least = run.count * _record_bytes(run.shape) * (1 - _TURN)
-    most = run.count * (_record_bytes(run.shape) + _NANOS_BYTES) * (1 + _TURN) + counts["requests"] * _TAIL_BYTES
-    if run.count >= 1000 and not least <= counts["raw_bytes"] <= most:
+    least, most = _bounds(run, counts["requests"])
+    if not least <= counts["raw_bytes"] <= most:
         raise WrongSampleError(
             f"{run.line}: {counts['raw_bytes']:,} raw bytes arrived, "
             f"but {run.count:,} logs have {least:,.0f} to {most:,.0f}"

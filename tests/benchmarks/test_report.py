@@ -26,7 +26,7 @@ def made_up(case: Case, rounds: int = 3, seconds: float = 1) -> CaseResult:
         delivered=1000,
         send_seconds=[1e-6] * 5,
         ack_seconds=[0.1] * 5,
-        figures={"sender_cpu_seconds": 0.01},
+        figures={"sender_cpu_seconds": 0.01, "live_us": 2.0},
     )
     series = [(at / 10, 2.0**20, at / 20) for at in range(200)]
     runs = {

@@ -163,7 +163,7 @@ def test_the_command_writes_the_document(tmp_path: Path, monkeypatch: pytest.Mon
     document, results = tmp_path / "benchmarks.md", tmp_path / "results.json"
     document.write_text("before\n<!-- tables:begin -->\nold\n<!-- tables:end -->\nafter\n")
     monkeypatch.setattr("tests.benchmarks.__main__.DOCUMENT", document)
-    arguments = ["--case", "web", "cost", "--peers", "--rounds", "1", "--scale", "0.01", "--write"]
+    arguments = ["--case", "web", "--peers", "--rounds", "1", "--scale", "0.01", "--write"]
     assert main([*arguments, "--results", str(results)]) == 0
     text = document.read_text()
     assert text.startswith("before\n")

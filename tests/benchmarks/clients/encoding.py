@@ -24,9 +24,9 @@ SLICE = 8000
 class Work:
     """The logs of a job's shape, and what can be done to a slice of them."""
 
-    def __init__(self, shape: str) -> None:
+    def __init__(self, shape: str, size: int) -> None:
         logs = logs_of(shape)
-        self._rows = [logs[row % len(logs)] for row in range(SLICE)]
+        self._rows = [logs[row % len(logs)] for row in range(size)]
         self._batch = pa.RecordBatch.from_pylist(self._rows)
         self._columns, self._encoder = ColumnarEncoder(self._batch.schema), LogEncoder()
         self._body = self.columns()
@@ -53,8 +53,9 @@ def way(step: Callable[[Work], bytes]) -> Callable[[Job], Answer]:
     """A way that takes a step for each slice of a job's logs."""
 
     def run(job: Job) -> Answer:
-        work, slices = Work(job.shape), max(1, job.count // SLICE)
-        return timed(lambda: sum(len(step(work)) > 0 for _ in range(slices)) * SLICE)
+        size = min(SLICE, job.count)
+        work = Work(job.shape, size)
+        return timed(lambda: sum(len(step(work)) > 0 for _ in range(job.count // size)) * size)
 
     return run
 
