@@ -45,12 +45,22 @@ class Stream:
         run = self._run
         if run is not None and type(log) is dict and (callback is None or callable(callback)):
             future = run.add(log, callback)
+            if future is None and run.closed:
+                future = self._add_to_next_run(log, callback)
             if future is not None:
                 return future
         future = self._producer._send(self.key, log, callback)
         if type(log) is dict:
             self._open_run(log)
         return future
+
+    def _add_to_next_run(self, log: Mapping[str, Any], callback: Callback | None) -> SendFuture | None:
+        """Go on where others, who have ended the handle's run, go on: several handles of a stream take turns."""
+        shape = self._producer._encoder.shape_of(log)
+        if shape is None or shape is not self._shape:
+            return None
+        run = self._run = self._producer._open_run(self.key, shape)
+        return None if run is None else run.add(log, callback)
 
     def _open_run(self, log: Mapping[str, Any]) -> None:
         """Let logs like this one, which has just been sent, take the short way, if it was not the first."""

@@ -90,6 +90,11 @@ class OpenRun:
         """Whether logs of this shape and second belong here."""
         return self._names == shape.names and self._now == heads.now
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more logs."""
+        return self._names is None
+
     def close(self) -> None:
         """Take no more logs, and hold nothing; a second time changes nothing."""
         # The names first: in a forked child nobody may touch the lock, and this keeps everybody from it.

@@ -1,0 +1,586 @@
+"""Logs that are added to the end of an open batch: the same bytes, memory, limits and batches as by the general way."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer import (
+    InvalidArgumentError,
+    RejectedError,
+    Result,
+    SendTimeoutError,
+    Stream,
+)
+from producer.config import MAX_BATCH_COUNT
+from producer.pipeline.assembly import Pipeline
+from producer.pipeline.batch import RECORD_OVERHEAD, BatchState, ProducerBatch
+from producer.pipeline.open_run import OpenRun
+from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from producer.wire.log_group import LogEncoder
+from producer.wire.shape import Run
+from tests.channels.interrupts import interrupted_everywhere
+from tests.pipeline.test_split import TOO_LARGE, LimitedSink
+from tests.support.clocks import JumpingClock
+from tests.support.log_group_schema import contents_of
+from tests.support.pipelines import settle
+from tests.support.short_way import CountingProducer, body_of, by_hand, known, open_batch, takes_short_way
+from tests.support.waiting import Call, eventually
+
+LOG = {"m": "x"}
+
+
+class Text(str):
+    """A text that is not ``str`` itself."""
+
+
+class SetClock(JumpingClock):
+    """A clock whose time of day can be set, backwards too."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+def _stream(producer: CountingProducer, **options: Any) -> Stream:
+    return producer.stream("p", "l", **options)
+
+
+def _texts(sink: RecordingSink) -> list[str]:
+    """The first value of each log that was delivered; empty if it has none."""
+    logs = [log for delivery in sink.deliveries for log in contents_of(delivery.payload.body)]
+    return [log[0][1].decode() if log else "" for log in logs]
+
+
+# The same bytes, in the same batches.
+
+_lengths = st.one_of(st.integers(0, 4), st.integers(60, 140), st.integers(16_340, 16_400))
+_values = st.one_of(
+    st.builds("x".__mul__, _lengths),
+    st.builds("é".__mul__, st.integers(55, 70)),
+    st.sampled_from(["日志", "\x80", "\x00", "", Text("text"), Text("日"), None, True, 7, -(2**70), 0.1, float("nan")]),
+    st.sampled_from([b"\xff\x00", bytearray(b"z" * 127), [1, {"a": None}]]),
+    st.text(max_size=5),
+)
+_shapes = st.sampled_from([("a",), ("a", "b"), ("b", "a"), ("日", "c" * 200), ("é",)])
+_logs = _shapes.flatmap(
+    lambda names: st.lists(_values, min_size=len(names), max_size=len(names)).map(
+        lambda values: dict(zip(names, values, strict=True))
+    )
+)
+_ways = st.sampled_from(["send"] * 12 + ["other handle"] * 3 + ["list", "many", "producer", "deliver", "linger"])
+_clock_steps = st.sampled_from([0.0] * 12 + [0.4, 1.0, -1.0, 3600.0, -3600.0])
+_steps = st.lists(st.tuples(_ways, _clock_steps, st.booleans(), st.integers(1, 9), _logs), min_size=5, max_size=20)
+
+
+class World:
+    """A producer that is told a history of sends, and looked over after each of them.
+
+    :param handles: whether single logs are sent through handles, which may know the short way.
+    """
+
+    def __init__(self, handles: bool, **options: Any) -> None:
+        self.clock = SetClock()
+        self.sink = RecordingSink()
+        self.producer, self.pipeline = by_hand(
+            self.sink, self.clock, generate_pack_id=False, total_size_in_bytes=20_000_000, **options
+        )
+        self.handles = [_stream(self.producer), _stream(self.producer)] if handles else []
+        self.expected: list[bytes] = []
+        self.futures: list[Any] = []
+        self.told: Counter[int] = Counter()
+        self.callbacks = 0
+        self.short = 0
+
+    def _one(self, log: dict[str, Any], handle: int, callback: Any) -> Any:
+        if not self.handles:
+            return self.producer.send("p", "l", log, callback=callback)
+        before = self.producer.general
+        future = self.handles[handle].send(log, callback=callback)
+        self.short += self.producer.general == before
+        return future
+
+    def _send(self, way: str, log: dict[str, Any], count: int, callback: Any) -> list[Any]:
+        logs = [dict(log) for _ in range(count)]
+        if way == "list":
+            return [self.producer.send("p", "l", logs, callback=callback)]
+        if way == "many":
+            return _stream(self.producer).send_many(logs, callback=callback)
+        return [self._one(one, way == "other handle", callback) for one in logs]
+
+    def step(self, way: str, seconds: float, called_back: bool, count: int, log: dict[str, Any]) -> None:
+        self.clock.ahead += seconds
+        if way in ("deliver", "linger"):
+            self.clock.advance(2.0 if way == "linger" else 0.0)
+            settle(self.pipeline)
+            return
+        now = int(self.clock.time())
+        callback = None
+        if called_back:
+            number, self.callbacks = self.callbacks, self.callbacks + 1
+            callback = lambda _: self.told.update([number])  # noqa: E731
+        futures = self._send(way, log, count, callback)
+        self.expected += [LogEncoder().encode(log, now)] * count
+        if called_back:
+            self.told.subtract({number: len(futures)})
+        self.futures += futures
+        self.look()
+
+    def look(self) -> None:
+        """What holds at every moment."""
+        batches = self.pipeline.accumulator.incomplete()
+        assert self.pipeline.budget.used == sum(batch.held for batch in batches)
+        assert self.pipeline.stats().accepted == len(self.expected)
+        for batch in self.pipeline.accumulator._open.values():
+            assert batch.size == len(body_of(self.pipeline, batch))
+            assert batch.size < self.pipeline.accumulator._threshold_bytes
+            assert all(batch.encoded_records())  # no empty ones
+            assert sum(batch.logs_of_send.get(i, 1) for i in range(len(batch.futures))) == batch.log_count
+
+    def end(self) -> None:
+        self.pipeline.flush(100)
+        settle(self.pipeline)
+        assert self.sink.records() == self.expected
+        assert all(future.result(0).successful for future in self.futures)
+        assert not +self.told
+        assert not -self.told
+        stats = self.pipeline.stats()
+        assert (stats.accepted, stats.delivered, stats.memory_used) == (len(self.expected), len(self.expected), 0)
+        (counts,) = stats.streams.values()
+        assert (counts.accepted, counts.delivered, counts.pending) == (len(self.expected), len(self.expected), 0)
+
+
+def test_any_history_of_sends_is_the_bytes_and_batches_of_the_general_way() -> None:
+    """However logs are sent, the server gets what LogEncoder makes of each at its second, in order, in the batches that
+    the general way makes; each future succeeds, each callback is called once, and the memory is that of the batches.
+    """
+    short = 0
+
+    @given(_steps, st.sampled_from([(4096, 2**20), (7, 2**20), (4096, 3000), (4096, 1000)]))
+    def check(steps: list[Any], thresholds: tuple[int, int]) -> None:
+        nonlocal short
+        options = dict(zip(("batch_count_threshold", "batch_size_threshold_in_bytes"), thresholds, strict=True))
+        world, general = World(True, **options), World(False, **options)
+        for one in (world, general):
+            for shape in (("a",), ("a", "b"), ("b", "a"), ("日", "c" * 200), ("é",)):
+                one.step("send", 0.0, False, 10, dict.fromkeys(shape, ""))
+            for step in steps:
+                one.step(*step)
+            one.end()
+        assert [delivery.payload.body for delivery in world.sink.deliveries] == [
+            delivery.payload.body for delivery in general.sink.deliveries
+        ]
+        short += world.short
+
+    check()
+    assert short > 2000, "the short way was hardly taken"
+
+
+def test_no_log_gets_a_time_that_is_not_its_own() -> None:
+    """At the turn of a second, and when the clock is set back, the next log has the new time."""
+    clock = SetClock()
+    producer, pipeline = by_hand(clock=clock)
+    stream = _stream(producer)
+    known(stream, LOG)
+    expected = []
+    for step in (0.0, 0.999, 0.001, 0.5, -2.0, -0.001, 0.0, 5.0):
+        clock.ahead += step
+        for _ in range(3):
+            stream.send(LOG)
+            expected.append(LogEncoder().encode(LOG, int(clock.time())))
+    pipeline.flush(10)
+    assert pipeline.sink.records()[-len(expected) :] == expected  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("length", [*range(100, 125), *range(16_350, 16_390)])
+def test_a_log_of_any_length_is_its_exact_size_on_the_wire(length: int) -> None:
+    """Also where the length of the record, or of its field, takes a byte more; and so is the size of its batch."""
+    producer, pipeline = by_hand()
+    stream = _stream(producer)
+    known(stream, LOG)
+    log = {"m": "x" * length}
+    before, held = open_batch(pipeline).size, open_batch(pipeline).held
+    stream.send(log)
+    size = len(LogEncoder().encode(log, int(pipeline.clock.time())))
+    batch = open_batch(pipeline)
+    assert (batch.size - before, batch.held - held) == (size, size + RECORD_OVERHEAD)
+    assert len(body_of(pipeline, batch)) == batch.size
+
+
+# Limits.
+
+
+def test_a_log_of_the_short_way_never_exceeds_the_memory() -> None:
+    """At total_size_in_bytes the next log is refused as ever, and once something is settled accepted."""
+    producer, pipeline = by_hand(total_size_in_bytes=20_000, max_block_ms=0, linger_ms=100_000)
+    stream = _stream(producer)
+    futures = known(stream, LOG)
+
+    def fill() -> None:
+        while pipeline.budget.used <= 20_000:
+            futures.append(stream.send(LOG))
+
+    with pytest.raises(SendTimeoutError) as caught:
+        fill()
+    assert caught.value.used + caught.value.wanted > 20_000
+    assert producer.general == 9 + 1
+    pipeline.flush(10)
+    settle(pipeline)
+    assert pipeline.budget.used == 0
+    futures.append(stream.send(LOG))
+    pipeline.flush(10)
+    assert all(future.done() for future in futures)
+    assert len(pipeline.sink.records()) == len(futures)  # type: ignore[attr-defined]
+
+
+def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
+    """While somebody stands in line, a log that would fit stands behind him."""
+    producer, pipeline = by_hand(clock=ManualClock(), total_size_in_bytes=60_000, max_block_ms=-1)
+    stream = _stream(producer)
+    known(stream, LOG)
+    first = Call(lambda: pipeline.budget.acquire(59_000, None))
+    eventually(lambda: pipeline.budget.waiting == 1)
+    second = Call(lambda: stream.send(LOG))
+    eventually(lambda: pipeline.budget.waiting == 2 or second.done)
+    assert not second.done
+    settled = pipeline.submit_open()
+    settle(pipeline)
+    first.result()
+    assert settled
+    assert not second.done
+    pipeline.budget.release(59_000)
+    second.result()
+    pipeline.flush(10)
+    settle(pipeline)
+    assert pipeline.budget.used == 0
+
+
+@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize(("option", "value"), [("batch_count_threshold", 20), ("batch_size_threshold_in_bytes", 700)])
+def test_a_batch_is_full_at_the_same_log_as_by_the_general_way(option: str, value: int, general: bool) -> None:
+    """The log that reaches a threshold is the last of its batch; the next one opens another."""
+    producer, pipeline = by_hand(**{option: value, "generate_pack_id": False, "source": "h"})
+    stream = _stream(producer)
+    logs = [{"m": f"{number:05}"} for number in range(100)]
+    for log in logs:
+        producer.send("p", "l", log) if general else stream.send(log)
+    pipeline.flush(10)
+    sizes = [len(contents_of(delivery.payload.body)) for delivery in pipeline.sink.deliveries]  # type: ignore[attr-defined]
+    each = 20 if option == "batch_count_threshold" else -(-(700 - pipeline.sink.tail_size(stream.key, None)) // 20)
+    assert len(LogEncoder().encode(logs[0], int(pipeline.clock.time()))) == 20
+    assert sizes == [each] * (100 // each) + [100 % each] * (100 % each > 0)
+    assert general or producer.general < 30
+
+
+def test_a_batch_never_holds_more_logs_than_the_server_takes() -> None:
+    """Also with the highest threshold: the last log that fits is the last one."""
+    producer, pipeline = by_hand(batch_count_threshold=MAX_BATCH_COUNT, linger_ms=100_000)
+    stream = _stream(producer)
+    known(stream, LOG)
+    batch = open_batch(pipeline)
+    batch.log_count = MAX_BATCH_COUNT - 2
+    stream.send(LOG)
+    assert open_batch(pipeline) is batch
+    stream.send(LOG)
+    assert batch.log_count == MAX_BATCH_COUNT
+    assert not pipeline.accumulator._open
+
+
+# Several shapes, several handles.
+
+
+def test_handles_of_one_stream_with_shapes_of_their_own_keep_the_order() -> None:
+    """Two handles that alternate leave no empty runs behind, and the records are in the order of the sends."""
+    producer, pipeline = by_hand(batch_count_threshold=40_000, linger_ms=100_000)
+    streams = [_stream(producer), _stream(producer)]
+    known(streams[0], {"a": "x"})
+    known(streams[1], {"b": "x"})
+    for number in range(300):
+        streams[number % 2].send({"ab"[number % 2]: f"{number}"})
+    batch = open_batch(pipeline)
+    assert len(batch.records) <= batch.log_count
+    assert all(batch.encoded_records())
+    assert batch.size == len(body_of(pipeline, batch))
+    pipeline.flush(10)
+    assert _texts(pipeline.sink)[-300:] == [f"{number}" for number in range(300)]  # type: ignore[arg-type]
+
+
+def test_shapes_that_alternate_on_one_handle_keep_the_order() -> None:
+    """They take the general way, without a run for each; two of a kind in a row change nothing of that."""
+    producer, pipeline = by_hand(batch_count_threshold=40_000, linger_ms=100_000)
+    stream = _stream(producer)
+    known(stream, {"a": "x"})
+    known(stream, {"b": "x"})
+    runs = len(open_batch(pipeline).records)
+    for number in range(300):
+        stream.send({"aab"[number % 3]: f"{number}"})
+    batch = open_batch(pipeline)
+    assert len(batch.records) <= runs + 301
+    assert all(batch.encoded_records())
+    pipeline.flush(10)
+    assert _texts(pipeline.sink)[-300:] == [f"{number}" for number in range(300)]  # type: ignore[arg-type]
+
+
+def test_handles_with_the_same_shape_share_a_run() -> None:
+    """Two handles of one stream that alternate take the short way both."""
+    producer, pipeline = by_hand()
+    streams = [_stream(producer), _stream(producer)]
+    for stream in streams:
+        known(stream, LOG)
+    before, runs = producer.general, len(open_batch(pipeline).records)
+    for number in range(100):
+        streams[number % 2].send(LOG)
+    assert producer.general <= before + 2
+    assert len(open_batch(pipeline).records) <= runs + 2
+
+
+# The end of a run.
+
+
+def test_a_closed_run_holds_nothing() -> None:
+    """A batch that is settled, its records and its futures are garbage, though the handle goes on existing."""
+    producer, pipeline = by_hand()
+    stream = _stream(producer)
+    futures = known(stream, LOG)
+    future, pack_id = weakref.ref(futures.pop()), open_batch(pipeline).pack_id
+    fields = open_batch(pipeline).records[-1].fields  # type: ignore[union-attr]
+    assert len(fields) == 3
+    del futures
+    pipeline.flush(10)
+    settle(pipeline)
+    gc.collect()
+    assert future() is None
+    assert not any(isinstance(one, ProducerBatch) and one.pack_id == pack_id for one in gc.get_objects())
+    assert not any(isinstance(one, OpenRun | Run) for one in gc.get_referrers(fields))
+    assert not takes_short_way(stream)
+    assert stream.send(LOG) is not None
+
+
+def test_a_run_is_forgotten_by_its_batch_only_when_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is forked while another thread closes a run finds it, and closes it."""
+    producer, pipeline = by_hand()
+    stream = _stream(producer)
+    known(stream, LOG)
+    batch, run, close = open_batch(pipeline), stream._run, OpenRun.close
+    forked: list[bool] = []
+
+    def fork_and_close(closing: OpenRun) -> None:
+        monkeypatch.undo()
+        pipeline.abandon_in_child()  # as the child does, which has no lock to wait for
+        forked.append(takes_short_way(stream))
+        close(closing)
+
+    monkeypatch.setattr(OpenRun, "close", fork_and_close)
+    pipeline.submit_open()
+    assert forked == [False]
+    assert (batch.run, stream._run) == (None, run)
+
+
+def test_a_stream_that_stopped_refuses_logs_of_the_short_way_until_it_is_resumed() -> None:
+    """The open batch behind the one that failed takes no more logs."""
+    sink = ScriptedSink([RejectedError("ParameterInvalid", "no", http_status=400)])
+    producer, pipeline = by_hand(sink)
+    stream = _stream(producer, ordered=True)
+    first = known(stream, LOG)
+    pipeline.submit_open()
+    second = [stream.send(LOG) for _ in range(5)]
+    assert takes_short_way(stream)
+    settle(pipeline)
+    assert all(future.exception(0) is not None for future in first + second)
+    for _ in range(3):
+        with pytest.raises(type(stream.stopped or Exception())):
+            stream.send(LOG)
+    assert stream.stopped is not None
+    stream.resume()
+    third = known(stream, LOG)
+    pipeline.flush(10)
+    assert all(future.result(0).successful for future in third)
+    assert len(sink.records()) == len(third)
+    assert pipeline.budget.used == 0
+
+
+def test_a_value_that_cannot_be_sent_leaves_nothing_behind() -> None:
+    """The log is refused as by the general way; neither memory nor a place in the batch is taken."""
+    producer, pipeline = by_hand()
+    stream = _stream(producer)
+    known(stream, LOG)
+    batch = open_batch(pipeline)
+    before = batch.size, batch.held, batch.log_count, len(batch.futures), pipeline.budget.used
+    for value in ("\ud800", object(), {1, 2}):
+        with pytest.raises(InvalidArgumentError, match="'m'"):
+            stream.send({"m": value})
+    for callback in (5, "x"):
+        with pytest.raises(InvalidArgumentError, match="callback"):
+            stream.send(LOG, callback=callback)  # type: ignore[arg-type]
+    assert before == (batch.size, batch.held, batch.log_count, len(batch.futures), pipeline.budget.used)
+
+
+class Sending(Decimal):
+    """A value that sends by the same handle while it becomes text."""
+
+    send: Any = None
+
+    def __str__(self) -> str:
+        self.send()
+        return "late"
+
+
+def test_a_value_that_sends_while_it_becomes_text_stands_behind_what_it_sent() -> None:
+    """No lock is held meanwhile, and a run that it closed is not used."""
+    producer, pipeline = by_hand()
+    stream = _stream(producer)
+    known(stream, LOG)
+    value = Sending(1)
+    value.send = lambda: (stream.send([{"m": "early"}]), pipeline.submit_open())
+    stream.send({"m": value})
+    pipeline.flush(10)
+    texts = _texts(pipeline.sink)  # type: ignore[arg-type]
+    assert texts[12:].count("late") == 1
+    assert texts[-1] == "late"
+    assert set(texts[12:-1]) == {"early"}
+    assert pipeline.stats().accepted == len(texts)
+
+
+# Cut batches.
+
+_kinds = st.sampled_from(["log"] * 8 + ["refuse"] * 2 + ["list", "item"])
+
+
+@given(st.lists(_kinds, min_size=1, max_size=40), st.integers(1, 9))
+def test_each_future_of_a_cut_batch_is_settled_by_its_own_logs(kinds: list[str], most: int) -> None:
+    """Whatever of a batch came by the short way and however often the server has it cut: each send succeeds exactly if
+    its own logs are on the server, and each callback is called once with that.
+    """
+    sink = LimitedSink(most)
+    producer, pipeline = by_hand(sink)
+    stream = _stream(producer)
+    warm = known(stream, LOG)
+    told: Counter[tuple[int, bool]] = Counter()
+    sent = []
+    for number, kind in enumerate(kinds):
+        log = {"m": f"{kind}-{number}"}
+        logs: Any = [log, {"m": f"log-{number}"}] if kind == "list" else log
+        callback = lambda result, number=number: told.update([(number, result.successful)])  # noqa: E731
+        future = stream.send(logs, callback=callback if number % 3 == 0 else None)
+        if number % 3 == 1:
+            future.add_done_callback(lambda done, n=number: told.update([(n, done.exception(0) is None)]))
+        sent.append((number, future, kind))
+    pipeline.flush(100)
+    settle(pipeline)
+    stored = _texts(sink)
+    assert stored.count("x") == sum(future.exception(0) is None for future in warm)
+    for number, future, kind in sent:
+        successful = future.exception(0) is None
+        own = {f"{kind}-{number}", f"log-{number}"} if kind == "list" else {f"{kind}-{number}"}
+        assert successful == (own <= set(stored))
+        assert told[number, successful] == (number % 3 != 2)
+    assert sum(told.values()) == sum(1 for number in range(len(kinds)) if number % 3 != 2)
+    assert pipeline.budget.used == 0
+
+
+def test_a_half_of_a_cut_batch_settles_the_futures_of_its_logs_alone() -> None:
+    """The first half fails, the second one is delivered."""
+    sink = ScriptedSink([TOO_LARGE, RejectedError("ParameterInvalid", "no", http_status=400)])
+    producer, pipeline = by_hand(sink)
+    stream = _stream(producer)
+    futures = known(stream, LOG, 20)
+    pipeline.flush(10)
+    assert [future.exception(0) is None for future in futures] == [False] * 10 + [True] * 10
+    assert {future._holder.state for future in futures} == {BatchState.FAILED, BatchState.SUCCEEDED}  # type: ignore[attr-defined]
+
+
+# Interrupts.
+
+
+def _consistent(producer: CountingProducer, pipeline: Pipeline) -> list[str]:
+    """What is delivered in the end, after all that must hold was looked at."""
+    assert not pipeline.accumulator._lock.locked()
+    for batch in pipeline.accumulator.incomplete():
+        assert batch.size == len(body_of(pipeline, batch))
+        assert batch.log_count == len(contents_of(body_of(pipeline, batch))) == len(batch.futures)
+    assert pipeline.budget.used == sum(batch.held for batch in pipeline.accumulator.incomplete())
+    pipeline.flush(10)
+    settle(pipeline)
+    assert pipeline.budget.used == 0
+    assert pipeline.stats().accepted == pipeline.stats().delivered
+    return _texts(pipeline.sink)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["y", None, "é", 5], ids=["ascii", "null", "other", "number"])
+def test_an_interrupted_add_is_complete_or_has_not_happened(value: Any, without_coverage: None) -> None:
+    """Wherever a signal handler raises, no lock is held, the log is whole or not there, and so are its future, its
+    callback and its memory; what is sent before and after it is not touched.
+    """
+
+    def scenario() -> Any:
+        producer, pipeline = by_hand()
+        stream = _stream(producer)
+        known(stream, LOG)
+        told: list[Result] = []
+        run = stream._run
+        assert run is not None
+
+        def check(interrupted: bool) -> None:
+            there = len(open_batch(pipeline).futures) - 12
+            assert there in ((0, 1) if interrupted else (1,))
+            stream.send({"m": "after"})
+            texts = _consistent(producer, pipeline)
+            assert len(texts) == 12 + there + 1
+            assert texts[-1:] == ["after"]
+            assert len(told) == there
+
+        return lambda: run.add({"m": value}, told.append), check
+
+    interrupted_everywhere(scenario, 2)
+
+
+def test_an_interrupted_take_leaves_nobody_who_adds_to_a_batch_that_is_out(without_coverage: None) -> None:
+    """Wherever the interrupt falls while the mover, flush or a full batch ends the run, every log is delivered once."""
+
+    def scenario() -> Any:
+        producer, pipeline = by_hand()
+        stream = _stream(producer)
+        known(stream, LOG)
+
+        def check(interrupted: bool) -> None:
+            for _ in range(3):
+                stream.send({"m": "after"})
+            texts = _consistent(producer, pipeline)
+            assert Counter(texts) == {"x": 12, "after": 3}
+
+        return pipeline.accumulator.take_all, check
+
+    interrupted_everywhere(scenario, 3)
+
+
+def test_an_interrupted_beginning_of_a_run_loses_nothing(without_coverage: None) -> None:
+    """Wherever it falls, logs go on to be sent, each once."""
+
+    def scenario() -> Any:
+        producer, pipeline = by_hand()
+        stream = _stream(producer)
+        for _ in range(10):
+            stream.send(LOG)
+        other = _stream(producer)
+        known(other, {"b": "x"})
+        shape = producer._encoder.shape_of(LOG)
+        assert shape is not None
+        heads = producer._encoder.heads(int(pipeline.clock.time()))
+
+        def check(interrupted: bool) -> None:
+            for _ in range(3):
+                stream.send(LOG)
+                other.send({"b": "y"})
+            assert Counter(_consistent(producer, pipeline)) == {"x": 25, "y": 3}
+
+        return lambda: pipeline.accumulator.open_run(other.key, shape, heads), check
+
+    interrupted_everywhere(scenario, 3)

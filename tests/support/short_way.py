@@ -1,0 +1,60 @@
+"""Producers without threads, and handles whose next log of the same shape takes the short way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from producer import Producer, SendFuture, Stream
+from producer.clock import Clock
+from producer.interfaces import Sink
+from producer.pipeline.assembly import Pipeline
+from producer.pipeline.batch import ProducerBatch
+from tests.support.pipelines import config, threadless
+
+#: More sends of one shape than pass before it is known.
+ENOUGH = 12
+
+
+class CountingProducer(Producer):
+    """A producer that counts the sends that do not take the short way.
+
+    :ivar general: how many they are.
+    """
+
+    general = 0
+
+    def _send(self, *arguments: Any) -> SendFuture:
+        self.general += 1
+        return super()._send(*arguments)
+
+
+def by_hand(sink: Sink | None = None, clock: Clock | None = None, **options: Any) -> tuple[CountingProducer, Pipeline]:
+    """A producer, and its pipeline without threads."""
+    pipeline = threadless(sink, clock, **options)
+    producer = CountingProducer(config=config(**options), sink=pipeline.sink, clock=pipeline.clock)
+    producer._pipeline = pipeline
+    return producer, pipeline
+
+
+def known(stream: Stream, log: Mapping[str, Any], count: int = ENOUGH) -> list[SendFuture]:
+    """Send logs like ``log`` until the next one takes the short way."""
+    futures = [stream.send(dict(log)) for _ in range(count)]
+    assert takes_short_way(stream)
+    return futures
+
+
+def takes_short_way(stream: Stream) -> bool:
+    """Whether a log like the last one would be added to the handle's run."""
+    return stream._run is not None and stream._run._names is not None
+
+
+def open_batch(pipeline: Pipeline) -> ProducerBatch:
+    """The one open batch."""
+    (batch,) = pipeline.accumulator._open.values()
+    return batch
+
+
+def body_of(pipeline: Pipeline, batch: ProducerBatch) -> bytes:
+    """What would be sent if the batch were taken now."""
+    return pipeline.sink.encode(batch.key, batch.pack_id, batch.encoded_records()).body
