@@ -17,8 +17,8 @@ from .server import set_mode, take_counts
 from .shapes import logs_of, size_of
 from .watching import Series, Watch
 
-# Of the logs of a run, before the first round.
-_WARM_UP = 0.1
+# Of the logs of a run, before the first round. Java compiles while it runs: it gets all of them.
+_WARM_UP, _WARM_UP_OF_JAVA = 0.1, 1
 
 
 def measure(case: Case, participants: Participants, rounds: int, left_out: dict[str, str]) -> CaseResult:
@@ -50,7 +50,7 @@ class _Table:
     def warm_up(self) -> None:
         """A smaller run of each, which nobody looks at."""
         for name, run in self._left():
-            self._try(name, run.scaled(_WARM_UP))
+            self._try(name, run.scaled(_WARM_UP_OF_JAVA if run.client == "java" else _WARM_UP))
         self.done.clear()
 
     def round(self) -> None:

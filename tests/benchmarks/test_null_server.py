@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
-import socket
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.waiting import Call, eventually
 
-from .null_server import FIRST_KEPT, MOST_KEPT, ONE_OF
+from .null_server import FIRST_KEPT, MOST_KEPT, ONE_OF, Connection, NullLogHub
 from .server import null_server, set_mode, take_counts
 
 PATH = "/logstores/bench/shards/lb"
@@ -85,21 +85,32 @@ def test_a_client_of_a_proxy_names_the_whole_url(port: int) -> None:
     assert take_counts(port)["requests"] == 1
 
 
-def test_requests_may_arrive_in_any_pieces(port: int) -> None:
-    """Byte by byte, and several at once."""
+class Written:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100, 150, 10_000])
+def test_requests_may_arrive_in_any_pieces(size: int) -> None:
+    """Byte by byte, several at once, and the end of one together with the beginning of the next."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
-    request = f"POST {PATH} HTTP/1.1\r\nContent-Length: 4\r\n{lines}\r\nbody".encode()
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for number in range(len(request)):
-            connection.sendall(request[number : number + 1])
-        connection.sendall(request * 2 + request[:-1])
-        connection.sendall(request[-1:])
-        with connection.makefile("rb") as answers:
-            statuses = [line for line in (next(answers) for _ in range(4 * 4)) if line.startswith(b"HTTP/1.1")]
-    assert statuses == [b"HTTP/1.1 200 OK\r\n"] * 4
-    counts = take_counts(port)
-    assert (counts["requests"], counts["body_bytes"], len(counts["samples"])) == (4, 16, 3)
+    requests = f"POST {PATH} HTTP/1.1\r\nContent-Length: 4\r\n{lines}\r\nbody".encode() * 4
+    hub, written = NullLogHub(), Written()
+    connection = Connection(hub)
+    connection.connection_made(written)
+    for start in range(0, len(requests), size):
+        connection.data_received(requests[start : start + size])
+    assert written.data.count(b"HTTP/1.1 200 OK\r\n") == 4
+    assert (hub.counts.requests, hub.counts.body_bytes) == (4, 16)
+    assert [base64.b64decode(sample["body"]) for sample in hub.counts.samples] == [b"body"] * 3
 
 
 def test_the_sample_is_bounded(port: int) -> None:
