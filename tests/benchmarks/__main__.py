@@ -44,17 +44,24 @@ def measured(args: argparse.Namespace, cases: dict[str, Case]) -> Results:
     chosen = {name: cases[name].of_clients(peers) for name in args.case or cases}
     needed = {run.client for case in chosen.values() for run in case.runs.values()} - set(OURS)
     left_out = prepare(needed, lambda text: print(text, file=sys.stderr))
-    machine = describe(versions(sorted(needed - set(left_out))))
+    found = versions(sorted(needed - set(left_out)))
+    machine = describe({name: f"{PEERS[name].title} {version}" for name, version in found.items()})
     kept = args.results or (RESULTS if args.scale == 1 else None)
     results: Results = {}
     for name, case in chosen.items():
         print(f"{name}: {case.title}", file=sys.stderr)
         with Participants() as participants:
-            found = measure(case.scaled(args.scale), participants, args.rounds, left_out)
-        results[name] = dataclasses.replace(found, machine=machine, scale=args.scale)
+            result = measure(case.scaled(args.scale), participants, args.rounds, left_out)
+        results[name] = dataclasses.replace(result, machine=machine, scale=args.scale)
         if kept:
             merge(kept, results)
     return load(kept) if kept else results
+
+
+def file_of(results: Results) -> str | None:
+    """The file whose lines were sent, if they were."""
+    runs = results["file"].runs.values() if "file" in results else ()
+    return next((run.run.shape for run in runs), None)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -69,6 +76,7 @@ def main(argv: list[str] | None = None) -> int:
         print("\n".join([*(f"{case.id:12} {case.title}" for case in cases.values()), f"peers: {', '.join(PEERS)}"]))
         return 0
     results = load(args.source) if args.source else measured(args, cases)
+    cases = all_cases(args.file or file_of(results))
     if not args.write:
         print(report(cases, results, {}))
         return 0

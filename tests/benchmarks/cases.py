@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 #: Our own client programs; all other names are those of :data:`tests.benchmarks.peers.PEERS`.
@@ -170,7 +171,7 @@ def all_cases(file: str | None = None) -> dict[str, Case]:
         _throughput("web", "Access log: 6 fields, 223 bytes, one stream", 1),
         _throughput("wide", "40 fields, 956 bytes, one stream", 1, 0.25),
         _throughput("unicode", "Text that is not ASCII: 6 fields, 170 bytes, one stream", 1),
-        _throughput(file, "Lines of a real file, one stream", 1)
+        _throughput(file, f"Lines of `{Path(file).name}`, one stream", 1)
         if file
         else Case(id="file", title="Lines of a real file", kind="rate", runs={}, note="Needs `--file PATH`."),
         Case(
@@ -255,6 +256,7 @@ def all_cases(file: str | None = None) -> dict[str, Case]:
                 for count, repeat in ((100_000, 9), (1_000_000, 1), (10_000_000, 1))
             },
             most_rounds=3,
+            note="The shortest one is repeated nine times in a round, and the median taken.",
         ),
         Case(
             id="outage",

@@ -14,7 +14,7 @@ _PACKAGES = ("requests", "urllib3", "lz4", "pyarrow")
 def describe(peers: dict[str, str]) -> dict[str, str]:
     """What to write under a table, by heading.
 
-    :param peers: the versions of the peers.
+    :param peers: what each peer is, with its version.
     """
     ours = [f"{name} {metadata.version(name)}" for name in _PACKAGES]
     return {
@@ -23,7 +23,7 @@ def describe(peers: dict[str, str]) -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "ours": ", ".join([f"loghub-producer {metadata.version('loghub-producer')}", *ours]),
-        "peers": ", ".join(f"{name} {version}" for name, version in peers.items()) or "none",
+        "peers": ", ".join(f"`{name}`: {version}" for name, version in peers.items()) or "none",
     }
 
 

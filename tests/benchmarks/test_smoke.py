@@ -175,6 +175,18 @@ def test_the_command_writes_the_document(tmp_path: Path, monkeypatch: pytest.Mon
     assert results.exists()
 
 
+def test_the_report_can_be_made_again_without_measuring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From kept results alone, which also know the file whose lines were sent."""
+    (tmp_path / "some.log").write_text("".join(f"line {number}\n" for number in range(100)))
+    results = tmp_path / "results.json"
+    arguments = ["--case", "file", "--file", str(tmp_path / "some.log"), "--peers", "--rounds", "1", "--scale", "0.001"]
+    assert main([*arguments, "--results", str(results)]) == 0
+    first = capsys.readouterr().out
+    assert "### `file`: Lines of `some.log`, one stream" in first
+    assert main(["--from", str(results)]) == 0
+    assert capsys.readouterr().out == first
+
+
 def test_the_command_knows_its_cases(capsys: pytest.CaptureFixture[str]) -> None:
     """``--list`` names them, and an unknown one is an error that does so, too."""
     assert main(["--list"]) == 0
