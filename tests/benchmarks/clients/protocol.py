@@ -9,9 +9,9 @@ import dataclasses
 import json
 import resource
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,15 +91,16 @@ def timed(run: Callable[[], int]) -> Answer:
 
 
 def in_threads(threads: int, run: Callable[[int], None]) -> None:
-    """Call ``run`` with 0 … ``threads`` - 1, each on a thread; the first on this one if it is alone."""
+    """Call ``run`` with 0 … ``threads`` - 1, each on a thread; the first on this one if it is alone.
+
+    What one raises is raised here.
+    """
     if threads == 1:
         run(0)
         return
-    workers = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(run, number) for number in range(threads)]:
+            done.result()
 
 
 def paced(count: int, rate: int, send: Callable[[int], object]) -> list[float]:
