@@ -1,0 +1,57 @@
+"""A fork while another thread is about to close a run, or has a batch open, and holds the lock that guards both."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+from common import LOGSTORE, PROJECT, new_producer
+
+from producer.pipeline.open_run import OpenRun
+
+mode = sys.argv[1]
+producer = new_producer()
+streams = [producer.stream(PROJECT, LOGSTORE) for _ in range(2)]
+early = [stream.send({"n": f"early-{side * 150 + n}"}) for side, stream in enumerate(streams) for n in range(150)]
+held, forked = threading.Event(), threading.Event()
+
+
+def hold_lock() -> None:
+    assert producer._pipeline is not None
+    with producer._pipeline.accumulator._lock:
+        held.set()
+        forked.wait(20)
+
+
+def close_slowly(run: OpenRun) -> None:
+    held.set()
+    forked.wait(20)
+    close(run)
+
+
+close = OpenRun.close
+if mode == "closing":
+    OpenRun.close = close_slowly  # type: ignore[method-assign]
+holder = threading.Thread(target=hold_lock if mode == "open" else producer.flush)
+holder.start()
+assert held.wait(20)
+OpenRun.close = close  # type: ignore[method-assign]
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    sent = [stream.send({"n": f"child-{side * 150 + n}"}) for side, stream in enumerate(streams) for n in range(150)]
+    own = all(future._holder.stream is not early[0]._holder.stream for future in sent)  # type: ignore[attr-defined]
+    pending = sum(not future.done() for future in sent)
+    producer.close(15)
+    own = own and all(future.result(0).successful for future in sent)
+    abandoned = sum(future.exception(0) is not None for future in early)
+    print(f"pending={pending} own={int(own)} abandoned={abandoned}", flush=True)
+    os._exit(0)
+forked.set()
+holder.join()
+_, status = os.waitpid(pid, 0)
+later = [stream.send({"n": f"later-{side * 150 + n}"}) for side, stream in enumerate(streams) for n in range(150)]
+producer.close(15)
+print(f"child_status={os.waitstatus_to_exitcode(status)} sent={sum(f.result(0).successful for f in early + later)}")

@@ -1,0 +1,363 @@
+"""``Stream.send`` of many logs of one shape, as users see it: futures, threads, close, pickles, odd callers."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import pickle
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from producer import (
+    Producer,
+    ProducerClosedError,
+    ProducerError,
+    RejectedError,
+    Result,
+    ResultFailedError,
+    SendFuture,
+    SequenceKey,
+    Stream,
+)
+from producer.channels import MemoryChannel
+from producer.testing import RecordingSink, ScriptedSink
+from tests.support.log_group_schema import contents_of
+from tests.support.pipelines import config, settle, threadless
+from tests.support.short_way import CountingProducer, by_hand, known, takes_short_way
+from tests.support.sinks import GatedSink
+from tests.support.waiting import PATIENCE, eventually
+
+LOG = {"m": "x"}
+
+
+def _texts(sink: RecordingSink) -> list[str]:
+    """The first value of each log that was delivered, in the order of delivery."""
+    return [log[0][1].decode() for delivery in sink.deliveries for log in contents_of(delivery.payload.body)]
+
+
+@pytest.fixture
+def switching() -> Iterator[None]:
+    """Threads that take turns much more often than they would."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_logs_of_one_shape_take_the_short_way_from_the_tenth_on() -> None:
+    """The general way is taken nine times, and once more for each batch, second or other shape."""
+    producer, pipeline = by_hand()
+    stream = producer.stream("p", "l")
+    for number in range(1000):
+        stream.send({"m": f"{number}"})
+    assert producer.general == 9
+    pipeline.submit_open()
+    for number in range(1000):
+        stream.send({"m": number})
+    assert producer.general == 10
+    pipeline.clock.advance(1)  # type: ignore[attr-defined]
+    for _ in range(1000):
+        stream.send({"m": None})
+    assert producer.general == 11
+    stream.send([LOG])
+    for _ in range(1000):
+        stream.send(LOG)
+    assert producer.general == 12
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_send_after_close_has_begun_is_refused_though_a_run_was_open(ordered: bool) -> None:
+    """Both while close waits for the server, and when it has ended; what was accepted before is delivered."""
+    sink = GatedSink()
+    producer = Producer(sink=sink, config=config(linger_ms=100_000, drain_timeout_ms=20_000))
+    stream = producer.stream("p", "l", ordered=ordered)
+    futures = known(stream, LOG)
+    closing = threading.Thread(target=producer.close)
+    closing.start()
+    assert sink.entered.acquire(timeout=PATIENCE)
+    with pytest.raises(ProducerClosedError):
+        stream.send(LOG)
+    sink.gate.set()
+    closing.join(PATIENCE)
+    with pytest.raises(ProducerClosedError):
+        stream.send(LOG)
+    assert all(future.result(0).successful for future in futures)
+    assert len(sink.records()) == len(futures)
+
+
+def test_a_stream_with_a_sequence_key_has_no_run() -> None:
+    """Each send is a batch of its own, with the next number."""
+    sink = RecordingSink()
+    with Producer(sink=sink, config=config(io_thread_count=1)) as producer:
+        stream = producer.stream("p", "l", idempotent=SequenceKey("a" * 32))
+        for _ in range(30):
+            stream.send(LOG)
+            assert stream._run is None
+    numbers = [delivery.sequence.number for delivery in sink.deliveries if delivery.sequence is not None]
+    assert sorted(numbers) == list(range(1, 31))
+
+
+def test_a_producer_with_a_channel_has_no_runs() -> None:
+    """Each send is stored before it returns."""
+    sink, channel = RecordingSink(), MemoryChannel()
+    with Producer(sink=sink, config=config(), channel=channel) as producer:
+        stream = producer.stream("p", "l")
+        futures = []
+        for number in range(1, 31):
+            futures.append(stream.send(LOG))
+            assert stream._run is None
+            assert channel.stats().put_successes == number
+        producer.flush(PATIENCE)
+    assert all(future.result(0).successful for future in futures)
+
+
+def test_an_idempotent_stream_takes_the_short_way_and_its_batches_are_numbered() -> None:
+    """Its batches are made of runs like others."""
+    sink = RecordingSink()
+    with CountingProducer(sink=sink, config=config(batch_count_threshold=50, linger_ms=100_000)) as producer:
+        stream = producer.stream("p", "l", idempotent=True)
+        for number in range(200):
+            stream.send({"m": f"{number}"})
+        assert producer.general < 100
+        producer.flush(PATIENCE)
+    assert _texts(sink) == [f"{number}" for number in range(200)]
+    assert [delivery.sequence.number for delivery in sink.deliveries if delivery.sequence] == [1, 2, 3, 4]
+
+
+def test_a_stream_with_an_open_run_can_be_pickled() -> None:
+    """The run stays where it is; the copy finds its own way."""
+    with Producer(config=config()) as producer:
+        producer._pipeline = threadless()
+        stream = producer.stream("p", "l")
+        known(stream, LOG)
+        copy: Stream = pickle.loads(pickle.dumps(stream))
+        assert takes_short_way(stream)
+        assert copy._run is None
+        pipeline = copy._producer._pipeline = threadless()
+        futures = known(copy, LOG)
+        pipeline.flush(10)
+        assert len(pipeline.sink.records()) == len(futures)  # type: ignore[attr-defined]
+
+
+# Futures.
+
+
+@pytest.fixture(params=[True, False], ids=["delivered", "failed"])
+def delivered(request: pytest.FixtureRequest) -> bool:
+    """What becomes of the batch."""
+    return bool(request.param)
+
+
+def _sent(delivered: bool) -> tuple[list[SendFuture], Callable[[], None]]:
+    """Futures that came by the short way, and what settles them."""
+    script = [] if delivered else [RejectedError("ParameterInvalid", "no", http_status=400)]
+    producer, pipeline = by_hand(ScriptedSink(script))
+    stream = producer.stream("p", "l")
+    futures = known(stream, LOG, 20)[10:]
+    assert producer.general == 9
+
+    def end() -> None:
+        assert producer is not None
+        pipeline.submit_open()
+        settle(pipeline)
+
+    return futures, end
+
+
+def test_result_and_exception_of_such_a_future(delivered: bool) -> None:
+    """They wait; then they are the batch's, and the future's text says so."""
+    futures, end = _sent(delivered)
+    first = futures[0]
+    assert repr(first) == "<SendFuture pending>"
+    assert not first.done()
+    with pytest.raises(TimeoutError):
+        first.result(0)
+    end()
+    assert all(future.done() for future in futures)
+    if delivered:
+        assert repr(first) == "<SendFuture delivered>"
+        assert first.result().successful
+        assert first.exception() is None
+    else:
+        assert repr(first) == "<SendFuture failed: ParameterInvalid>"
+        with pytest.raises(ResultFailedError):
+            first.result()
+        assert first.exception().result.error_code == "ParameterInvalid"  # type: ignore[union-attr]
+
+
+def test_done_callbacks_of_such_a_future_are_called_once_before_and_after_settling(delivered: bool) -> None:
+    """Also when no other future of the batch has one, or a callback."""
+    futures, end = _sent(delivered)
+    called: list[SendFuture] = []
+    futures[3].add_done_callback(called.append)  # type: ignore[arg-type]
+    end()
+    assert called == [futures[3]]
+    futures[4].add_done_callback(called.append)  # type: ignore[arg-type]
+    assert called == [futures[3], futures[4]]
+
+
+@pytest.mark.parametrize("way", ["wait", "as_completed", "await"])
+def test_such_a_future_can_be_waited_for_in_the_manner_of_others(way: str, delivered: bool) -> None:
+    """concurrent.futures and asyncio are told, though nobody gave a callback."""
+    futures, end = _sent(delivered)
+    waiting = threading.Event()
+
+    def waited() -> int:
+        if way == "wait":
+            return len(concurrent.futures.wait(futures, PATIENCE).done)
+        if way == "as_completed":
+            return len(list(concurrent.futures.as_completed(futures, PATIENCE)))
+
+        async def gathered() -> int:
+            return len(await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), PATIENCE))
+
+        return asyncio.run(gathered())
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiter = pool.submit(waited)
+        eventually(lambda: all(future._watch is not None for future in futures))
+        waiting.set()
+        end()
+        assert waiter.result(PATIENCE) == len(futures)
+
+
+def test_a_callback_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged; the callbacks behind it are called, and the memory comes back."""
+    producer, pipeline = by_hand()
+    stream = producer.stream("p", "l")
+    known(stream, LOG)
+    told: list[Result] = []
+
+    def wild(_: object) -> None:
+        raise SystemExit("wild")
+
+    stream.send(LOG, callback=wild)
+    stream.send(LOG).add_done_callback(wild)
+    stream.send(LOG, callback=told.append)
+    assert producer.general == 9
+    pipeline.flush(10)
+    settle(pipeline)
+    assert [result.successful for result in told] == [True]
+    assert sum("a callback raised" in record.getMessage() for record in caplog.records) == 2
+    assert pipeline.budget.used == 0
+
+
+# Threads.
+
+
+def _in_threads(count: int, work: Callable[[int], None], meanwhile: Callable[[], None] = lambda: None) -> None:
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        running = [pool.submit(work, number) for number in range(count)]
+        while not all(one.done() for one in running):
+            meanwhile()
+        for one in running:
+            one.result()
+
+
+@pytest.mark.parametrize("handles", ["one handle", "a handle each", "a shape each"])
+def test_threads_that_send_at_once_lose_nothing(handles: str, switching: None) -> None:
+    """While others flush, linger and fill batches, each log of each thread arrives once, in the thread's order; there
+    is a future for each, each is told once, and the counters are right in the end.
+    """
+    sink, told = RecordingSink(), Counter[tuple[int, int]]()
+    options = {"io_thread_count": 1, "linger_ms": 100, "batch_count_threshold": 150, "total_size_in_bytes": 300_000}
+    producer = CountingProducer(sink=sink, config=config(**options, max_block_ms=-1))
+    shared, futures, each = producer.stream("p", "l", ordered=True), [], 600
+
+    def work(thread: int) -> None:
+        stream = shared if handles == "one handle" else producer.stream("p", "l", ordered=True)
+        name = f"m{thread}" if handles == "a shape each" else "m"
+        for number in range(each):
+            mine = (thread, number)
+            callback = (lambda _, mine=mine: told.update([mine])) if number % 3 == 0 else None
+            future = stream.send({name: f"{thread}-{number}"}, callback=callback)
+            if number % 3 == 1:
+                future.add_done_callback(lambda _, mine=mine: told.update([mine]))
+            futures.append(future)
+
+    _in_threads(8, work, lambda: producer.flush(PATIENCE))
+    stats = producer.stats()
+    producer.close(PATIENCE)
+    assert (stats.accepted, producer.stats().delivered, len(futures)) == (8 * each, 8 * each, 8 * each)
+    assert all(future.result(0).successful for future in futures)
+    texts = _texts(sink)
+    for thread in range(8):
+        assert [text for text in texts if text.startswith(f"{thread}-")] == [f"{thread}-{i}" for i in range(each)]
+    assert len(texts) == 8 * each
+    assert told == Counter({(thread, i): 1 for thread in range(8) for i in range(each) if i % 3 != 2})
+    assert producer.stats().memory_used == 0
+    (counts,) = producer.stats().streams.values()
+    assert (counts.accepted, counts.delivered, counts.pending) == (8 * each, 8 * each, 0)
+    assert producer.general < 8 * each
+
+
+def test_close_while_threads_send_settles_whatever_was_accepted(switching: None) -> None:
+    """Each send either raises or is delivered, once; none is lost between the run and the end."""
+    for _ in range(10):
+        sink, accepted = RecordingSink(), []
+        producer = Producer(sink=sink, config=config(linger_ms=100_000, drain_timeout_ms=20_000))
+        streams = [producer.stream("p", "l") for _ in range(2)]
+        for stream in streams:
+            known(stream, LOG)
+        begun = threading.Semaphore(0)
+
+        def work(thread: int, streams: list[Stream] = streams, accepted: list[SendFuture] = accepted) -> None:
+            while True:
+                try:
+                    accepted.append(streams[thread % 2].send({"m": "y"}))
+                except ProducerClosedError:
+                    return
+                begun.release()  # noqa: B023
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            running = [pool.submit(work, number) for number in range(4)]
+            for _ in range(40):
+                assert begun.acquire(timeout=PATIENCE)
+            producer.close(PATIENCE)
+            for one in running:
+                one.result(PATIENCE)
+        assert all(future.result(0).successful for future in accepted)
+        assert _texts(sink).count("y") == len(accepted)
+        assert producer.stats().memory_used == 0
+
+
+def test_a_log_that_another_thread_changes_meanwhile_harms_nothing(switching: None) -> None:
+    """It is refused with an error, or sent with what it held; futures, records and memory agree in the end."""
+    sink = RecordingSink()
+    producer = Producer(sink=sink, config=config(batch_count_threshold=500, max_block_ms=-1))
+    stream = producer.stream("p", "l")
+    known(stream, {"a": "1", "b": "2", "c": "3"})
+    log: dict[str, Any] = {"a": "1", "b": "2", "c": "3"}
+    stop, futures, errors = threading.Event(), [], 0
+
+    def change() -> None:
+        while not stop.is_set():
+            log["b"] = "2" * 300
+            del log["c"]
+            log["d"] = None
+            log["b"] = "é"
+            del log["d"]
+            log["c"] = 3
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    for _ in range(3000):
+        try:
+            futures.append(stream.send(log))
+        except (RuntimeError, ValueError, KeyError, ProducerError):
+            errors += 1
+    stop.set()
+    changing.join()
+    futures += [stream.send({"a": "1", "b": "2", "c": "3"}) for _ in range(20)]
+    producer.close(PATIENCE)
+    stats = producer.stats()
+    assert (stats.delivered, stats.memory_used) == (len(futures) + 12, 0)
+    assert all(future.result(0).successful for future in futures)
+    logs = [log for delivery in sink.deliveries for log in contents_of(delivery.payload.body)]
+    assert len(logs) == len(futures) + 12
+    assert {name for log in logs for name, _ in log} <= {b"a", b"b", b"c", b"d"}
