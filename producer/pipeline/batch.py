@@ -223,13 +223,19 @@ class ProducerBatch:
         future = SendFuture(self, sender)  # type: ignore[arg-type]  # a ticket is for another kind of batch
         if self.run is not None:
             self.end_run()
+        count, position, size = len(self.futures), len(self.records), len(record)
+        try:
+            self.futures.append(future)
+            self.records.append(record)
+        except BaseException:  # raised by a signal handler, which runs after a call
+            del self.futures[count:], self.records[position:]
+            raise
+        # No calls from here on: all of this happens.
         if logs != 1:
-            self.logs_of_send[len(self.futures)] = logs
+            self.logs_of_send[count] = logs
         if sender is not None:
             self.heeded = True
-        self.futures.append(future)
-        self.records.append(record)
-        self.size += len(record)
+        self.size += size
         self.log_count += logs
         self.held += charge
         return future

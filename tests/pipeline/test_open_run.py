@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections import Counter
 from decimal import Decimal
@@ -22,7 +23,7 @@ from producer import (
 )
 from producer.config import MAX_BATCH_COUNT
 from producer.pipeline.assembly import Pipeline
-from producer.pipeline.batch import RECORD_OVERHEAD, BatchState, ProducerBatch
+from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch, logs_of_sends
 from producer.pipeline.open_run import OpenRun
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from producer.wire.log_group import LogEncoder
@@ -214,6 +215,42 @@ def test_a_log_of_any_length_is_its_exact_size_on_the_wire(length: int) -> None:
     batch = open_batch(pipeline)
     assert (batch.size - before, batch.held - held) == (size, size + RECORD_OVERHEAD)
     assert len(body_of(pipeline, batch)) == batch.size
+
+
+class WatchedLock:
+    """Stands for a run's lock, and notes what ``state`` is when it is taken and given back."""
+
+    def __init__(self, lock: threading.Lock, state: Any) -> None:
+        self._lock, self._state, self.seen = lock, state, []  # type: ignore[var-annotated]
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.seen.append(self._state())
+
+    def __exit__(self, *_: object) -> None:
+        self.seen.append(self._state())
+        self._lock.release()
+
+
+def test_all_that_an_added_log_changes_changes_under_the_lock_of_accumulator_and_budget() -> None:
+    """Bytes, logs, futures and memory are as before when the lock is taken, and complete when it is given back."""
+    producer, pipeline = by_hand()
+    stream = _stream(producer)
+    known(stream, LOG)
+    batch, run = open_batch(pipeline), stream._run
+    assert run is not None
+    assert run._lock is pipeline.accumulator._lock is pipeline.budget._lock
+
+    def state() -> tuple[int, ...]:
+        logs = len(contents_of(body_of(pipeline, batch)))
+        return logs, batch.log_count, len(batch.futures), batch.size, batch.held, pipeline.budget.used
+
+    before = state()
+    run._lock = lock = WatchedLock(run._lock, state)  # type: ignore[assignment]
+    stream.send({"m": "xyz"})
+    size = len(LogEncoder().encode({"m": "xyz"}, int(pipeline.clock.time())))
+    changes = (1, 1, 1, size, size + RECORD_OVERHEAD, size + RECORD_OVERHEAD)
+    assert lock.seen == [before, tuple(map(sum, zip(before, changes, strict=True)))]
 
 
 # Limits.
@@ -594,3 +631,26 @@ def test_an_interrupted_beginning_of_a_run_loses_nothing(without_coverage: None)
         return lambda: pipeline.accumulator.open_run(other.key, shape, heads), check
 
     interrupted_everywhere(scenario, 3)
+
+
+@pytest.mark.parametrize("log", [LOG, [LOG, LOG]], ids=["log", "list"])
+def test_an_interrupted_send_by_the_general_way_leaves_the_batch_whole(log: Any, without_coverage: None) -> None:
+    """Its bytes, its logs and its futures are those of the same sends, wherever the interrupt falls."""
+
+    def scenario() -> Any:
+        producer, pipeline = by_hand()
+        stream = _stream(producer)
+        known(stream, LOG)
+
+        def check(interrupted: bool) -> None:
+            stream.send(LOG)
+            batch = open_batch(pipeline)
+            logs = len(contents_of(body_of(pipeline, batch)))
+            assert logs == batch.log_count == sum(logs_of_sends(batch))
+            assert logs in ((13, 12 + 1 + len(log)) if interrupted else (12 + 1 + len(log),))
+            assert batch.size == len(body_of(pipeline, batch))
+            assert batch.held == BATCH_OVERHEAD + batch.size - batch.tail_size + RECORD_OVERHEAD * len(batch.futures)
+
+        return lambda: producer.send("p", "l", log), check
+
+    interrupted_everywhere(scenario, 30)
