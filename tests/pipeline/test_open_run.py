@@ -561,32 +561,39 @@ def _consistent(producer: CountingProducer, pipeline: Pipeline) -> list[str]:
     return _texts(pipeline.sink)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["own run", "next run"])
 @pytest.mark.parametrize("value", ["y", None, "é", 5], ids=["ascii", "null", "other", "number"])
-def test_an_interrupted_add_is_complete_or_has_not_happened(value: Any, without_coverage: None) -> None:
+def test_an_interrupted_send_by_the_short_way_is_complete_or_has_not_happened(
+    value: Any, closed: bool, without_coverage: None
+) -> None:
     """Wherever a signal handler raises, no lock is held, the log is whole or not there, and so are its future, its
     callback and its memory; what is sent before and after it is not touched.
     """
 
     def scenario() -> Any:
         producer, pipeline = by_hand()
-        stream = _stream(producer)
+        stream, other = _stream(producer), _stream(producer)
         known(stream, LOG)
+        if closed:
+            known(other, LOG)
+            assert not takes_short_way(stream)
+        before, general = len(open_batch(pipeline).futures), producer.general
         told: list[Result] = []
-        run = stream._run
-        assert run is not None
 
         def check(interrupted: bool) -> None:
-            there = len(open_batch(pipeline).futures) - 12
+            assert producer.general == general
+            there = len(open_batch(pipeline).futures) - before
             assert there in ((0, 1) if interrupted else (1,))
-            stream.send({"m": "after"})
+            for handle in (stream, other):
+                handle.send({"m": "after"})
             texts = _consistent(producer, pipeline)
-            assert len(texts) == 12 + there + 1
-            assert texts[-1:] == ["after"]
+            assert len(texts) == before + there + 2
+            assert texts[-2:] == ["after", "after"]
             assert len(told) == there
 
-        return lambda: run.add({"m": value}, told.append), check
+        return lambda: stream.send({"m": value}, callback=told.append), check
 
-    interrupted_everywhere(scenario, 2)
+    interrupted_everywhere(scenario, 10 if closed else 3)
 
 
 def test_an_interrupted_take_leaves_nobody_who_adds_to_a_batch_that_is_out(without_coverage: None) -> None:
