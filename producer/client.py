@@ -182,7 +182,7 @@ class Producer:
         pipeline = self._pipeline
         if pipeline is None:  # this process was forked meanwhile
             return None
-        return pipeline.open_run(key, shape, self._encoder.heads(int(self._clock.time())))
+        return pipeline.open_run(key, shape, self._encoder.heads)
 
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
         if callback is not None:

@@ -21,7 +21,7 @@ from ..errors import ProducerClosedError, StreamStoppedError
 from ..interfaces import Record, SequenceId
 from ..records import SEQUENCED, Numbering, StreamKey, hash_key_of
 from ..results import SendFuture
-from ..wire.shape import Heads, Run, Shape
+from ..wire.shape import Heads, Shape
 from .batch import ProducerBatch, Sender, StreamState
 from .memory import MemoryBudget
 from .open_run import OpenRun, RunLimits
@@ -271,17 +271,16 @@ class LogAccumulator:
                 return
             del self._idle[key], self._streams[key]
 
-    def open_run(self, key: StreamKey, shape: Shape, heads: Heads) -> OpenRun | None:
-        """The end of the stream's open batch, for logs of this shape and second; None if it has no open batch."""
+    def open_run(self, key: StreamKey, shape: Shape, heads_of: Callable[[int], Heads]) -> OpenRun | None:
+        """The end of the stream's open batch, for logs of this shape; None if it has no open batch."""
         with self._lock:
             batch = self._open.get(key)
             if batch is None:
                 return None
             run = batch.run
-            if run is None or not run.takes(shape, heads):
-                records = Run(heads)
-                run = OpenRun(batch, shape, heads, records.fields, self._run_limits)
-                batch.begin_run(run, records)
+            if run is None or not run.takes(shape):
+                batch.end_run()
+                run = batch.run = OpenRun(batch, shape, heads_of, self._run_limits)
             return run
 
     def _take(self, key: StreamKey) -> ProducerBatch:

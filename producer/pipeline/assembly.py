@@ -212,9 +212,9 @@ class Pipeline:
             self._work_due()
         return future
 
-    def open_run(self, key: StreamKey, shape: Shape, heads: Heads) -> OpenRun | None:
-        """Where logs of that shape and second go without a closer look; None if there is no such place."""
-        return None if self.late else self.accumulator.open_run(key, shape, heads)
+    def open_run(self, key: StreamKey, shape: Shape, heads_of: Callable[[int], Heads]) -> OpenRun | None:
+        """Where logs of that shape go without a closer look; None if there is no such place."""
+        return None if self.late else self.accumulator.open_run(key, shape, heads_of)
 
     def accept_many(
         self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], callback: Callback | None

@@ -25,7 +25,7 @@ from ..errors import AttemptError
 from ..interfaces import Payload, Record, SequenceId
 from ..records import StreamKey
 from ..results import Attempt, Callback, Result, SendFuture
-from ..wire.shape import Run
+from ..wire.shape import Heads, Run
 from .ticket import Ticket
 
 if TYPE_CHECKING:
@@ -240,14 +240,14 @@ class ProducerBatch:
         self.held += charge
         return future
 
-    def begin_run(self, run: OpenRun, records: Run) -> None:
-        """Take logs by ``run`` from now on; called by the accumulator under its lock, as :meth:`end_run` is.
-
-        :param records: where ``run`` puts them.
+    def begin_records(self, heads: Heads) -> list[str]:
+        """Where the fields of logs with these heads go from now on; called under the accumulator's lock, as
+        :meth:`end_run` is.
         """
-        self.end_run()
+        self._drop_empty_records()
+        records = Run(heads)
         self.records.append(records)
-        self.run = run
+        return records.fields
 
     def end_run(self) -> None:
         """Take no more logs by the run."""
@@ -257,6 +257,9 @@ class ProducerBatch:
         # Forgotten only when it is closed: a fork, or an interrupt, may come in between.
         run.close()
         self.run = None
+        self._drop_empty_records()
+
+    def _drop_empty_records(self) -> None:
         last = self.records[-1] if self.records else None
         if isinstance(last, Run) and not last.fields:
             self.records.pop()

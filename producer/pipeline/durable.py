@@ -177,7 +177,7 @@ class DurablePipeline:
         """
         return self.accept_many(key, ((record, logs),), callback)[0]
 
-    def open_run(self, key: StreamKey, shape: Shape, heads: Heads) -> OpenRun | None:  # noqa: ARG002
+    def open_run(self, key: StreamKey, shape: Shape, heads_of: Callable[[int], Heads]) -> OpenRun | None:  # noqa: ARG002
         """None: every record goes through the channel."""
         return None
 

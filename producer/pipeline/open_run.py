@@ -1,8 +1,8 @@
 """OpenRun: the end of an open batch, to which logs like the last one are added.
 
-Most logs have the names of the log before them, in the same second and for the same stream. Such a log needs no
-look-up of its stream, and its check, its memory and its place in the batch take one lock together. Whatever is not so
-simple is refused here, with nothing done, and takes the general way.
+Most logs have the names of the log before them, and go to the same stream. Such a log needs no look-up of its stream,
+and its check, its memory and its place in the batch take one lock together. Whatever is not so simple is refused here,
+with nothing done, and takes the general way.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class OpenRun:
 
     :param batch: whose end this is, as long as it is the batch's ``run``.
     :param shape: of the logs.
-    :param heads: of their second.
-    :param fields: where their fields go: the batch's.
+    :param heads_of: makes the heads of the records of a second.
     """
 
     __slots__ = (
@@ -60,6 +59,7 @@ class OpenRun:
         "_first",
         "_futures",
         "_head",
+        "_heads_of",
         "_lock",
         "_names",
         "_now",
@@ -69,26 +69,22 @@ class OpenRun:
         "_until",
     )
 
-    def __init__(self, batch: ProducerBatch, shape: Shape, heads: Heads, fields: list[str], limits: RunLimits) -> None:
+    def __init__(self, batch: ProducerBatch, shape: Shape, heads_of: Callable[[int], Heads], limits: RunLimits) -> None:
         self._names: tuple[str, ...] | None = shape.names
         self._fields_of, self._fields_of_any = shape.fields_of, shape.fields_of_any
         self._batch: ProducerBatch | None = batch
         self._futures = batch.futures
-        self._first = len(batch.futures)  # the position of the first future that belongs to this run
-        self._fields = fields
-        #: The bytes before the fields of a record of less than 128 bytes.
-        self._head = len(heads.time) + 2
-        self._now = heads.now
-        self._until = self._now + 1
+        self._heads_of = heads_of
         self._lock = limits.lock
         self._budget = limits.budget
         self._time = limits.time
         self._threshold_bytes = limits.threshold_bytes
         self._threshold_count = limits.threshold_count
+        self._begin_second(batch, limits.time())
 
-    def takes(self, shape: Shape, heads: Heads) -> bool:
-        """Whether logs of this shape and second belong here."""
-        return self._names == shape.names and self._now == heads.now
+    def takes(self, shape: Shape) -> bool:
+        """Whether logs of this shape belong here."""
+        return self._names == shape.names
 
     @property
     def closed(self) -> bool:
@@ -99,7 +95,7 @@ class OpenRun:
         """Take no more logs, and hold nothing; a second time changes nothing."""
         # The names first: in a forked child nobody may touch the lock, and this keeps everybody from it.
         self._names = self._batch = None
-        self._fields, self._futures = [], []
+        self._fields, self._futures = list[str](), []
 
     def add(self, log: Mapping[str, Any], callback: Callback | None) -> SendFuture | None:
         """Add a log.
@@ -108,8 +104,11 @@ class OpenRun:
         :returns: the future; None if the log does not belong here, or needs a closer look: nothing was done then.
         :raises InvalidArgumentError: a value that cannot become text.
         """
-        if tuple(log) != self._names or not self._now <= self._time() < self._until:
+        if tuple(log) != self._names:
             return None
+        now = self._time()
+        if not self._now <= now < self._until:
+            self._change_second(now)
         fields = self._fields_of(log.values())
         if fields is None:
             fields = self._fields_of_any(log)
@@ -142,6 +141,22 @@ class OpenRun:
             if callback is not None:
                 batch.heeded = True
         return future
+
+    def _change_second(self, now: float) -> None:
+        with self._lock:
+            if self._batch is not None and not self._now <= now < self._until:
+                self._begin_second(self._batch, now)
+
+    def _begin_second(self, batch: ProducerBatch, now: float) -> None:
+        """Put what comes from now on behind heads with that time. The caller holds the lock."""
+        heads = self._heads_of(int(now))
+        self._fields = batch.begin_records(heads)
+        #: The position of the first future that belongs to them.
+        self._first = len(batch.futures)
+        #: The bytes before the fields of a record of less than 128 bytes.
+        self._head = len(heads.time) + 2
+        # Numbers of the clock's type: to compare an integer with them costs as much again.
+        self._now, self._until = float(heads.now), heads.now + 1.0
 
     def _take_back(self, future: SendFuture) -> None:
         """Let ``future`` and its log be in neither list, whichever they came into."""

@@ -140,7 +140,7 @@ def _generate(tables: Sequence[_Lengths]) -> tuple[_Fields, _Join]:
         f"    {', '.join(values)}, = values\n"
         f"    if {' and '.join(f'type({value}) is str' for value in values)}:\n"
         f"        fields = f'{pieces}'\n"
-        f"        if fields.isascii() or ''.join(({', '.join(values)},)).isascii():\n"
+        f"        if fields.isascii() or ({' and '.join(f'{value}.isascii()' for value in values)}):\n"
         f"            return fields\n"
         f"        try:\n"
         f"{to_latin}"

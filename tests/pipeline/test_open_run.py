@@ -627,7 +627,6 @@ def test_an_interrupted_beginning_of_a_run_loses_nothing(without_coverage: None)
         known(other, {"b": "x"})
         shape = producer._encoder.shape_of(LOG)
         assert shape is not None
-        heads = producer._encoder.heads(int(pipeline.clock.time()))
 
         def check(interrupted: bool) -> None:
             for _ in range(3):
@@ -635,7 +634,7 @@ def test_an_interrupted_beginning_of_a_run_loses_nothing(without_coverage: None)
                 other.send({"b": "y"})
             assert Counter(_consistent(producer, pipeline)) == {"x": 25, "y": 3}
 
-        return lambda: pipeline.accumulator.open_run(other.key, shape, heads), check
+        return lambda: pipeline.accumulator.open_run(other.key, shape, producer._encoder.heads), check
 
     interrupted_everywhere(scenario, 3)
 

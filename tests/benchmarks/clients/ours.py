@@ -32,8 +32,8 @@ from .protocol import Answer, Job, in_threads, serve, timed
 MANY, ROWS, _LOT_BYTES = 1000, 8000, 2**24
 # Batches that differ, so that not all that is read is in the processor's caches.
 _LOTS = 4
-# Futures are checked in windows, so that ten million of them need not exist at once.
-_WINDOW, _WINDOWS = 50_000, 10
+# Futures are checked in windows, the newest 100,000 being kept: ten million need not exist at once.
+_WINDOW, _WINDOWS = 10_000, 10
 _BATCHES_OF_DEAD, _SETTLE_SECONDS = 1000, 2.0
 
 Check = Callable[[], int]
