@@ -107,6 +107,11 @@ class LogAccumulator:
         """Whether every batch still takes records, so that none will be settled soon: a guess."""
         return len(self._open) + len(self._forming) == len(self._incomplete)
 
+    def open_bytes(self) -> int:
+        """The memory that the open batches hold, bytes."""
+        with self._lock:
+            return sum(batch.held for batch in self._open.values())
+
     def append(
         self,
         key: StreamKey,

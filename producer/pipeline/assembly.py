@@ -197,6 +197,7 @@ class Pipeline:
         while True:
             future = None
             if memory is None:
+                self._hand_on_lingering(charge + opening)
                 self.budget.acquire(charge + opening, self._max_block)
             else:
                 memory.pay(charge + opening)
@@ -211,6 +212,13 @@ class Pipeline:
         if self.late:
             self._work_due()
         return future
+
+    def _hand_on_lingering(self, wanted: int) -> None:
+        """Before a wait for memory: if most of it is in batches that take records, which give none back before they
+        have lingered, they go at once. So many streams need no more memory than a few.
+        """
+        if self.budget.used + wanted > self.budget.limit and 2 * self.accumulator.open_bytes() > self.budget.limit:
+            self.submit_open()
 
     def open_run(self, key: StreamKey, shape: Shape, heads_of: Callable[[int], Heads]) -> OpenRun | None:
         """Where logs of that shape go without a closer look; None if there is no such place."""

@@ -11,6 +11,7 @@ from producer import (
     LogSizeTooLargeError,
     MaxBatchCountExceedError,
     NetworkError,
+    Producer,
     ProducerClosedError,
     SendTimeoutError,
     StreamStats,
@@ -22,7 +23,7 @@ from producer.pipeline.assembly import Pipeline
 from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
-from tests.support.pipelines import KEY, record, settle, threadless
+from tests.support.pipelines import KEY, config, record, settle, threadless
 from tests.support.waiting import Call, eventually, passed
 
 
@@ -289,3 +290,17 @@ def test_a_stream_with_batches_under_way_is_not_forgotten() -> None:
     clock.advance(IDLE_STREAM_SECONDS)
     pipeline.mover.run_once()
     assert pipeline.stats().streams == {}
+
+
+def test_a_sender_does_not_wait_for_batches_to_linger_that_hold_most_of_the_memory() -> None:
+    """More streams than there is memory for full batches of: none of their senders waits for the linger time."""
+    options = config(
+        linger_ms=60_000, total_size_in_bytes=2**20, batch_size_threshold_in_bytes=2**19, max_block_ms=5000
+    )
+    sink = RecordingSink()
+    with Producer(sink=sink, config=options) as producer:
+        streams = [producer.stream("p", "l", topic=f"{number}") for number in range(50)]
+        futures = [streams[number % 50].send({"m": "x" * 1000}) for number in range(3000)]
+        producer.flush(10)
+        assert all(future.result(0).successful for future in futures)
+        assert len(sink.deliveries) < 500
