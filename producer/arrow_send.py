@@ -141,28 +141,30 @@ class ArrowSender:
         :param first_row: what errors call the first row.
         :raises ProducerError: behind the pieces that were accepted.
         """
-        for start, rows in self._slices(batch):
+        for start, rows, size in self._slices(batch):
             task = _Slice(self, rows, start, first_row)
             try:
-                futures = self._pipeline.accept_encoded(self._encoder.estimate(rows), task.encode, self._callback)
+                futures = self._pipeline.accept_encoded(size, task.encode, self._callback)
             except ProducerError as error:
                 yield from task.pieces_of(error.accepted)
                 raise
             yield from task.pieces_of(futures)
 
-    def _slices(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Slices of about the right size, and where each begins; empty for a batch without rows."""
+    def _slices(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int]]:
+        """Slices of about the right size, where each begins, and its size as estimated, bytes; none for a batch
+        without rows.
+        """
         rows = batch.num_rows
         size = self._encoder.estimate(batch) if rows else 0
         step = max(1, min(_MAX_SLICE_ROWS, rows * self._slice_bytes // max(1, size)))
         for start in range(0, rows, step):
             yield from self._halved(start, batch.slice(start, step))
 
-    def _halved(self, start: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _halved(self, start: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int]]:
         """A slice, cut in two until it is not much larger than the others."""
-        count = rows.num_rows
-        if count == 1 or self._encoder.estimate(rows) <= 2 * self._slice_bytes:
-            yield start, rows
+        count, size = rows.num_rows, self._encoder.estimate(rows)
+        if count == 1 or size <= 2 * self._slice_bytes:
+            yield start, rows, size
             return
         yield from self._halved(start, rows.slice(0, count // 2))
         yield from self._halved(start + count // 2, rows.slice(count // 2))

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from .values import as_binary, extent_of
+from .values import extent_of
 
 # Frame, Time and Time_ns of a record; tags and lengths of a field, besides its name.
 BEFORE_ROW = 18
@@ -51,7 +51,7 @@ def _texts(array: pa.Array) -> int:
     """Bytes of the values as text."""
     kind = array.type
     if kinds.is_string(kind) or kinds.is_binary(kind) or kinds.is_large_string(kind) or kinds.is_large_binary(kind):
-        return extent_of(as_binary(array))
+        return extent_of(array)
     if kinds.is_dictionary(kind):
         return _texts_of_distinct(array.dictionary, len(array))
     if kinds.is_run_end_encoded(kind):

@@ -35,8 +35,11 @@ def valid_of(array: pa.Array) -> Numbers | None:
 
 
 def offsets_of(array: pa.Array) -> Numbers:
-    """Where the values of a binary array begin in its data, and where the last one ends: one more than values."""
-    kind = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+    """Where the values of a string or binary array begin in its data, and where the last one ends: one more than
+    values.
+    """
+    large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+    kind = np.int64 if large else np.int32
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
         return np.zeros(len(array) + 1, kind)
@@ -53,7 +56,7 @@ def lengths_of(array: pa.Array, valid: Numbers | None) -> Numbers:
 
 
 def extent_of(array: pa.Array) -> int:
-    """The bytes between the first and the last value of a binary array, nulls included."""
+    """The bytes between the first and the last value of a string or binary array, nulls included."""
     offsets = offsets_of(array)
     return int(offsets[-1]) - int(offsets[0])
 
