@@ -22,11 +22,12 @@ from ..interfaces import Record, SequenceId
 from ..records import SEQUENCED, Numbering, StreamKey, hash_key_of
 from ..results import SendFuture
 from ..wire.shape import Heads, Shape
-from .batch import ProducerBatch, Sender, StreamState
+from .batch import ProducerBatch, Sender
 from .memory import MemoryBudget
 from .open_run import OpenRun, RunLimits
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
+from .stream_state import StreamState
 
 _log = logging.getLogger("producer.accumulator")
 

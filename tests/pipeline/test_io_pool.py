@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from producer.clock import Deadline, SystemClock
-from producer.pipeline.batch import ProducerBatch, StreamState
+from producer.pipeline.batch import ProducerBatch
 from producer.pipeline.io_pool import IOThreadPool
+from producer.pipeline.stream_state import StreamState
 from tests.support.pipelines import KEY
 from tests.support.waiting import PATIENCE, eventually, passed
 

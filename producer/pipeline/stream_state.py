@@ -1,0 +1,27 @@
+"""StreamState: a stream between its batches."""
+
+from __future__ import annotations
+
+from ..interfaces import SequenceId
+
+
+class StreamState:
+    """What the accumulator remembers of a stream between its batches; guarded by the accumulator's lock.
+
+    :ivar context: the prefix of its pack ids: one for each time that the stream is remembered anew.
+    :ivar next_number: the number of its next batch.
+    :ivar alive: its batches that are not settled.
+    :ivar idle_since: when the last of them was, monotonic seconds.
+    :ivar sequence: the newest of an idempotent stream; None before the first. Touched by the owner of the one batch
+        that is in flight.
+    """
+
+    __slots__ = ("accepted", "alive", "context", "delivered", "failed", "idle_since", "next_number", "sequence")
+
+    def __init__(self, context: str) -> None:
+        self.context = context
+        self.next_number = 0
+        self.accepted = self.delivered = self.failed = 0
+        self.alive = 0
+        self.idle_since = 0.0
+        self.sequence: SequenceId | None = None
