@@ -220,16 +220,14 @@ class ProducerBatch:
         return future
 
     def begin_records(self, heads: Heads) -> list[str]:
-        """Where the fields of logs with these heads go from now on; called under the accumulator's lock, as
-        :meth:`end_run` is.
-        """
+        """Where the fields of logs with these heads go from now on; called as :meth:`end_run` is."""
         self._drop_empty_records()
         records = Run(heads)
         self.records.append(records)
         return records.fields
 
     def end_run(self) -> None:
-        """Take no more logs by the run."""
+        """Take no more logs by the run; called by the accumulator under its lock."""
         run = self.run
         if run is None:
             return
