@@ -1,0 +1,71 @@
+"""What a log costs, counted rather than timed; and the command that times it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from producer import Producer, Stream
+from producer.testing import RecordingSink
+from tests.support.pipelines import config
+
+from .anatomy import main
+from .shapes import logs_of
+
+
+def _warm(stream: Stream, shape: str) -> list[dict[str, str]]:
+    logs = logs_of(shape)[:100]
+    for log in logs * 2:  # so that all lengths of values have been met
+        stream.send(log)
+    return logs
+
+
+@pytest.mark.usefixtures("without_coverage")
+@pytest.mark.parametrize("shape", ["java", "web", "wide", "unicode"])
+def test_a_log_like_the_one_before_it_takes_three_python_calls(shape: str) -> None:
+    """``send``, the place in the batch, and the fields; the general way takes more than ten."""
+    calls: list[str] = []
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call":
+            calls.append(frame.f_code.co_name)
+
+    with Producer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
+        stream = producer.stream("p", "l")
+        logs = _warm(stream, shape)
+        sys.setprofile(note)
+        try:
+            stream.send(logs[0])
+        finally:
+            sys.setprofile(None)
+    assert calls == ["send", "add", "fields_of"]
+
+
+@pytest.mark.usefixtures("without_coverage")
+def test_a_log_that_is_kept_takes_three_blocks_of_memory() -> None:
+    """Its fields, its future, and the room for attributes that the future's base class takes; lists grow besides."""
+    with Producer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
+        stream = producer.stream("p", "l")
+        logs = _warm(stream, "web")
+        gc.collect()
+        gc.disable()
+        try:
+            before = sys.getallocatedblocks()
+            futures = [stream.send(log) for log in logs]
+            taken = sys.getallocatedblocks() - before
+        finally:
+            gc.enable()
+    assert len(futures) == len(logs)
+    assert 2 * len(logs) <= taken <= 3.4 * len(logs)
+
+
+def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for each part, of both shapes."""
+    assert main(["--rounds", "1"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 13
+    assert any(line.startswith("| **send** | ") for line in printed)
