@@ -36,7 +36,6 @@ from .wire.log_group import LogEncoder
 if TYPE_CHECKING:
     from .arrow_send import ArrowSender
     from .pipeline.open_run import OpenRun
-    from .wire.shape import Shape
 
 _numbers = itertools.count()
 
@@ -178,11 +177,14 @@ class Producer:
             return pipeline.accept(key, record, len(log), callback)
         return pipeline.accept(key, self._encoder.encode(log, now), 1, callback)  # type: ignore[arg-type]
 
-    def _open_run(self, key: StreamKey, shape: Shape) -> OpenRun | None:
-        pipeline = self._pipeline
-        if pipeline is None:  # this process was forked meanwhile
+    def _open_run(self, key: StreamKey, log: dict[str, Any]) -> OpenRun | None:
+        """Where logs like this one take the short way; None if there is no such place, or it was not sent often."""
+        if tuple(log) not in self._encoder.shapes:
             return None
-        return pipeline.open_run(key, shape, self._encoder.heads)
+        pipeline = self._pipeline
+        if pipeline is None:
+            return None
+        return pipeline.open_run(key, self._encoder)
 
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
         if callback is not None:

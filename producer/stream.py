@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .arrow_send import ArrowPiece
     from .client import Producer
     from .pipeline.open_run import OpenRun
-    from .wire.shape import Shape
 
 #: What ``send`` takes for one log.
 Log = Mapping[str, Any] | LogItem
@@ -27,15 +26,13 @@ class Stream:
     :ivar key: the stream.
     """
 
-    __slots__ = ("_producer", "_run", "_shape", "key")
+    __slots__ = ("_producer", "_run", "key")
 
     def __init__(self, producer: Producer, key: StreamKey) -> None:
         self._producer = producer
         self.key = key
-        # Where logs like the last one go, and the shape of the last one that went elsewhere; threads may overwrite
-        # what another one wrote, and nothing is lost by it.
+        # The end of the stream's open batch; threads may overwrite what another one wrote, and nothing is lost by it.
         self._run: OpenRun | None = None
-        self._shape: Shape | None = None
 
     def send(self, log: Log | Sequence[Log], *, callback: Callback | None = None) -> SendFuture:
         """As :meth:`Producer.send`, to this stream.
@@ -45,29 +42,20 @@ class Stream:
         run = self._run
         if run is not None and type(log) is dict and (callback is None or callable(callback)):
             future = run.add(log, callback)
-            if future is None and run.closed:
-                future = self._add_to_next_run(log, callback)
             if future is not None:
                 return future
-        future = self._producer._send(self.key, log, callback)
-        if type(log) is dict:
-            self._open_run(log)
-        return future
+        return self._send(log, callback)
 
-    def _add_to_next_run(self, log: Mapping[str, Any], callback: Callback | None) -> SendFuture | None:
-        """Go on where others, who have ended the handle's run, go on: several handles of a stream take turns."""
-        shape = self._producer._encoder.shape_of(log)
-        if shape is None or shape is not self._shape:
-            return None
-        run = self._run = self._producer._open_run(self.key, shape)
-        return None if run is None else run.add(log, callback)
-
-    def _open_run(self, log: Mapping[str, Any]) -> None:
-        """Let logs like this one, which has just been sent, take the short way, if it was not the first."""
-        shape = self._producer._encoder.shape_of(log)
-        if shape is not None and shape is self._shape:
-            self._run = self._producer._open_run(self.key, shape)
-        self._shape = shape
+    def _send(self, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
+        """Send what the handle's run did not take, or was never asked to."""
+        run = self._run
+        if type(log) is dict and (run is None or run.closed) and (callback is None or callable(callback)):
+            # The batch's run may be another by now: several handles of a stream take turns.
+            run = self._run = self._producer._open_run(self.key, log)
+            future = None if run is None else run.add(log, callback)
+            if future is not None:
+                return future
+        return self._producer._send(self.key, log, callback)
 
     def send_many(self, logs: Iterable[Log], *, callback: Callback | None = None) -> list[SendFuture]:
         """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.

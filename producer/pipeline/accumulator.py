@@ -21,8 +21,8 @@ from ..errors import ProducerClosedError, StreamStoppedError
 from ..interfaces import Record, SequenceId
 from ..records import SEQUENCED, Numbering, StreamKey, hash_key_of
 from ..results import SendFuture
-from ..wire.shape import Heads, Shape
-from .batch import ProducerBatch, Sender
+from ..wire.log_group import LogEncoder
+from .batch import ProducerBatch, Sender, overhead_of_batch
 from .memory import MemoryBudget
 from .open_run import OpenRun, RunLimits
 from .stopped_streams import StoppedStreams
@@ -76,7 +76,7 @@ class LogAccumulator:
         self._clock = clock
         self._submit = submit
         self._tail_size = tail_size
-        self._refund = budget.release
+        self._budget, self._refund = budget, budget.release
         self._batch_type = batch_type
         self._linger = config.linger_ms / 1000
         self._threshold_bytes = config.batch_size_threshold_in_bytes
@@ -122,38 +122,39 @@ class LogAccumulator:
         charge: int,
         opening: int,
         number: int | None = None,
+        *,
+        paid: bool = True,
     ) -> SendFuture | None:
         """Add one send to its stream's open batch.
 
         :param sender: as the batch's ``add`` takes it.
-        :param charge: bytes taken from the memory budget for the record; the batch owes them from now on.
+        :param charge: the memory of the record, bytes; the batch owes them from now on.
         :param opening: bytes taken to open a new batch, or 0; given back if there is room in the open one.
         :param number: of a stream with a ``SequenceKey``, if it was given before; None to take the next one.
-        :returns: the future; None if a new batch is needed and ``opening`` is 0: nothing was done then.
+        :param paid: whether ``charge`` and ``opening`` were taken from the budget before; else what is needed is taken
+            here, if nobody has to wait for it, and ``opening`` says nothing.
+        :returns: the future; None if it has to be paid first, or if a new batch is needed and ``opening`` is 0: nothing
+            was done then.
         :raises ProducerClosedError: after :meth:`close`.
         :raises StreamStoppedError: a batch of the ordered stream has failed for good.
         """
         without_room = full = None
-        alone = False
         with self._lock:
-            if self._closed:
-                raise ProducerClosedError("the producer is closed")
-            if self._stopped.any:
-                self._must_go_on(key)
+            self._must_accept(key)
             batch = self._open.get(key)
-            if batch is None or not batch.has_room(len(record), logs):
-                if not opening:
-                    return None
-                if batch is not None:
-                    without_room = self._take(key)
-                # One with a number of its own takes no other record, and does not linger.
-                alone = key.order.startswith(SEQUENCED)
-                sequence = _sequence_of(key, number) if alone else None
-                batch = self._open[key] = self._new_batch(key)
-                batch.sequence = sequence
+            fits = batch is not None and batch.has_room(len(record), logs)
+            if not paid:
+                opening = 0 if fits else overhead_of_batch(key)
+            if not (fits or opening) or not (paid or self._budget.has(charge + opening)):
+                return None
+            if batch is None or not fits:
+                without_room = None if batch is None else self._take(key)
+                batch = self._begin_batch(key, number)
                 charge, opening = charge + opening, 0
             future = batch.add(record, logs, sender, charge)
-            if alone or batch.size >= self._threshold_bytes or batch.log_count >= self._threshold_count:
+            if not paid:  # no call since the batch owes it: both happen, or neither
+                self._budget.used += charge
+            if self._is_full(batch):
                 full = self._take(key)
         if opening:
             self._refund(opening)
@@ -162,6 +163,23 @@ class LogAccumulator:
         if full is not None:
             self._submit(full)
         return future
+
+    def _must_accept(self, key: StreamKey) -> None:
+        if self._closed:
+            raise ProducerClosedError("the producer is closed")
+        if self._stopped.any:
+            self._must_go_on(key)
+
+    def _begin_batch(self, key: StreamKey, number: int | None) -> ProducerBatch:
+        sequence = _sequence_of(key, number) if key.order.startswith(SEQUENCED) else None
+        batch = self._open[key] = self._new_batch(key)
+        batch.sequence = sequence
+        return batch
+
+    def _is_full(self, batch: ProducerBatch) -> bool:
+        # One with a number of its own takes no other record, and does not linger.
+        alone = batch.key.order.startswith(SEQUENCED)
+        return alone or batch.size >= self._threshold_bytes or batch.log_count >= self._threshold_count
 
     def _new_batch(self, key: StreamKey) -> ProducerBatch:
         now = self._clock.monotonic()
@@ -277,17 +295,17 @@ class LogAccumulator:
                 return
             del self._idle[key], self._streams[key]
 
-    def open_run(self, key: StreamKey, shape: Shape, heads_of: Callable[[int], Heads]) -> OpenRun | None:
-        """The end of the stream's open batch, for logs of this shape; None if it has no open batch."""
+    def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:
+        """The end of the stream's open batch, for logs of shapes that ``encoder`` knows; None if it has no open
+        batch.
+        """
         with self._lock:
             batch = self._open.get(key)
             if batch is None:
                 return None
-            run = batch.run
-            if run is None or not run.takes(shape):
-                batch.end_run()
-                run = batch.run = OpenRun(batch, shape, heads_of, self._run_limits)
-            return run
+            if batch.run is None:
+                batch.run = OpenRun(batch, encoder, self._run_limits)
+            return batch.run
 
     def _take(self, key: StreamKey) -> ProducerBatch:
         batch = self._open[key]

@@ -27,7 +27,7 @@ from ..interfaces import Notes, Record, SequenceId, Sink
 from ..metrics import Counters, Stats
 from ..records import StreamKey
 from ..results import Attempt, Callback, SendFuture
-from ..wire.shape import Heads, Shape
+from ..wire.log_group import LogEncoder
 from .accumulator import LogAccumulator
 from .acks import Acks
 from .batch import MAX_BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch, overhead_of_batch
@@ -193,6 +193,25 @@ class Pipeline:
         charge = len(record) + RECORD_OVERHEAD
         if logs > 1 or charge > self._surely_fits:
             self.check_size(key, record, logs)
+        future = None
+        if memory is None:
+            future = self.accumulator.append(key, record, logs, callback, charge, 0, paid=False)
+        if future is None:
+            future = self._accept_paid(key, record, logs, callback, charge, memory)
+        if self.late:
+            self._work_due()
+        return future
+
+    def _accept_paid(
+        self,
+        key: StreamKey,
+        record: Record,
+        logs: int,
+        callback: Callback | None,
+        charge: int,
+        memory: Reservation | None,
+    ) -> SendFuture:
+        """As :meth:`accept`, with memory that may have to be waited for."""
         opening = 0 if self.accumulator.has_open(key) else overhead_of_batch(key)
         while True:
             future = None
@@ -207,11 +226,8 @@ class Pipeline:
                 if future is None:
                     self.budget.release(charge + opening)
             if future is not None:
-                break
+                return future
             opening = overhead_of_batch(key)
-        if self.late:
-            self._work_due()
-        return future
 
     def _hand_on_lingering(self, wanted: int) -> None:
         """Before a wait for memory: if most of it is in batches that take records, which give none back before they
@@ -220,9 +236,9 @@ class Pipeline:
         if self.budget.used + wanted > self.budget.limit and 2 * self.accumulator.open_bytes() > self.budget.limit:
             self.submit_open()
 
-    def open_run(self, key: StreamKey, shape: Shape, heads_of: Callable[[int], Heads]) -> OpenRun | None:
-        """Where logs of that shape go without a closer look; None if there is no such place."""
-        return None if self.late else self.accumulator.open_run(key, shape, heads_of)
+    def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:
+        """Where logs of shapes that ``encoder`` knows go without a closer look; None if there is no such place."""
+        return None if self.late else self.accumulator.open_run(key, encoder)
 
     def accept_many(
         self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], callback: Callback | None

@@ -33,7 +33,7 @@ from ..interfaces import Channel, ChannelStats, Event, Record, Sink
 from ..metrics import Stats
 from ..records import Numbering, StreamKey, plain
 from ..results import Callback, Result, SendFuture
-from ..wire.shape import Heads, Shape
+from ..wire.log_group import LogEncoder
 from .acks import Acks
 from .assembly import Durability, Pipeline
 from .dead_letters import DeadLetters
@@ -177,7 +177,7 @@ class DurablePipeline:
         """
         return self.accept_many(key, ((record, logs),), callback)[0]
 
-    def open_run(self, key: StreamKey, shape: Shape, heads_of: Callable[[int], Heads]) -> OpenRun | None:  # noqa: ARG002
+    def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:  # noqa: ARG002
         """None: every record goes through the channel."""
         return None
 

@@ -60,6 +60,10 @@ class MemoryBudget:
         """The seconds that all waits for bytes took together; waits that go on are not in it yet."""
         return self._waited
 
+    def has(self, amount: int) -> bool:
+        """Whether ``amount`` bytes are free, and nobody waits for them. The caller holds the lock."""
+        return not self.waiters and not self._closed and self.used + amount <= self.limit
+
     def acquire(self, amount: int, max_block: float | None) -> None:
         """Take ``amount`` bytes.
 

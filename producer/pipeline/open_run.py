@@ -1,19 +1,20 @@
-"""OpenRun: the end of an open batch, to which logs like the last one are added.
+"""OpenRun: the end of an open batch, to which logs of known shapes are added.
 
-Most logs have the names of the log before them, and go to the same stream. Such a log needs no look-up of its stream,
-and its check, its memory and its place in the batch take one lock together. Whatever is not so simple is refused here,
-with nothing done, and takes the general way.
+Most logs have names that were sent before, and go to the stream of the log before them. Such a log needs no look-up of
+its stream, and its check, its memory and its place in the batch take one lock together. Whatever is not so simple is
+refused here, with nothing done, and takes the general way.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..results import Callback, SendFuture
-from ..wire.shape import Heads, Shape
+from ..wire.log_group import LogEncoder
+from ..wire.shape import Room, Shape
 from .batch import RECORD_OVERHEAD, ProducerBatch
 from .memory import MemoryBudget
 
@@ -22,6 +23,7 @@ _MAX_WITH_SHORT_LENGTH = 129
 _MAX_SIZE = 16_384
 
 _new = object.__new__
+_NO_SHAPE = Shape(("",), Room())
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +48,33 @@ class OpenRun:
     """See the module; made and closed under the accumulator's lock.
 
     :param batch: whose end this is, as long as it is the batch's ``run``.
-    :param shape: of the logs.
-    :param heads_of: makes the heads of the records of a second.
+    :param encoder: knows the shapes, and makes the heads of a second.
     """
 
     __slots__ = (
         "_batch",
         "_budget",
         "_fields",
-        "_fields_of",
-        "_fields_of_any",
         "_first",
         "_futures",
         "_head",
         "_heads_of",
         "_lock",
-        "_names",
         "_now",
+        "_shape",
+        "_shapes",
         "_threshold_bytes",
         "_threshold_count",
         "_time",
         "_until",
     )
 
-    def __init__(self, batch: ProducerBatch, shape: Shape, heads_of: Callable[[int], Heads], limits: RunLimits) -> None:
-        self._names: tuple[str, ...] | None = shape.names
-        self._fields_of, self._fields_of_any = shape.fields_of, shape.fields_of_any
+    def __init__(self, batch: ProducerBatch, encoder: LogEncoder, limits: RunLimits) -> None:
+        self._shapes = encoder.shapes
+        self._shape = _NO_SHAPE  # of the last log
         self._batch: ProducerBatch | None = batch
         self._futures = batch.futures
-        self._heads_of = heads_of
+        self._heads_of = encoder.heads
         self._lock = limits.lock
         self._budget = limits.budget
         self._time = limits.time
@@ -82,36 +82,40 @@ class OpenRun:
         self._threshold_count = limits.threshold_count
         self._begin_second(batch, limits.time())
 
-    def takes(self, shape: Shape) -> bool:
-        """Whether logs of this shape belong here."""
-        return self._names == shape.names
-
     @property
     def closed(self) -> bool:
         """Whether it takes no more logs."""
-        return self._names is None
+        return self._batch is None
 
     def close(self) -> None:
         """Take no more logs, and hold nothing; a second time changes nothing."""
-        # The names first: in a forked child nobody may touch the lock, and this keeps everybody from it.
-        self._names = self._batch = None
+        # The batch first: in a forked child nobody may touch the lock, and this keeps everybody from it.
+        self._batch = None
         self._fields, self._futures = list[str](), []
 
-    def add(self, log: Mapping[str, Any], callback: Callback | None) -> SendFuture | None:
+    # One function, since each further call would cost as much as five of its checks.
+    def add(self, log: dict[str, Any], callback: Callback | None) -> SendFuture | None:  # noqa: C901
         """Add a log.
 
-        :param log: a dictionary.
         :returns: the future; None if the log does not belong here, or needs a closer look: nothing was done then.
         :raises InvalidArgumentError: a value that cannot become text.
         """
-        if tuple(log) != self._names:
+        batch = self._batch
+        if batch is None:
             return None
+        log = log.copy()  # at once, whatever other threads do with it: names and values of one moment
+        names, shape = tuple(log), self._shape
+        if names != shape.names:
+            known = self._shapes.get(names)
+            if known is None:
+                return None
+            self._shape = shape = known
         now = self._time()
         if not self._now <= now < self._until:
             self._change_second(now)
-        fields = self._fields_of(log.values())
+        fields = shape.fields_of(log.values())
         if fields is None:
-            fields = self._fields_of_any(log)
+            fields = shape.fields_of_any(log)
         size = len(fields) + self._head
         if size > _MAX_WITH_SHORT_LENGTH:
             if size > _MAX_SIZE:
@@ -122,8 +126,7 @@ class OpenRun:
         future = _new(SendFuture)
         future._callback = callback
         with self._lock:
-            batch = self._batch
-            if batch is None or budget.waiters:
+            if self._batch is not batch or budget.waiters:
                 return None
             used, filled, count = budget.used + charge, batch.size + size, batch.log_count + 1
             if used > budget.limit or filled >= self._threshold_bytes or count >= self._threshold_count:

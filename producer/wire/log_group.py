@@ -67,15 +67,12 @@ class LogEncoder:
     """
 
     def __init__(self) -> None:
-        self._shapes: dict[tuple[str, ...], Shape] = {}
+        #: What is known of logs with these names; of those that were sent often.
+        self.shapes: dict[tuple[str, ...], Shape] = {}
         self._seen: dict[tuple[str, ...], int] = {}
         self._keys: dict[str, bytes] = {}
         self._room = Room()
         self._heads = Heads(0)
-
-    def shape_of(self, log: Mapping[str, Any]) -> Shape | None:
-        """What is known of logs with the names of ``log``; None if that was not sent often."""
-        return self._shapes.get(tuple(log))
 
     def encode(self, log: Mapping[str, Any] | LogItem, now: int) -> bytes:
         """The record of one log.
@@ -90,9 +87,11 @@ class LogEncoder:
     def encode_latin(self, log: Mapping[str, Any] | LogItem, now: int) -> str:
         """As :meth:`encode`, as a latin-1 string: many of them join and become bytes at once."""
         if type(log) is dict:
-            shape = self._shapes.get(tuple(log))
+            log = log.copy()  # at once, whatever other threads do with it: names and values of one moment
+            names = tuple(log)
+            shape = self.shapes.get(names)
             if shape is None:
-                self._count_shape(tuple(log))
+                self._count_shape(names)
             else:
                 fields = shape.fields_of(log.values()) or shape.fields_of_any(log)
                 return f"{self.heads(now)[len(fields)]}{fields}"
@@ -145,7 +144,7 @@ class LogEncoder:
         return heads
 
     def _count_shape(self, names: tuple[Any, ...]) -> None:
-        if len(self._shapes) >= _MAX_SHAPES or not Shape.makes_sense(names):
+        if len(self.shapes) >= _MAX_SHAPES or not Shape.makes_sense(names):
             return
         count = self._seen.get(names, 0) + 1
         if count < _SEEN_BEFORE_GENERATED:
@@ -154,13 +153,13 @@ class LogEncoder:
             self._seen[names] = count
         else:
             self._seen.pop(names, None)
-            self._shapes[names] = Shape(names, self._room)
+            self.shapes[names] = Shape(names, self._room)
 
 
 def _encode_key(name: object) -> bytes:
     if not isinstance(name, str):
         raise InvalidArgumentError(f"a field's name must be text, got {name!r} of type {type(name).__qualname__}")
     try:
-        return name.encode()
+        return str.encode(name)  # the true characters of subclasses
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(f"field name {name!r} is not valid Unicode: {error}") from error

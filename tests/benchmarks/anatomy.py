@@ -55,7 +55,7 @@ def parts_of(shape: str, rounds: int) -> list[tuple[str, float]]:
         stream = producer.stream("p", "l")
         for log in logs[:20]:
             stream.send(log)
-        known = producer._encoder.shape_of(logs[0])
+        known = producer._encoder.shapes.get(tuple(logs[0]))
         assert known is not None
         fields = [text for log in logs if (text := known.fields_of(log.values())) is not None]
         heads = producer._encoder.heads(1_700_000_000)

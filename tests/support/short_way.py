@@ -46,7 +46,7 @@ def known(stream: Stream, log: Mapping[str, Any], count: int = ENOUGH) -> list[S
 
 def takes_short_way(stream: Stream) -> bool:
     """Whether a log like the last one would be added to the handle's run."""
-    return stream._run is not None and stream._run._names is not None
+    return stream._run is not None and not stream._run.closed
 
 
 def open_batch(pipeline: Pipeline) -> ProducerBatch:

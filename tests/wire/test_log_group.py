@@ -79,9 +79,9 @@ def test_the_generated_function_is_really_used_for_a_shape_seen_often() -> None:
     encoder = LogEncoder()
     for _ in range(7):
         encoder.encode({"a": "1", "b": "2"}, NOW)
-    assert not encoder._shapes
+    assert not encoder.shapes
     encoder.encode({"a": "1", "b": "2"}, NOW)
-    assert list(encoder._shapes) == [("a", "b")]
+    assert list(encoder.shapes) == [("a", "b")]
 
 
 texts = st.one_of(st.text(), st.text(st.characters(max_codepoint=127)), st.sampled_from(["x" * n for n in (127, 128)]))
@@ -298,7 +298,7 @@ def test_a_hundred_thousand_shapes_names_and_lengths_leave_bounded_memory() -> N
     finally:
         tracemalloc.stop()
     assert len(encoder._keys) <= module._MAX_KEYS_KEPT
-    assert len(encoder._shapes) <= module._MAX_SHAPES
+    assert len(encoder.shapes) <= module._MAX_SHAPES
     assert len(encoder._seen) <= module._MAX_SHAPES_COUNTED
     assert encoder._room.left >= 0
     assert whole < 24 * 2**20
@@ -322,7 +322,7 @@ def test_very_long_names_are_sent_but_not_kept() -> None:
     for _ in range(20):
         assert contents_of(encoder.encode({name: "v"}, NOW)) == [[(name.encode(), b"v")]]
     assert not encoder._keys
-    assert not encoder._shapes
+    assert not encoder.shapes
     assert not encoder._seen
 
 
