@@ -22,7 +22,7 @@ from ..interfaces import Record, SequenceId
 from ..records import SEQUENCED, Numbering, StreamKey, hash_key_of
 from ..results import SendFuture
 from ..wire.log_group import LogEncoder
-from .batch import ProducerBatch, Sender, overhead_of_batch
+from .batch import BatchState, ProducerBatch, Sender, overhead_of_batch
 from .memory import MemoryBudget
 from .open_run import OpenRun, RunLimits
 from .stopped_streams import StoppedStreams
@@ -109,9 +109,11 @@ class LogAccumulator:
         return len(self._open) + len(self._forming) == len(self._incomplete)
 
     def open_bytes(self) -> int:
-        """The memory that the open batches hold, bytes."""
+        """The memory that open batches hold, bytes; also those that a sender took out and, interrupted, never handed
+        on.
+        """
         with self._lock:
-            return sum(batch.held for batch in self._open.values())
+            return sum(batch.held for batch in self._incomplete if batch.state is BatchState.OPEN)
 
     def append(
         self,
@@ -258,7 +260,8 @@ class LogAccumulator:
     def _take_formed(self, key: StreamKey) -> ProducerBatch:
         batch = self._forming.pop(key)
         batch.forming = False
-        self._count(batch)
+        batch.stream.accepted += batch.log_count
+        self._accepted += batch.log_count
         return batch
 
     def give_up_forming(self, before: float = math.inf) -> list[ProducerBatch]:
@@ -310,13 +313,11 @@ class LogAccumulator:
     def _take(self, key: StreamKey) -> ProducerBatch:
         batch = self._open[key]
         batch.end_run()  # first: an interrupt in between must leave nobody who adds to a batch that is out
-        del self._open[key]
-        self._count(batch)
-        return batch
-
-    def _count(self, batch: ProducerBatch) -> None:
+        # No calls from here on: all of this happens.
         batch.stream.accepted += batch.log_count
         self._accepted += batch.log_count
+        del self._open[key]
+        return batch
 
     def take_expired(self, now: float) -> tuple[list[ProducerBatch], float]:
         """The batches that lingered long enough, out of the accumulator, and the seconds until the next one has."""

@@ -151,6 +151,7 @@ class Pipeline:
             retry_queue=self.retry_queue,
             submit=self.submit,
             resubmit=self.resubmit,
+            submit_open=self.submit_open,
             clock=clock,
             orphaned=orphaned,
             abandon=abandon,
@@ -233,8 +234,9 @@ class Pipeline:
         """Before a wait for memory: if most of it is in batches that take records, which give none back before they
         have lingered, they go at once. So many streams need no more memory than a few.
         """
-        if self.budget.used + wanted > self.budget.limit and 2 * self.accumulator.open_bytes() > self.budget.limit:
-            self.submit_open()
+        limit = self.budget.limit
+        if self.budget.used + wanted > limit and 2 * self.accumulator.open_bytes() > limit:
+            (self.submit_open if self.threadless else self.mover.hurry)()
 
     def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:
         """Where logs of shapes that ``encoder`` knows go without a closer look; None if there is no such place."""

@@ -19,6 +19,7 @@ class Mover:
 
     :param submit: takes batches that lingered.
     :param resubmit: takes batches that were to be retried.
+    :param submit_open: hands on all batches that take records.
     :param orphaned: asked at each turn; when it is True nobody can close the producer any more, and ``abandon``
         is called.
     """
@@ -31,6 +32,7 @@ class Mover:
         retry_queue: RetryQueue,
         submit: Callable[[ProducerBatch], None],
         resubmit: Callable[[ProducerBatch], None],
+        submit_open: Callable[[], object],
         clock: Clock,
         orphaned: Callable[[], bool],
         abandon: Callable[[], None],
@@ -39,6 +41,8 @@ class Mover:
         self._retry_queue = retry_queue
         self._submit = submit
         self._resubmit = resubmit
+        self._submit_open = submit_open
+        self._hurried = False
         self._clock = clock
         self._orphaned = orphaned
         self._abandon = abandon
@@ -47,12 +51,20 @@ class Mover:
 
     def run_once(self) -> float:
         """Hand on what is due now; returns the seconds until something may be due again."""
+        if self._hurried:
+            self._hurried = False
+            self._submit_open()
         expired, wait = self._accumulator.take_expired(self._clock.monotonic())
         for batch in expired:
             self._submit(batch)
         for batch in self._retry_queue.take_due(self._clock.monotonic()):
             self._resubmit(batch)
         return wait
+
+    def hurry(self) -> None:
+        """Hand on all batches that take records, on the mover's thread, which no signal handler interrupts."""
+        self._hurried = True
+        self._retry_queue.wake()
 
     def _loop(self) -> None:
         while not self._stopping:
