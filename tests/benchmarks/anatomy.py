@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from producer import Producer, ProducerConfig, SendFuture
 from producer.testing import RecordingSink
 from producer.wire.compression import compress
-from producer.wire.shape import join_records
+from producer.wire.shape import Run
 
 from .shapes import Log, logs_of
 
@@ -59,7 +59,9 @@ def parts_of(shape: str, rounds: int) -> list[tuple[str, float]]:
         assert known is not None
         fields = [text for log in logs if (text := known.fields_of(log.values())) is not None]
         heads = producer._encoder.heads(1_700_000_000)
-        body = join_records(heads, fields)
+        run = Run(heads)
+        run.fields += fields
+        body = b"".join(run.encode())
         small = compress(body, "lz4")
         futures = [stream.send(log) for log in logs]
         producer.flush()
@@ -75,6 +77,7 @@ def parts_of(shape: str, rounds: int) -> list[tuple[str, float]]:
             future._callback = None
 
         alone: Iterable[tuple[str, Callable[[Log], object]]] = (
+            ("a copy, that no other thread can change", lambda log: log.copy()),
             ("compare the names with those of the log before", lambda log: tuple(log) == known.names),
             ("the fields: one look-up and two pieces of text a value", lambda log: known.fields_of(log.values())),
             ("the time of day", lambda _log: time.time()),
@@ -88,7 +91,7 @@ def parts_of(shape: str, rounds: int) -> list[tuple[str, float]]:
             *found,
             glue,
             ("**send**", whole),
-            ("heads, and one body of many logs", _best(lambda: join_records(heads, fields), rounds)),
+            ("heads, and one body of many logs", _best(run.encode, rounds)),
             ("lz4, without the interpreter's lock", _best(lambda: compress(body, "lz4"), rounds)),
             ("MD5, likewise", _best(lambda: hashlib.md5(small, usedforsecurity=False).digest(), rounds)),
             ("look at the result", _best(lambda: [future.result().successful for future in futures], rounds)),

@@ -67,5 +67,5 @@ def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     """One line for each part, of both shapes."""
     assert main(["--rounds", "1"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 13
+    assert len(printed) == 14
     assert any(line.startswith("| **send** | ") for line in printed)
