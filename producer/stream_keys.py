@@ -12,6 +12,7 @@ from .records import IDEMPOTENT, ORDERED, Numbering, SequenceKey, StreamKey
 from .wire.put_logs import adjust_shard_hash
 
 _HASH = re.compile(r"[0-9a-fA-F]{32}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REMEMBERED = 1024
 #: What names a stream travels with every batch of it, and is kept in memory with it, bytes.
 MAX_NAMES_SIZE = 4 * 1024
@@ -102,6 +103,8 @@ class StreamKeys:
         for name, value in (("project", project), ("logstore", logstore)):
             if not value:
                 raise InvalidArgumentError(f"{name}: must not be empty")
+            if _CONTROL.search(value):  # it stands in lines of the log, too
+                raise InvalidArgumentError(f"{name}: must not have control characters, got {value!r}")
         if source is None:
             source = self._config.source if self._config.source is not None else host_address()
         topic, source = _text("topic", topic), _text("source", source)

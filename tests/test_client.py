@@ -77,6 +77,7 @@ def test_what_was_accepted_no_longer_depends_on_the_callers_objects() -> None:
     [
         (("", "l", LOG), "project: must not be empty"),
         (("p", "", LOG), "logstore: must not be empty"),
+        (("p", "l\r\nX-A: b", LOG), "logstore: must not have control characters"),
         ((None, "l", LOG), "project: must be text, got None"),
         ((5, "l", LOG), "project: must be text"),
         (([], "l", LOG), r"project: must be text, got \[\]"),

@@ -53,8 +53,11 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
+        module = (error.name or "").partition(".")[0]
+        if module not in _EXTRA:
             raise
+        package = "protobuf" if module == "google" else module
         raise ImportError(
-            f"the embedded LogHub needs {error.name}, which is not installed: pip install 'loghub-producer[server]'"
+            f"the embedded LogHub needs {package}, which is not installed: pip install 'loghub-producer[server]', or "
+            "pip install -e '.[server]' in a clone"
         ) from error
