@@ -24,10 +24,9 @@ _MAX_WITH_SHORT_LENGTH = 129
 _MAX_SIZE = 16_384
 
 # A thread that waits in a lock owns it before it owns the interpreter; whoever has that one runs into the lock at its
-# next log, and so all of them go on in step, with a change of threads for each log. Those who see it taken stand aside
-# for a moment instead: its owner, interrupted in the midst of a microsecond, needs no more. Not all can see it, so that
-# this makes such a convoy rarer, and does not end one.
-_YIELD_SECONDS = 0.0001
+# next log, and so all of them go on in step, with a change of threads for each log, for ever. Who had to wait therefore
+# stands aside for a moment once it is through, until few enough are left to go on without meeting.
+_STAND_ASIDE_SECONDS = 0.001
 
 _new = object.__new__
 _NO_SHAPE = Shape(("",), Room())
@@ -132,11 +131,11 @@ class OpenRun:
         budget = self._budget
         future = _new(SendFuture)
         future._callback = callback
-        while self._lock.locked():
-            sleep(_YIELD_SECONDS)
+        before = budget.used
         with self._lock:
             if self._batch is not batch or budget.waiters:
                 return None
+            waited = budget.used != before
             used, filled, count = budget.used + charge, batch.size + size, batch.log_count + 1
             if used > budget.limit or filled >= self._threshold_bytes or count >= self._threshold_count:
                 return None
@@ -152,6 +151,8 @@ class OpenRun:
             batch.held += charge
             if callback is not None:
                 batch.heeded = True
+        if waited:  # others sent meanwhile
+            sleep(_STAND_ASIDE_SECONDS)
         return future
 
     def _change_second(self, now: float) -> None:
