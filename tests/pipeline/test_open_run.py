@@ -1,4 +1,7 @@
-"""Logs that are added to the end of an open batch: the same bytes, memory, limits and batches as by the general way."""
+"""Logs that are added to the end of an open batch: the same bytes, memory, limits and batches as by the general way.
+
+The file is long since everything that may happen to a run between two logs is tried against one model in one place.
+"""
 
 from __future__ import annotations
 
