@@ -662,3 +662,32 @@ def test_an_interrupted_send_by_the_general_way_leaves_the_batch_whole(log: Any,
         return lambda: producer.send("p", "l", log), check
 
     interrupted_everywhere(scenario, 30)
+
+
+def test_who_had_to_wait_for_the_lock_stands_aside_once_it_is_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender that others overtook in the lock sleeps for a moment, its log accepted; one that was alone does not."""
+    naps: list[float] = []
+    monkeypatch.setattr("producer.pipeline.open_run.sleep", naps.append)
+    producer, pipeline = by_hand()
+    stream = _stream(producer)
+    known(stream, LOG)
+    assert naps == []
+    lock = pipeline.accumulator._lock
+
+    class Contended:
+        def __enter__(self) -> None:
+            lock.acquire()
+            pipeline.budget.used += 1  # what another sender did meanwhile
+
+        def __exit__(self, *_: object) -> None:
+            pipeline.budget.used -= 1
+            lock.release()
+
+    assert stream._run is not None
+    stream._run._lock = Contended()  # type: ignore[assignment]
+    future = stream.send(LOG)
+    assert naps == [0.001]
+    pipeline.flush(10)
+    settle(pipeline)
+    assert future.result(0).successful
+    assert pipeline.budget.used == 0
