@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer import CompressionError
-from producer.wire.compression import COMPRESSIONS, compress, decompress
+from producer.wire import compression as module
+from producer.wire.compression import COMPRESSIONS, compress, compress_joined, decompress
 
 REAL = ("lz4", "zstd", "deflate")
 
@@ -87,3 +88,21 @@ def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
     for call in (lambda: compress(b"", "gzip"), lambda: decompress(b"", "gzip", 0)):
         with pytest.raises(CompressionError, match=r"'gzip'.*lz4, zstd, deflate, none"):
             call()
+
+
+@pytest.mark.parametrize("method", COMPRESSIONS)
+@given(st.lists(st.lists(st.binary(max_size=300), max_size=6), max_size=5))
+def test_parts_are_compressed_as_if_they_were_joined(method: str, bodies: list[list[bytes]]) -> None:
+    """One body after the other in the memory that is kept, longer or shorter than the one before; of views, too."""
+    for parts in bodies:
+        joined = b"".join(parts)
+        assert compress_joined(parts, method) == compress(joined, method)
+        assert compress_joined([memoryview(part) for part in parts], method) == compress(joined, method)
+
+
+@pytest.mark.parametrize(("parts", "size"), [(module._MAX_PARTS + 1, 1), (3, module._MAX_KEPT // 2)])
+def test_many_parts_and_large_bodies_are_compressed_too_and_nothing_larger_is_kept(parts: int, size: int) -> None:
+    """Beyond the bounds of what a thread keeps the result is the same."""
+    body = [bytes([number % 256]) * size for number in range(parts)]
+    assert decompress(compress_joined(body, "lz4"), "lz4", parts * size) == b"".join(body)
+    assert len(module._kept(0)) <= module._MAX_KEPT * 5 // 4
