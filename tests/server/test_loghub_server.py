@@ -17,6 +17,7 @@ from unittest import mock
 import pytest
 import requests
 
+import producer.server
 from producer.server import LogHubServer, ServerStartError, faults
 
 from .client import LOGSTORE, PROJECT, Client, error_of, log_group
@@ -316,3 +317,19 @@ def test_a_fork_does_not_keep_connections_or_the_port(server: LogHubServer, clie
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("google", "protobuf"), ("google.protobuf", "protobuf"), ("h11", "h11")]
+)
+def test_a_missing_extra_is_named_as_it_is_installed(
+    module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the package and the extra, not the module that could not be imported."""
+
+    def missing(*_: str) -> None:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr("producer.server.importlib.import_module", missing)
+    with pytest.raises(ImportError, match=rf"needs {package}, .*\[server\]"):
+        producer.server.__getattr__("LogHubServer")
