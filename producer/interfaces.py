@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, runtime_checkable
@@ -96,7 +96,16 @@ Record: TypeAlias = bytes | memoryview
 
 
 class Sink(Protocol):
-    """Where batches leave. Its methods are called from several IO threads at once."""
+    """Where batches leave. Its methods are called from several IO threads at once.
+
+    A sink that inherits from this class gets the methods that have a default.
+    """
+
+    def destination(self, key: StreamKey) -> Hashable:
+        """What a stream's batches share with those of other streams: the other end, whose requests are limited
+        together, and held back together when it cannot be reached. Called often, under locks: it only looks up.
+        """
+        return key.project
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         """How many bytes a body has besides its records."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .clock import Deadline
 from .errors import AttemptError
-from .interfaces import Delivery, Payload, Receipt, Record
+from .interfaces import Delivery, Payload, Receipt, Record, Sink
 from .records import StreamKey
 from .wire.log_group import encode_tail, split_records
 
@@ -93,7 +93,7 @@ class ManualClock:
                 self._signals.remove(signal)
 
 
-class RecordingSink:
+class RecordingSink(Sink):
     """Accepts everything and remembers it, as uncompressed LogGroups."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,7 +17,7 @@ from ..clock import Clock
 from ..config import ProducerConfig, ProjectConfig
 from ..credentials import Credentials
 from ..errors import AttemptError, ClockSkewError, ProjectNotConfiguredError, RejectedError, UnauthorizedError
-from ..interfaces import Delivery, Payload, Receipt, Record
+from ..interfaces import Delivery, Payload, Receipt, Record, Sink
 from ..records import StreamKey
 from ..wire.compression import compress, compress_joined, decompress
 from ..wire.json_group import decode_json, encode_json
@@ -48,7 +48,7 @@ class _Project:
     clock_offset: float = 0.0
 
 
-class LogHubSink:
+class LogHubSink(Sink):
     """See the module.
 
     :param name: prefix of thread names.
@@ -83,6 +83,11 @@ class LogHubSink:
     def project_configs(self) -> tuple[ProjectConfig, ...]:
         """The configurations of all projects."""
         return tuple(project.config for project in self._projects.values())
+
+    def destination(self, key: StreamKey) -> Hashable:
+        """The project and its endpoint: one that gets another endpoint is not held back for the old one's sake."""
+        project = self._projects.get(key.project)
+        return key.project, None if project is None else project.config.endpoint
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         """See :class:`~producer.interfaces.Sink`."""

@@ -12,7 +12,10 @@ import pytest
 import trustme
 
 from producer import Credentials, HttpConfig, Producer, ProducerConfig, ProjectConfig, Result
+from producer.clock import SystemClock
+from producer.records import StreamKey
 from producer.server import LogHubServer, faults
+from producer.sinks.loghub import LogHubSink
 from producer.sinks.transport import target_of
 
 
@@ -98,6 +101,20 @@ def test_an_endpoint_by_address_keeps_the_project_in_the_host_header(endpoint: s
     """A host name gets the project in front; an address or localhost cannot, so only the header names it."""
     target = target_of("p", endpoint)
     assert (target.base_url, target.host) == (base, host)
+
+
+def test_the_destination_is_a_project_at_an_endpoint() -> None:
+    """Streams of one project share it; another project, or another endpoint of the same one, is another destination."""
+    sink = LogHubSink(ProducerConfig(), SystemClock(), "test")
+    key = StreamKey("p", "a", "", "")
+    unknown = sink.destination(key)
+    sink.put_project(ProjectConfig("p", endpoint="http://here", access_key_id="a", access_key_secret="s"))
+    sink.put_project(ProjectConfig("q", endpoint="http://here", access_key_id="a", access_key_secret="s"))
+    first = sink.destination(key)
+    assert first == sink.destination(key._replace(logstore="b", topic="t"))
+    sink.put_project(ProjectConfig("p", endpoint="http://there", access_key_id="a", access_key_secret="s"))
+    assert len({unknown, first, sink.destination(key), sink.destination(key._replace(project="q"))}) == 4
+    sink.close()
 
 
 def test_localhost_works_as_an_endpoint(server: LogHubServer) -> None:
