@@ -28,7 +28,7 @@ from .pipeline.durable_shutdown import DurableCloser
 from .pipeline.shutdown import Shutdown
 from .records import SequenceKey, StreamKey
 from .results import Callback, SendFuture
-from .sinks.loghub import LogHubSink
+from .sinks.loghub.sink import LogHubSink
 from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
 from .wire.log_group import LogEncoder

@@ -21,9 +21,9 @@ from producer import (
     SendTimeoutError,
 )
 from producer.results import Attempt
-from producer.sinks.classify import Answer, error_of_answer
-from producer.sinks.credentials_cache import CredentialsCache
-from producer.sinks.loghub import _offset
+from producer.sinks.loghub.classify import Answer, error_of_answer
+from producer.sinks.loghub.credentials_cache import CredentialsCache
+from producer.sinks.loghub.sink import _offset
 from producer.testing import ManualClock, RecordingSink
 from producer.wire.json_group import decode_json, encode_json
 from producer.wire.log_group import LogEncoder

@@ -32,9 +32,9 @@ from ...config import ProducerConfig
 from ...credentials import Credentials
 from ...errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
 from ...pipeline.retry_rules import wait_backoff
-from ...sinks.classify import Answer, error_of_answer, error_of_exception
-from ...sinks.credentials_cache import CredentialsCache
-from ...sinks.transport import target_of
+from ...sinks.http.transport import target_of
+from ...sinks.loghub.classify import Answer, error_of_answer, error_of_exception
+from ...sinks.loghub.credentials_cache import CredentialsCache
 from ...wire.compression import decompress
 from ...wire.schema import FramedLogGroupList
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 
-from ..clock import Clock, Deadline
-from ..credentials import Credentials, StaticCredentials
-from ..errors import CredentialsError
-from ..interfaces import CredentialsProvider
+from ...clock import Clock, Deadline
+from ...credentials import Credentials, StaticCredentials
+from ...errors import CredentialsError
+from ...interfaces import CredentialsProvider
 
 _log = logging.getLogger("producer.credentials")
 

@@ -15,8 +15,8 @@ from producer import Credentials, HttpConfig, Producer, ProducerConfig, ProjectC
 from producer.clock import SystemClock
 from producer.records import StreamKey
 from producer.server import LogHubServer, faults
-from producer.sinks.loghub import LogHubSink
-from producer.sinks.transport import target_of
+from producer.sinks.http.transport import target_of
+from producer.sinks.loghub.sink import LogHubSink
 
 
 @pytest.fixture(scope="module")

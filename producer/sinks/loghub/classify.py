@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import requests
 import urllib3
 
-from ..errors import (
+from ...errors import (
     AttemptError,
     BodyTooLargeError,
     ClockSkewError,

@@ -15,14 +15,14 @@ from urllib.parse import urlencode, urlsplit
 import requests
 import requests.utils
 
-from ..clock import Clock
-from ..errors import NetworkError
-from .classify import Answer, error_of_exception
+from ...clock import Clock
+from ...errors import NetworkError
+from ..loghub.classify import Answer, error_of_exception
 from .connections import WatchedAdapter
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from ..config import HttpConfig
+    from ...config import HttpConfig
 
 #: An error of LogHub is a few hundred bytes; whatever sends more is something else.
 _MAX_ANSWER = 64 * 1024

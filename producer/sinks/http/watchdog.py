@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from ..clock import Clock, Deadline
+from ...clock import Clock, Deadline
 
 _log = logging.getLogger("producer.watchdog")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from producer import Credentials, CredentialsError, StaticCredentials
-from producer.sinks.credentials_cache import CredentialsCache
+from producer.sinks.loghub.credentials_cache import CredentialsCache
 from producer.testing import ManualClock
 
 

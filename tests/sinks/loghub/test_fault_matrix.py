@@ -18,7 +18,7 @@ from .fault_matrix import AT_ONCE, BACKOFF, CASES, FAIL, HOLD, REFRESH, SPLIT, C
 BASE = 0.04
 RETRIES = 2
 LOGS = 8
-DOCS = Path(__file__).parents[2] / "docs" / "errors.md"
+DOCS = Path(__file__).parents[3] / "docs" / "errors.md"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from producer.sinks.watchdog import Watchdog, guard
+from producer.sinks.http.watchdog import Watchdog, guard
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE, eventually
 

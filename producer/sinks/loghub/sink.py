@@ -13,20 +13,20 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
-from ..clock import Clock
-from ..config import ProducerConfig, ProjectConfig
-from ..credentials import Credentials
-from ..errors import AttemptError, ClockSkewError, ProjectNotConfiguredError, RejectedError, UnauthorizedError
-from ..interfaces import Delivery, Payload, Receipt, Record, Sink
-from ..records import StreamKey
-from ..wire.compression import compress, compress_joined, decompress
-from ..wire.json_group import decode_json, encode_json
-from ..wire.log_group import encode_tail, split_records
-from ..wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
-from ..wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
+from ...clock import Clock
+from ...config import ProducerConfig, ProjectConfig
+from ...credentials import Credentials
+from ...errors import AttemptError, ClockSkewError, ProjectNotConfiguredError, RejectedError, UnauthorizedError
+from ...interfaces import Delivery, Payload, Receipt, Record, Sink
+from ...records import StreamKey
+from ...wire.compression import compress, compress_joined, decompress
+from ...wire.json_group import decode_json, encode_json
+from ...wire.log_group import encode_tail, split_records
+from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
+from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
+from ..http.transport import Target, Transport, target_of
 from .classify import Answer, error_of_answer, is_acknowledgement
 from .credentials_cache import CredentialsCache
-from .transport import Target, Transport, target_of
 
 _log = logging.getLogger("producer.loghub")
 
