@@ -64,7 +64,8 @@ from .errors import (
 )
 from .interfaces import Channel, ChannelStats, CredentialsProvider, Event, FileStats, Stored, Transaction
 from .metrics import Stats, StreamStats
-from .records import LogItem, SequenceKey, StreamKey
+from .numbering import SequenceKey
+from .records import LogItem, StreamKey
 from .results import Attempt, Callback, Result, SendFuture
 from .stream import Stream
 

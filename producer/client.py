@@ -21,12 +21,13 @@ from .config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, Pr
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
 from .interfaces import Channel, Sink
 from .metrics import Stats
+from .numbering import SequenceKey
 from .pipeline.assembly import Pipeline
 from .pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
 from .pipeline.durable import DurablePipeline
 from .pipeline.durable_shutdown import DurableCloser
 from .pipeline.shutdown import Shutdown
-from .records import SequenceKey, StreamKey
+from .records import StreamKey
 from .results import Callback, SendFuture
 from .sinks.loghub.sink import LogHubSink
 from .stream import Log, Stream, arrow_sending

@@ -8,7 +8,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidArgumentError, StreamStoppedError
-from .records import LogItem, Numbering, StreamKey
+from .numbering import Numbering
+from .records import LogItem, StreamKey
 from .results import Callback, SendFuture
 
 if TYPE_CHECKING:

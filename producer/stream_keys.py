@@ -8,7 +8,8 @@ from itertools import chain
 
 from .config import ProducerConfig, host_address
 from .errors import InvalidArgumentError, LogSizeTooLargeError
-from .records import IDEMPOTENT, ORDERED, Numbering, SequenceKey, StreamKey
+from .numbering import Numbering, SequenceKey
+from .records import IDEMPOTENT, ORDERED, StreamKey
 from .wire.put_logs import adjust_shard_hash
 
 _HASH = re.compile(r"[0-9a-fA-F]{32}")

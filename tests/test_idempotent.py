@@ -28,7 +28,7 @@ from producer import (
     SequenceKey,
     Stream,
 )
-from producer.records import Numbering
+from producer.numbering import Numbering
 from producer.server import LogHubServer
 from producer.server.faults import Action, Cut, HalfAnswer, Refuse
 from producer.server.http import ApiRequest

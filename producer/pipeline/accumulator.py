@@ -19,7 +19,8 @@ from ..clock import Clock, Deadline
 from ..config import ProducerConfig
 from ..errors import ProducerClosedError, StreamStoppedError
 from ..interfaces import Record, SequenceId
-from ..records import SEQUENCED, Numbering, StreamKey, hash_key_of
+from ..numbering import Numbering
+from ..records import SEQUENCED, StreamKey, hash_key_of
 from ..results import SendFuture
 from ..wire.log_group import LogEncoder
 from .batch import BatchState, ProducerBatch, Sender, overhead_of_batch

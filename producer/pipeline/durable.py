@@ -31,7 +31,8 @@ from ..errors import (
 )
 from ..interfaces import Channel, ChannelStats, Event, Record, Sink
 from ..metrics import Stats
-from ..records import Numbering, StreamKey, plain
+from ..numbering import Numbering
+from ..records import StreamKey, plain
 from ..results import Callback, Result, SendFuture
 from ..wire.log_group import LogEncoder
 from .acks import Acks

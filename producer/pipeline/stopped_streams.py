@@ -9,7 +9,8 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from ..errors import StreamStoppedError
-from ..records import Numbering, StreamKey
+from ..numbering import Numbering
+from ..records import StreamKey
 
 Line = StreamKey | str
 

@@ -28,9 +28,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..records import LogItem, time_of
+from ..records import LogItem
 from .protobuf import delimited, read_varint, varint
 from .shape import MAX_NAME, Heads, Room, Shape, data_of
+from .text import time_of
 
 # How often a shape is seen before a function is generated for it, and how many are kept: names made up for each log
 # must cost neither compilation nor memory.

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..records import text_of
 from .protobuf import delimited, varint
+from .text import text_of
 
 #: Of more fields no shape is made, characters of a name and fields of a log.
 MAX_NAME = 256

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from producer.errors import InvalidArgumentError
-from producer.records import MAX_TIME, LogItem
+from producer.records import LogItem
 from producer.wire.columnar import ColumnarEncoder, EncodedRows
+from producer.wire.text import MAX_TIME
 
 from .arrow_values import NOW, TICKS, arrays, batches, map_entries, maps, rows_of, sent
 

@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer import InvalidArgumentError, LogItem
-from producer.records import text_of
 from producer.wire import log_group as module
 from producer.wire import shape as shapes
 from producer.wire.log_group import LogEncoder, encode_tail, split_records
 from producer.wire.protobuf import read_varint, varint
+from producer.wire.text import text_of
 from tests.support.log_group_schema import LogGroup, contents_of
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "loghub.json").read_text("utf-8"))

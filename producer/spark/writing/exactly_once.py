@@ -27,7 +27,7 @@ import pyarrow as pa
 from ...client import Producer
 from ...clock import SystemClock
 from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
-from ...records import SequenceKey
+from ...numbering import SequenceKey
 from ...results import Result, SendFuture
 from ...stream import Stream
 from ...wire.columnar import ColumnarEncoder, EncodedRows, Names

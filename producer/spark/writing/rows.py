@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...errors import InvalidArgumentError
-from ...records import text_of
+from ...wire.text import text_of
 from .options import Columns
 
 #: Rows that are made into one batch of columns.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from ...errors import InvalidArgumentError
-from ...records import text_of
+from ..text import text_of
 from .values import UnsendableError, binary_of
 
 _Convert = Callable[[Any], Any]

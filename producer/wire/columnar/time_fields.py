@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...records import MAX_TIME
 from ..protobuf import varint
+from ..text import MAX_TIME
 from .gather import Part
 from .moments import PER_SECOND
 from .values import MAX_OFFSET, Numbers, UnsendableError, binary_of, integers, valid_of

@@ -1,4 +1,4 @@
-"""Records: how values become text, and times."""
+"""How values become text, and times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer import InvalidArgumentError, LogItem, StreamKey
-from producer.records import text_of, time_of
+from producer.wire.text import text_of, time_of
 
 
 @given(st.floats())

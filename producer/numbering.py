@@ -1,0 +1,97 @@
+"""The numbers of a stream's pieces, when the caller owns them."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import threading
+from dataclasses import dataclass
+from typing import Any, Self
+
+from .errors import InvalidArgumentError
+from .records import SEQUENCED
+
+#: The highest number of a batch; the server's is 64 bits wide.
+MAX_NUMBER = 2**63 - 1
+_HASH_KEY = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceKey:
+    """The numbers of a stream's pieces, when the caller owns them: whoever sends the same pieces in the same order
+    under the same key has each of them stored once, also from another process.
+
+    :ivar key: 32 lower-case hexadecimal digits: the hash key of the requests, which names the writer and chooses the
+        shard. One logstore at a time may see it.
+    :ivar first: the number of the first piece, 1 to 2**63 - 1; the n-th has ``first + n - 1``.
+    :raises InvalidArgumentError: a wrong key or number.
+    """
+
+    key: str
+    first: int = 1
+
+    def __post_init__(self) -> None:
+        key: object = self.key
+        first: object = self.first
+        if not isinstance(key, str) or not _HASH_KEY.fullmatch(key):
+            raise InvalidArgumentError(
+                f"SequenceKey.key: must be 32 lower-case hexadecimal digits, such as a UUID's hex, got {self.key!r}"
+            )
+        if not isinstance(first, int) or isinstance(first, bool) or not 1 <= first <= MAX_NUMBER:
+            raise InvalidArgumentError(f"SequenceKey.first: must be an integer from 1 to 2**63 - 1, got {self.first!r}")
+
+
+class Numbering(str):
+    """The ``order`` of a stream with a :class:`SequenceKey`: its text, and the count of one handle.
+
+    The text is the hash key and a random part, so that each handle counts for itself: a retried task begins anew
+    beside the one that it replaces. It belongs to the process that made it.
+
+    :ivar next: the number of the next piece; guarded by what makes acceptance atomic: the accumulator's lock, or behind
+        a channel ``lock``.
+    :ivar lock: held while pieces are numbered and stored in a channel, so that they stand there in the order of their
+        numbers.
+    """
+
+    __slots__ = ("__weakref__", "_process", "_sequence", "lock", "next")
+
+    next: int
+    lock: threading.Lock
+    _sequence: SequenceKey
+    _process: int
+
+    def __new__(cls, sequence: SequenceKey) -> Self:
+        self = super().__new__(cls, f"{SEQUENCED}{sequence.key}:{secrets.token_hex(8)}")
+        self._sequence, self._process = sequence, os.getpid()
+        self.next, self.lock = sequence.first, threading.Lock()
+        return self
+
+    def check(self) -> None:
+        """Whether this process may go on counting.
+
+        :raises InvalidArgumentError: it was forked from the one that opened the stream, whose numbers these are.
+        """
+        if self._process != os.getpid():
+            raise InvalidArgumentError(
+                "a stream with a SequenceKey was opened before a fork: its numbers are the parent's, and what another "
+                "process sends under them counts as written; open a stream with a key of its own here"
+            )
+
+    def take(self) -> int:
+        """The next number.
+
+        :raises InvalidArgumentError: as :meth:`check`.
+        """
+        self.check()
+        number = self.next
+        self.next += 1
+        return number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.next != self._sequence.first:
+            raise TypeError(
+                f"a stream with a SequenceKey that has sent pieces cannot be pickled: open it where it is used, with "
+                f"SequenceKey({self._sequence.key!r}, first={self.next}) if it is to go on there"
+            )
+        return type(self), (self._sequence,)
