@@ -66,11 +66,14 @@ def pack(splits: Iterable[Split], *, partition_bytes: int = PARTITION_BYTES) -> 
     """Put ranges together until a partition is full."""
     partitions: list[tuple[Split, ...]] = []
     current: list[Split] = []
+    current_bytes = 0
     for split in splits:
-        if current and sum(each.size for each in current) + split.size > partition_bytes:
+        size = split.size
+        if current and current_bytes + size > partition_bytes:
             partitions.append(tuple(current))
-            current = []
+            current, current_bytes = [], 0
         current.append(split)
+        current_bytes += size
     return [*partitions, tuple(current)] if current else partitions
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.spark.files import LogFile
-from producer.spark.plan import cut, partition_size, plan
+from producer.spark.plan import Split, cut, pack, partition_size, plan
 
 _FILES = st.lists(st.tuples(st.integers(0, 500), st.sampled_from([None, "gzip"])), max_size=12).map(
     lambda files: [LogFile(f"/logs/{index}", size, kind) for index, (size, kind) in enumerate(files)]
@@ -36,6 +36,23 @@ def test_small_files_share_a_partition() -> None:
     """Ten thousand small files are not ten thousand tasks."""
     files = [LogFile(f"/logs/{index}", 100, None) for index in range(10_000)]
     assert len(plan(files, partition_bytes=100_000)) == 10
+
+
+def test_planning_looks_at_each_range_a_fixed_number_of_times() -> None:
+    """Eighty thousand small files that share a partition cost as much each as a few do."""
+    count = 80_000
+    looks = 0
+
+    class Watched(Split):
+        @property
+        def size(self) -> int:
+            nonlocal looks
+            looks += 1
+            assert looks <= 3 * count
+            return self.end - self.start
+
+    ranges = [Watched(LogFile("/logs/a", 1, None), 0, 1) for _ in range(count)]
+    assert [len(partition) for partition in pack(ranges)] == [count]
 
 
 def test_compressed_file_is_one_range() -> None:
