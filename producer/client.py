@@ -280,6 +280,11 @@ class Producer:
                 if shutdown.ended:
                     lifecycle.drained(shutdown)
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called: ``send`` raises then."""
+        return self._closed
+
     def stats(self) -> Stats:
         """What the producer has done and holds at this moment."""
         return (self._pipeline or self._make_pipeline(even_closed=True)).stats()

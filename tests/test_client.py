@@ -244,7 +244,9 @@ def test_after_close_send_raises_and_stats_remain() -> None:
     producer = Producer(sink=RecordingSink(), config=config())
     stream = producer.stream("p", "l")
     stream.send(LOG)
+    assert not producer.closed
     producer.close()
+    assert producer.closed
     for call in (lambda: producer.send("p", "l", LOG), lambda: stream.send(LOG), lambda: stream.send_many([LOG])):
         with pytest.raises(ProducerClosedError):
             call()

@@ -2,34 +2,38 @@
 
 A Spark Python worker is a forked process that runs one task at a time and many after each other. A producer made before
 the fork would have no threads in it, one made for each task would open its connections again and again. One that no
-task has used for a while is closed: its sockets would only grow old.
+task has used for a while is closed: its sockets would only grow old. Closing may take long, so a thread of its own does
+it, and no task waits for it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 from pyspark import TaskContext
 
+from .. import lifecycle
 from ..channels import FileChannel
 from ..client import Producer
-from ..clock import Clock, SystemClock
+from ..clock import Clock, Deadline, SystemClock
 from ..config import ProducerConfig, ProjectConfig
-from ..errors import ProducerError
 
 _log = logging.getLogger("producer.spark.executor")
 
-#: Producers kept in one worker process; the one that was idle longest is closed to make room.
+#: Producers kept in one worker process besides those in use; the one that was idle longest is closed to make room.
 MAX_PRODUCERS = 4
 #: A producer that no task has used for this long is closed, seconds. Spark ends a worker that is idle for a minute.
 IDLE_SECONDS = 30.0
 
-# Nothing is on its way in a producer that no task uses, so closing it only ends its threads.
+# How often is looked for idle producers, seconds. Nobody tells when a task has ended.
+_LOOK_SECONDS = IDLE_SECONDS / 2
+# Nothing should be on its way in a producer that no task uses, so closing it only ends its threads.
 _CLOSE_SECONDS = 30.0
 
 
@@ -38,38 +42,209 @@ class _Entry:
     """A producer of this process.
 
     :ivar projects: as they were given last.
+    :ivar made: the producer, once whoever asked first has made it.
     :ivar users: leases that are not given back.
-    :ivar task: the attempt that took it without a lease, and may use it until another one runs; None if nobody did.
+    :ivar task: the attempt that took it without a lease, and may use it until it ends; None if nobody did.
     :ivar held: it was taken without a lease outside of Spark, where nobody can tell when it is done with.
-    :ivar used_at: when it was last in use, monotonic seconds.
+    :ivar used_at: when it was last seen in use, monotonic seconds.
+    :ivar closing: its close has begun, and is tried again until it succeeds: nobody gets it any more.
     """
 
-    owner: int
     projects: tuple[ProjectConfig, ...]
     config: ProducerConfig
     channel: str | None
-    producer: Producer
+    made: Future[Producer] = field(default_factory=Future)
     users: int = 0
     task: int | None = None
     held: bool = False
     used_at: float = 0.0
+    closing: bool = False
+
+    def serves(self, projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> bool:
+        """Whether it has the options and the places asked for; who signs may change."""
+        if self.closing or self.closed or (self.config, self.channel) != (config, channel):
+            return False
+        return _places(self.projects) == _places(projects)
+
+    def in_use(self, running: int | None) -> bool:
+        """Whether somebody may still send with it.
+
+        :param running: the attempt that this process runs now.
+        """
+        if self.closed:
+            return False
+        return self.users > 0 or self.held or not self.made.done() or (self.task is not None and self.task == running)
 
     @property
-    def places(self) -> list[tuple[str, str, str | None]]:
-        """What tells producers apart besides their options: where records go, and not who signs."""
-        return _places(self.projects)
+    def closed(self) -> bool:
+        """Whether its user has closed it, as is his right."""
+        return self.made.done() and self.made.result().closed
 
 
 def _places(projects: tuple[ProjectConfig, ...]) -> list[tuple[str, str, str | None]]:
     return [(project.project, project.endpoint, project.user_agent) for project in projects]
 
 
-# Guards _entries, which is ordered from the one used longest ago to the one used last, and _closers.
-_lock = threading.Lock()
-_entries: list[_Entry] = []
-_clock: Clock = SystemClock()
-# The thread that looks after idle producers, by the process that has it: a fork has none.
-_closers: dict[int, threading.Thread] = {}
+def make_producer(projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> Producer:
+    """A new producer, with a channel of this process's own below the directory ``channel``."""
+    return Producer(*projects, config=config, channel=None if channel is None else FileChannel.for_process(channel))
+
+
+class WorkerProducers:
+    """The producers of one process, and which of them nobody needs any more.
+
+    :param clock: tells how long one was idle.
+    :param make: makes a producer.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        make: Callable[[tuple[ProjectConfig, ...], ProducerConfig, str | None], Producer] = make_producer,
+    ) -> None:
+        self._clock = clock
+        self._make = make
+        self._lock = threading.Lock()  # guards _entries and what stands in them
+        # From the one used longest ago to the one used last.
+        self._entries: list[_Entry] = []
+        lifecycle.watch_fork(self)
+
+    def acquire(
+        self, projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None, *, lease: bool
+    ) -> _Entry:
+        """The entry of that configuration, in use from now on; it is made if this process has none.
+
+        :param lease: until :meth:`release`; else until the running task has ended.
+        """
+        with self._lock:
+            known = next((entry for entry in self._entries if entry.serves(projects, config, channel)), None)
+            entry = known or _Entry(projects, config, channel)
+            self._use(entry, lease=lease)
+            renewed = entry.projects != projects
+            entry.projects = projects
+        if known is None:
+            self._fill(entry)
+        producer = entry.made.result()
+        if renewed:  # temporary credentials are replaced from job to job
+            for project in projects:
+                producer.put_project_config(project)
+        return entry
+
+    def _use(self, entry: _Entry, *, lease: bool) -> None:
+        """Note that somebody uses it. The caller holds the lock."""
+        if entry in self._entries:
+            self._entries.remove(entry)
+        self._entries.append(entry)
+        entry.used_at = self._clock.monotonic()
+        if lease:
+            entry.users += 1
+        else:
+            entry.task = _current_task()
+            entry.held |= entry.task is None
+
+    def _fill(self, entry: _Entry) -> None:
+        """Make the producer of a new entry, for all who wait for it. Not under the lock: a channel reads a disk."""
+        try:
+            entry.made.set_result(self._make(entry.projects, entry.config, entry.channel))
+        except BaseException as error:
+            with self._lock:
+                self._entries.remove(entry)
+            entry.made.set_exception(error)
+            raise
+
+    def release(self, entry: _Entry) -> None:
+        """Give a lease back."""
+        with self._lock:
+            entry.users -= 1
+            entry.used_at = self._clock.monotonic()
+
+    def close_unused(self) -> list[Producer]:
+        """Close what is idle, what is too much, and what could not be closed before.
+
+        :returns: those that are closed now. Of the others each is tried again at the next call.
+        """
+        with self._lock:
+            leaving = self._leaving(self._clock.monotonic(), _current_task())
+            for entry in leaving:
+                entry.closing = True
+        closed = [entry for entry in leaving if _closes(entry.made.result())]
+        with self._lock:
+            self._entries = [entry for entry in self._entries if entry not in closed]
+        return [entry.made.result() for entry in closed]
+
+    def _leaving(self, now: float, running: int | None) -> list[_Entry]:
+        """The entries to close, of those that nobody uses. The caller holds the lock."""
+        gone = [entry for entry in self._entries if entry.closing or entry.closed]
+        kept = [entry for entry in self._entries if entry not in gone]
+        for entry in kept:
+            if entry.in_use(running):
+                entry.used_at = now
+        free = [entry for entry in kept if not entry.in_use(running)]
+        surplus = max(0, len(kept) - MAX_PRODUCERS)
+        return gone + free[:surplus] + [entry for entry in free[surplus:] if now - entry.used_at >= IDLE_SECONDS]
+
+    @property
+    def producers(self) -> list[Producer]:
+        """Those that are made and not closed."""
+        with self._lock:
+            return [entry.made.result() for entry in self._entries if entry.made.done()]
+
+    def renew_in_child(self) -> None:
+        """Start empty in a forked child: its parent's producers are not its to use or to close."""
+        self._lock = threading.Lock()
+        self._entries = []
+
+
+class _Caretaker:
+    """A thread that closes producers which nobody needs, in the process that has them."""
+
+    def __init__(self, producers: WorkerProducers, clock: Clock) -> None:
+        self._producers = producers
+        self._clock = clock
+        self.renew_in_child()
+        lifecycle.watch_fork(self)
+
+    def renew_in_child(self) -> None:
+        """Be without a thread, as a forked child is."""
+        self._lock = threading.Lock()  # guards _thread
+        self._thread: threading.Thread | None = None
+        self._signal: SimpleQueue[None] = SimpleQueue()
+
+    def wake(self) -> None:
+        """Have a look soon."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="loghub-producer-idle", daemon=True)
+                self._thread.start()
+        self._signal.put(None)
+
+    def _run(self) -> None:
+        while True:
+            self._clock.wait_for(self._signal, Deadline.after(self._clock, _LOOK_SECONDS))
+            try:
+                self._producers.close_unused()
+            except Exception:  # noqa: BLE001  (the thread outlives whatever goes wrong in one look)
+                _log.exception("producers that nobody uses could not be looked for; there will be another try")
+
+
+def _closes(producer: Producer) -> bool:
+    """Close one; whether it is closed."""
+    try:
+        producer.close(timeout=_CLOSE_SECONDS)
+    except Exception:  # noqa: BLE001  (told, and tried again)
+        _log.exception("%s did not close in %g s; it is tried again", producer.name, _CLOSE_SECONDS)
+        return False
+    return True
+
+
+def _current_task() -> int | None:
+    context = TaskContext.get()
+    return None if context is None else int(context.taskAttemptId())
+
+
+_clock = SystemClock()
+_producers = WorkerProducers(_clock)
+_caretaker = _Caretaker(_producers, _clock)
 
 
 def get_producer(
@@ -78,123 +253,26 @@ def get_producer(
     """The producer of this process for that configuration: made at the first call, then the same for every task.
 
     Call it inside the function given to ``foreachPartition``: the closure carries the configuration, never a producer.
-    The credentials of the last call are those that it signs with from then on. Once the task has ended, and no other
-    one has asked for it for half a minute, it is closed.
+    The credentials of the last call are those that it signs with from then on. It stays open until the task has ended,
+    however many others the task asks for, and is closed when no other task has asked for it for half a minute, or when
+    the process has more than four. Outside of a Spark task it stays open until you close it.
 
     :param projects: where records may go.
     :param config: the producer's options; the defaults if left out.
     :param channel: a directory on the executor's own disk, below which each worker process keeps what is not delivered
         (:meth:`~producer.channels.FileChannel.for_process`), so that it survives the worker; None keeps it in memory.
     """
-    return _acquire(projects, config, channel, lease=False).producer
+    entry = _producers.acquire(projects, config or ProducerConfig(), channel, lease=False)
+    _caretaker.wake()
+    return entry.made.result()
 
 
 @contextlib.contextmanager
 def leased_producer(*projects: ProjectConfig, config: ProducerConfig | None = None) -> Iterator[Producer]:
     """As :func:`get_producer`, for as long as the block runs: after it the producer may be closed when it is idle."""
-    entry = _acquire(projects, config, None, lease=True)
+    entry = _producers.acquire(projects, config or ProducerConfig(), None, lease=True)
     try:
-        yield entry.producer
+        _caretaker.wake()
+        yield entry.made.result()
     finally:
-        with _lock:
-            entry.users -= 1
-            entry.used_at = _clock.monotonic()
-
-
-def _acquire(
-    projects: tuple[ProjectConfig, ...], config: ProducerConfig | None, channel: str | None, *, lease: bool
-) -> _Entry:
-    config = ProducerConfig() if config is None else config
-    with _lock:
-        entry = _take(projects, config, channel) or _Entry(
-            os.getpid(), projects, config, channel, _new(projects, config, channel)
-        )
-        _entries.append(entry)
-        if lease:
-            entry.users += 1
-        else:
-            entry.task = _current_task()
-            entry.held |= entry.task is None
-        entry.used_at = _clock.monotonic()
-        surplus = _surplus()
-        _watch_idle()
-    _renew_credentials(entry, projects)
-    _close(surplus)
-    return entry
-
-
-def _new(projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> Producer:
-    return Producer(*projects, config=config, channel=None if channel is None else FileChannel.for_process(channel))
-
-
-def _take(projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> _Entry | None:
-    """Remove and return the entry of that configuration, if this process has one."""
-    # Entries of a parent process are not ours to use or to close.
-    _entries[:] = [entry for entry in _entries if entry.owner == os.getpid()]
-    for index, entry in enumerate(_entries):
-        if (entry.places, entry.config, entry.channel) == (_places(projects), config, channel):
-            return _entries.pop(index)
-    return None
-
-
-def _surplus() -> list[_Entry]:
-    """Take out the entries that are too many; those in use stay."""
-    surplus = [entry for entry in _entries[:-MAX_PRODUCERS] if not entry.users]
-    _entries[:] = [entry for entry in _entries if entry not in surplus]
-    return surplus
-
-
-def _renew_credentials(entry: _Entry, projects: tuple[ProjectConfig, ...]) -> None:
-    """Sign with the credentials that were given last: temporary ones are replaced from job to job."""
-    if entry.projects != projects:
-        for project in projects:
-            entry.producer.put_project_config(project)
-        entry.projects = projects
-
-
-def _current_task() -> int | None:
-    context = TaskContext.get()
-    return None if context is None else int(context.taskAttemptId())
-
-
-def close_idle(now: float) -> list[Producer]:
-    """Close the producers that nobody has used for :data:`IDLE_SECONDS`.
-
-    :param now: monotonic seconds.
-    :returns: those that were closed.
-    """
-    with _lock:
-        running = _current_task()
-        idle = [entry for entry in _entries if _is_idle(entry, now, running)]
-        _entries[:] = [entry for entry in _entries if entry not in idle]
-    _close(idle)
-    return [entry.producer for entry in idle]
-
-
-def _is_idle(entry: _Entry, now: float, running: int | None) -> bool:
-    if entry.owner != os.getpid() or entry.users or now - entry.used_at < IDLE_SECONDS:
-        return False
-    return not entry.held and (entry.task is None or entry.task != running)
-
-
-def _close(entries: list[_Entry]) -> None:
-    for entry in entries:
-        try:
-            entry.producer.close(timeout=_CLOSE_SECONDS)
-        except ProducerError:
-            _log.exception("%s did not close in %g s", entry.producer.name, _CLOSE_SECONDS)
-
-
-def _watch_idle() -> None:
-    """Have a thread look after idle producers in this process. The caller holds the lock."""
-    if os.getpid() not in _closers:
-        thread = threading.Thread(target=_close_idle_for_ever, name="loghub-producer-idle", daemon=True)
-        _closers.clear()
-        _closers[os.getpid()] = thread
-        thread.start()
-
-
-def _close_idle_for_ever() -> None:
-    never = threading.Event()
-    while not never.wait(IDLE_SECONDS / 2):
-        close_idle(_clock.monotonic())
+        _producers.release(entry)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from producer import ProjectConfig
+from producer.clock import SystemClock
 from producer.errors import CloseTimeoutError
 from producer.server import LogHubServer
 from producer.spark import executor
@@ -83,7 +84,7 @@ def spark(quick_java: str) -> Iterator[SparkSession]:
 @pytest.fixture(autouse=True)
 def _own_producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Producers of this process end with their test."""
-    monkeypatch.setattr(executor, "_entries", [])
+    monkeypatch.setattr(executor, "_producers", executor.WorkerProducers(SystemClock()))
     yield
     close_producers()
 
@@ -99,9 +100,9 @@ def server() -> Iterator[LogHubServer]:
 
 def close_producers() -> None:
     """Close what get_producer made; what a test left behind on purpose is failed."""
-    for entry in executor._entries:
+    for producer in executor._producers.producers:
         with contextlib.suppress(CloseTimeoutError):
-            entry.producer.close(timeout=1)
+            producer.close(timeout=1)
 
 
 @pytest.fixture

@@ -12,12 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from producer import ProducerConfig, ProjectConfig
-from producer.errors import ProducerClosedError
+from producer import Producer, ProducerConfig, ProjectConfig
+from producer.clock import SystemClock
+from producer.errors import ChannelError, CloseTimeoutError, ProducerClosedError
 from producer.server import LogHubServer
 from producer.spark import executor
 from producer.spark.executor import IDLE_SECONDS, MAX_PRODUCERS, get_producer, leased_producer
 from producer.testing import ManualClock
+from tests.support.waiting import eventually
 
 
 def project(name: str = "p") -> ProjectConfig:
@@ -41,30 +43,6 @@ def test_other_configuration_gives_another_producer() -> None:
         get_producer(project(), config=ProducerConfig(linger_ms=300)),
     }
     assert len(producers) == 4
-
-
-def test_producer_used_longest_ago_makes_room() -> None:
-    """A process that meets ever new configurations does not collect threads without end."""
-    first = get_producer(project("p0"))
-    kept = get_producer(project("p1"))
-    for number in range(2, MAX_PRODUCERS):
-        get_producer(project(f"p{number}"))
-    get_producer(project("p1"))
-    get_producer(project("p0"))
-    get_producer(project("new"))
-    get_producer(project("newer"))
-    assert get_producer(project("p0")) is first
-    assert get_producer(project("p1")) is kept
-    assert len(executor._entries) == MAX_PRODUCERS
-
-
-def test_producer_that_made_room_is_closed() -> None:
-    """The one that is forgotten has its threads ended, and says so if it is used."""
-    first = get_producer(project("p0"))
-    for number in range(MAX_PRODUCERS):
-        get_producer(project(f"other{number}"))
-    with pytest.raises(ProducerClosedError):
-        first.send("p0", "l", {"k": "v"})
 
 
 def test_forked_process_gets_a_producer_of_its_own() -> None:
@@ -99,66 +77,198 @@ def test_records_behind_a_channel_survive_the_worker(tmp_path: Path) -> None:
     producer.close(0)
 
 
+class Worker:
+    """A worker process: its clock, the task that it runs, and its producers, which nobody closes by himself."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = ManualClock()
+        self.producers = executor.WorkerProducers(self.clock)
+        self._monkeypatch = monkeypatch
+        monkeypatch.setattr(executor, "_producers", self.producers)
+        self.run_task(1)
+
+    def run_task(self, number: int | None) -> None:
+        """From now on it runs that attempt at a task; None is a process that is no worker."""
+        context = None if number is None else SimpleNamespace(taskAttemptId=lambda: number)
+        self._monkeypatch.setattr(executor.TaskContext, "get", staticmethod(lambda: context))
+
+    def idle(self, seconds: float = IDLE_SECONDS) -> list[Producer]:
+        """Look, let time pass, look again: what is closed then."""
+        closed = self.producers.close_unused()
+        self.clock.advance(seconds)
+        return closed + self.producers.close_unused()
+
+
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """The clock by which producers of this process grow idle; no thread closes them meanwhile."""
-    clock = ManualClock()
-    monkeypatch.setattr(executor, "_clock", clock)
-    monkeypatch.setattr(executor, "_closers", {os.getpid(): threading.current_thread()})
-    return clock
+def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    """A worker that runs its first task."""
+    return Worker(monkeypatch)
 
 
-def task(monkeypatch: pytest.MonkeyPatch, number: int | None) -> None:
-    """As if this process ran that attempt at a task."""
-    context = None if number is None else SimpleNamespace(taskAttemptId=lambda: number)
-    monkeypatch.setattr(executor.TaskContext, "get", staticmethod(lambda: context))
+def usable(producer: Producer) -> bool:
+    """Whether it accepts records."""
+    try:
+        producer.send("p0", "l", {"k": "v"})
+    except ProducerClosedError:
+        return False
+    return True
 
 
-def test_producer_that_no_task_uses_is_closed(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_keeps_every_producer_that_it_asked_for(worker: Worker) -> None:
+    """However many projects a task sends to, and however long it takes, its producers stay open until it has ended."""
+    asked = [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS + 2)]
+    assert worker.idle(10 * IDLE_SECONDS) == []
+    assert [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS + 2)] == asked
+    assert all(usable(producer) for producer in asked)
+
+
+def test_producers_outside_of_a_task_are_never_surplus(worker: Worker) -> None:
+    """Where there is no task, nobody can tell when a producer is done with: it stays open, however many there are."""
+    worker.run_task(None)
+    asked = [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS + 2)]
+    assert worker.idle(10 * IDLE_SECONDS) == []
+    assert all(usable(producer) for producer in asked)
+
+
+def test_producer_used_longest_ago_makes_room(worker: Worker) -> None:
+    """A process whose tasks meet ever new configurations does not collect threads without end."""
+    of_first = [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS)]
+    worker.run_task(2)
+    of_second = [get_producer(project("new")), get_producer(project("p0"))]
+    assert of_second[1] is of_first[0]
+    assert worker.producers.close_unused() == [of_first[1]]
+    assert not usable(of_first[1])
+    assert worker.producers.producers == [*of_first[2:], *of_second]
+
+
+def test_producer_that_no_task_uses_is_closed(worker: Worker) -> None:
     """Half a minute after its last task a producer ends its threads and connections; the next task gets a new one."""
-    task(monkeypatch, 1)
     with leased_producer(project()) as producer:
-        assert executor.close_idle(clock.monotonic() + 10 * IDLE_SECONDS) == []
-    assert executor.close_idle(clock.monotonic() + IDLE_SECONDS - 1) == []
-    assert executor.close_idle(clock.monotonic() + IDLE_SECONDS) == [producer]
-    with pytest.raises(ProducerClosedError):
-        producer.send("p", "l", {"a": "b"})
+        assert worker.idle(10 * IDLE_SECONDS) == []
+    assert worker.idle(IDLE_SECONDS - 1) == []
+    assert worker.idle(1) == [producer]
+    assert not usable(producer)
     with leased_producer(project()) as other:
         assert other is not producer
 
 
-def test_producer_of_a_running_task_is_never_closed(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that reads for long before it sends keeps its producer; once another one runs, it may be closed."""
-    task(monkeypatch, 1)
+def test_time_of_a_task_is_not_idle_time(worker: Worker) -> None:
+    """After a long task the next one, which begins a moment later, finds the connections still open."""
     producer = get_producer(project())
-    later = clock.monotonic() + 10 * IDLE_SECONDS
-    assert executor.close_idle(later) == []
-    task(monkeypatch, 2)
-    assert executor.close_idle(later) == [producer]
+    assert worker.idle(10 * IDLE_SECONDS) == []
+    worker.run_task(2)
+    assert worker.idle(IDLE_SECONDS - 1) == []
+    assert worker.idle(1) == [producer]
 
 
-def test_producer_outside_of_spark_is_never_closed(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no task, nobody can tell when a producer is done with."""
-    task(monkeypatch, None)
-    get_producer(project())
-    assert executor.close_idle(clock.monotonic() + 10 * IDLE_SECONDS) == []
+def test_leases_of_more_configurations_than_are_kept_stay_open(worker: Worker) -> None:
+    """What is in use is not closed to make room; once it is given back, it is."""
+    with contextlib.ExitStack() as stack:
+        leased = [stack.enter_context(leased_producer(project(f"p{n}"))) for n in range(MAX_PRODUCERS + 2)]
+        assert worker.producers.close_unused() == []
+        assert worker.producers.producers == leased
+    assert worker.producers.close_unused() == leased[:2]
 
 
-def test_other_credentials_are_signed_with_from_then_on() -> None:
+def test_producer_that_its_user_has_closed_is_replaced(worker: Worker) -> None:
+    """A task that closes the producer that it got spoils nothing for the tasks after it."""
+    with get_producer(project()) as first:
+        pass
+    assert usable(get_producer(project()))
+    assert worker.producers.close_unused() == [first]
+
+
+class Stubborn(Producer):
+    """A producer that does not close before it is told to.
+
+    :ivar asked: a thread has begun to close it; which one is ``closer``.
+    """
+
+    def __init__(self, *projects: ProjectConfig, config: ProducerConfig) -> None:
+        super().__init__(*projects, config=config)
+        self.asked, self.may_end = threading.Event(), threading.Event()
+        self.misses = 0
+        self.closer: threading.Thread | None = None
+
+    def close(self, timeout: float | None = None) -> None:
+        """Wait for ``may_end``; raise as often as ``misses`` says."""
+        self.closer = threading.current_thread()
+        self.asked.set()
+        assert self.may_end.wait(10)
+        if self.misses:
+            self.misses -= 1
+            raise CloseTimeoutError(timeout or 0.0, 1, ("stubborn-io-0",))
+        super().close(timeout)
+
+
+def stubborn_producers() -> executor.WorkerProducers:
+    """Producers that are slow to close."""
+    return executor.WorkerProducers(
+        SystemClock(), lambda projects, config, _channel: Stubborn(*projects, config=config)
+    )
+
+
+def test_no_task_waits_for_the_close_of_another_ones_producer(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that takes long to close is closed by a thread beside the tasks, which get theirs meanwhile."""
+    producers = stubborn_producers()
+    monkeypatch.setattr(executor, "_producers", producers)
+    monkeypatch.setattr(executor, "_caretaker", executor._Caretaker(producers, SystemClock()))
+    of_first = [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS)]
+    worker.run_task(2)
+    own = get_producer(project("own"))
+    (surplus, *others) = of_first
+    assert isinstance(surplus, Stubborn)
+    assert surplus.asked.wait(10)
+    again = get_producer(project("p0"))  # while its namesake is on its way out
+    assert again is not surplus
+    assert usable(own)
+    assert surplus.closer is not threading.current_thread()
+    for producer in (surplus, *others, own, again):
+        producer.may_end.set()  # type: ignore[attr-defined]
+    eventually(lambda: surplus not in producers.producers)
+
+
+def test_producer_that_missed_its_close_is_tried_again(monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
+    """One whose close failed is not forgotten with its threads: it is closed later, and given to nobody meanwhile."""
+    producers = stubborn_producers()
+    monkeypatch.setattr(executor, "_producers", producers)
+    first = get_producer(project())
+    assert isinstance(first, Stubborn)
+    first.may_end.set()
+    first.misses = 2
+    for number in range(MAX_PRODUCERS):
+        producer = get_producer(project(f"other{number}"))
+        assert isinstance(producer, Stubborn)
+        producer.may_end.set()
+    worker.run_task(2)
+    assert producers.close_unused() == []
+    assert first in producers.producers
+    second = get_producer(project())
+    assert isinstance(second, Stubborn)
+    second.may_end.set()
+    assert second is not first
+    assert first not in producers.close_unused()
+    assert first in producers.close_unused()
+    assert first not in producers.producers
+
+
+def test_producer_that_cannot_be_made_leaves_nothing_behind(worker: Worker, tmp_path: Path) -> None:
+    """A wrong channel is told to whoever asked, and nothing is kept that would hinder the next task."""
+    (tmp_path / "file").write_text("in the way")
+    for _ in range(2):
+        with pytest.raises(ChannelError):
+            get_producer(project(), channel=str(tmp_path / "file"))
+    assert worker.producers.producers == []
+    assert worker.idle() == []
+
+
+def test_other_credentials_are_signed_with_from_then_on(worker: Worker) -> None:
     """A job with renewed temporary credentials keeps the worker's producer, which signs with the new ones."""
     with LogHubServer(access_keys={"old": "s", "new": "s"}) as server:
         for key in ("old", "new"):
             config = ProjectConfig("p", endpoint=server.endpoint, access_key_id=key, access_key_secret="s")
             producer = get_producer(config, config=ProducerConfig(linger_ms=100))
             producer.send("p", "l", {"key": key}).result(30)
-        assert len(executor._entries) == 1
+        assert len(worker.producers.producers) == 1
         signed = [request.headers["authorization"].split(":")[0] for request in server.requests]
         assert signed == ["LOG old", "LOG new"]
-
-
-def test_leases_of_more_configurations_than_are_kept_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in use is not closed to make room."""
-    task(monkeypatch, 1)
-    with contextlib.ExitStack() as stack:
-        leased = [stack.enter_context(leased_producer(project(f"p{n}"))) for n in range(MAX_PRODUCERS + 2)]
-        assert len({id(producer) for producer in leased}) == len(executor._entries) == MAX_PRODUCERS + 2
