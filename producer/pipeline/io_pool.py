@@ -42,7 +42,8 @@ class IOThreadPool:
         self._work = threading.Condition(self._lock)
         self._lanes: OrderedDict[str, deque[ProducerBatch]] = OrderedDict()  # projects; whose turn it is comes first
         self._active: Counter[str] = Counter()
-        self._running: set[ProducerBatch] = set()
+        # How many threads are with each batch: one may have begun its next attempt before the last one let go of it.
+        self._running: Counter[ProducerBatch] = Counter()
         self._suspects: set[str] = set()
         self._stopped = False
 
@@ -93,7 +94,7 @@ class IOThreadPool:
                 continue
             batch = lane.popleft()
             self._active[project] += 1
-            self._running.add(batch)
+            self._running[batch] += 1
             self._lanes.move_to_end(project)
             if not lane:
                 del self._lanes[project]
@@ -110,7 +111,9 @@ class IOThreadPool:
             reached = self._run(batch)
         finally:
             with self._lock:
-                self._running.discard(batch)
+                self._running[batch] -= 1
+                if not self._running[batch]:
+                    del self._running[batch]
                 self._active[project] -= 1
                 if not self._active[project]:
                     del self._active[project]

@@ -12,7 +12,7 @@ from producer.pipeline.batch import ProducerBatch
 from producer.pipeline.io_pool import IOThreadPool
 from producer.pipeline.stream_state import StreamState
 from tests.support.pipelines import KEY
-from tests.support.waiting import PATIENCE, eventually, passed
+from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 
 def _batch(project: str) -> ProducerBatch:
@@ -126,6 +126,35 @@ def test_a_project_that_answers_again_gets_all_threads_back() -> None:
     eventually(lambda: pool.queued == 0 and not pool._active)
     assert not both.broken
     _end(pool)
+
+
+def test_a_retry_picked_up_before_its_first_thread_let_go_is_known_to_be_with_a_thread() -> None:
+    """A batch that a second thread sends is not forgotten when the first one, which queued it again, comes to its end:
+    ``close`` would give it up while it is being sent.
+    """
+    again, second, end = threading.Event(), threading.Event(), threading.Event()
+
+    def run(batch: ProducerBatch) -> bool:
+        if not again.is_set():
+            again.set()
+            pool.submit(batch)  # as the mover does with a retry that is due at once
+            passed(second)
+            return False
+        second.set()
+        passed(end)
+        return True
+
+    pool, batch = _pool(run), _batch("p")
+    pool.submit(batch)
+    first = Call(pool.run_next)
+    passed(again)
+    other = Call(lambda: eventually(pool.run_next))
+    first.result()
+    known = pool.has(batch)
+    end.set()
+    other.result()
+    assert known
+    assert not pool.has(batch)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(1), KeyboardInterrupt()])
