@@ -1,9 +1,11 @@
-"""Time as a parameter: the clock that every wait goes through, and absolute deadlines."""
+"""Time as a parameter: the clock that every wait goes through, absolute deadlines, and where threads wait."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -19,16 +21,11 @@ class Clock(Protocol):
     def time(self) -> float:
         """Seconds since the Unix epoch."""
 
-    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """Wait on ``condition``, whose lock the caller holds, for at most ``timeout`` seconds (None: for ever).
-
-        Returns False if the time is over, True if it was notified; both may also happen for no reason, so callers loop.
-        """
-
     def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
         """Wait until something is put into ``signal``, or the deadline is reached; callers loop.
 
-        Unlike :meth:`wait`, it holds no lock that an exception raised by a signal handler could leave in disorder.
+        No lock is held meanwhile: none that an exception raised by a signal handler could leave in disorder, and none
+        that a clock of somebody else's could run into.
         """
 
 
@@ -38,12 +35,8 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
 
-    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """As :meth:`Clock.wait`; a longer timeout than the platform can wait for is cut to what it can."""
-        return condition.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
-
     def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
-        """As :meth:`Clock.wait_for`."""
+        """As :meth:`Clock.wait_for`; a longer time than the platform can wait for is cut to what it can."""
         timeout = deadline.remaining(self)
         with suppress(Empty):
             signal.get(timeout=None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
@@ -70,3 +63,74 @@ class Deadline:
     def expired(self, clock: Clock) -> bool:
         """Whether the instant has passed."""
         return self.at is not None and clock.monotonic() >= self.at
+
+
+#: Never.
+NO_DEADLINE = Deadline(None)
+
+
+class WaitingRoom:
+    """Where threads wait for a change that others make, in the order in which they came.
+
+    Whoever changes something wakes those in here after it has let go of its own lock. Who waits is in the room before
+    he looks, so that no change can slip in between, and holds no lock while he waits.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()  # guards _signals
+        self._signals: deque[SimpleQueue[None]] = deque()
+
+    def __len__(self) -> int:
+        """How many wait at this moment."""
+        return len(self._signals)
+
+    def wait_until(self, ready: Callable[[], object], deadline: Deadline) -> bool:
+        """Wait until ``ready()``, which is asked without a lock, at once and after every wake; False at the deadline.
+
+        :param ready: may do what it waits for, such as take something; it is not asked again once it was true.
+        """
+        if ready():
+            return True
+        signal: SimpleQueue[None] = SimpleQueue()
+        owed = False  # it was woken, and has not looked since: if it leaves now, the next one has to look
+        try:
+            while True:
+                owed = self._enter(signal)
+                if ready():
+                    owed = False
+                    return True
+                owed = False
+                if deadline.expired(self._clock):
+                    return False
+                self._clock.wait_for(signal, deadline)
+        finally:
+            self._leave(signal, owed)
+
+    def _enter(self, signal: SimpleQueue[None]) -> bool:
+        """Be in the room; whether whoever woke this one took it out."""
+        with self._lock:
+            absent = signal not in self._signals
+            if absent:
+                self._signals.append(signal)
+            return absent
+
+    def _leave(self, signal: SimpleQueue[None], owed: bool) -> None:
+        with self._lock:
+            woken = signal not in self._signals
+            if not woken:
+                self._signals.remove(signal)
+        if woken or owed:
+            self.wake_one()
+
+    def wake_one(self) -> None:
+        """Let the one who has waited longest look again."""
+        with self._lock:
+            if self._signals:
+                self._signals.popleft().put(None)
+
+    def wake_all(self) -> None:
+        """Let everybody look again."""
+        with self._lock:
+            while self._signals:
+                self._signals.popleft().put(None)

@@ -39,9 +39,8 @@ class ManualClock:
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._start = start
-        self._lock = threading.Lock()  # guards _now, _waiting and _signals
+        self._lock = threading.Lock()  # guards _now and _signals
         self._now = 0.0
-        self._waiting: list[tuple[threading.Condition, float | None]] = []
         self._signals: list[SimpleQueue[None]] = []
 
     def monotonic(self) -> float:
@@ -56,10 +55,7 @@ class ManualClock:
         """Move forward and wake everybody who waits; each looks at the time again."""
         with self._lock:
             self._now += seconds
-            waiting, signals = list(self._waiting), list(self._signals)
-        for condition, _ in waiting:
-            with condition:
-                condition.notify_all()
+            signals = list(self._signals)
         for signal in signals:
             signal.put(None)
 
@@ -67,27 +63,17 @@ class ManualClock:
     def waiting(self) -> int:
         """How many wait at this moment."""
         with self._lock:
-            return len(self._waiting) + len(self._signals)
-
-    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """See :class:`~producer.clock.Clock`; real time plays no part."""
-        entry = (condition, None if timeout is None else self._now + timeout)
-        with self._lock:
-            self._waiting.append(entry)
-        try:
-            condition.wait()
-        finally:
-            with self._lock:
-                self._waiting.remove(entry)
-        return entry[1] is None or self._now < entry[1]
+            return len(self._signals)
 
     def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
         """See :class:`~producer.clock.Clock`; ends when something is put, or when the time is moved."""
         with self._lock:
+            # Under the lock: a move of the time after this look finds the signal.
+            if deadline.at is not None and self._now >= deadline.at:
+                return
             self._signals.append(signal)
         try:
-            if not deadline.expired(self):
-                signal.get()
+            signal.get()
         finally:
             with self._lock:
                 self._signals.remove(signal)

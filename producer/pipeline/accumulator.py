@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..clock import Clock, Deadline
+from ..clock import Clock, Deadline, WaitingRoom
 from ..config import ProducerConfig
 from ..errors import ProducerClosedError, StreamStoppedError
 from ..interfaces import Record, SequenceId
@@ -83,10 +83,8 @@ class LogAccumulator:
         self._threshold_bytes = config.batch_size_threshold_in_bytes
         self._threshold_count = config.batch_count_threshold
         self._run_limits = RunLimits(lock, budget, clock.time, self._threshold_bytes, self._threshold_count)
-        # Guards everything below, and the budget: the most frequent step touches both. The condition is for those who
-        # wait until batches are settled.
-        self._lock = lock
-        self._settled = threading.Condition(self._lock)
+        self._settled = WaitingRoom(clock)
+        self._lock = lock  # guards everything below, and the budget: the most frequent step touches both
         self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation: of expiry, too
         self._forming: dict[StreamKey, ProducerBatch] = {}
         self._given_up: set[str] = set()
@@ -413,8 +411,9 @@ class LogAccumulator:
                 stream.idle_since = self._clock.monotonic()
                 self._idle[batch.key] = stream
                 self._forget_idle(stream.idle_since)
-            self._settled.notify_all()
-            return successor
+        if self._settled:
+            self._settled.wake_all()
+        return successor
 
     def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
         """``batch`` was split in two."""
@@ -428,14 +427,15 @@ class LogAccumulator:
 
     def wait_settled(self, before: int, deadline: Deadline) -> int:
         """Wait until every batch with a serial below ``before`` is settled; returns how many are not in time."""
+        if self._settled.wait_until(lambda: self._all_settled(before), deadline):
+            return 0
         with self._lock:
-            while self._remain(before) and not deadline.expired(self._clock):
-                self._clock.wait(self._settled, deadline.remaining(self._clock))
             return sum(1 for batch in self._incomplete if batch.serial < before)
 
-    def _remain(self, before: int) -> bool:
-        # The first is the oldest but for halves of split batches, which stand behind younger ones.
-        return any(batch.serial < before for batch in self._incomplete)
+    def _all_settled(self, before: int) -> bool:
+        with self._lock:
+            # The first is the oldest but for halves of split batches, which stand behind younger ones.
+            return not any(batch.serial < before for batch in self._incomplete)
 
     def incomplete(self) -> list[ProducerBatch]:
         """Every batch that is not settled, oldest first."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..clock import Clock
+from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..metrics import Counters
@@ -76,8 +76,8 @@ class Acks:
         self.parking = Parking()
         # Touched by the thread alone: what the channel would not acknowledge.
         self._owed: dict[Taking, list[int]] = {}
+        self._room = WaitingRoom(clock)
         self._lock = threading.Lock()  # guards everything below
-        self._wake = threading.Condition(self._lock)
         self._items: list[_Item] = []
         self._stopped = self._ended = False
         self.thread = StageThread(f"{name}-acks", self._loop)
@@ -122,19 +122,19 @@ class Acks:
                 passed.set()
             else:
                 self._items.append(passed)
-                self._wake.notify()
+        self._room.wake_all()
         return passed
 
     def _put(self, item: _Item) -> None:
         with self._lock:
             self._items.append(item)
-            self._wake.notify()
+        self._room.wake_all()
 
     def stop(self) -> None:
         """Let the thread end after everything that was settled so far."""
         with self._lock:
             self._stopped = True
-            self._wake.notify()
+        self._room.wake_all()
 
     def run_once(self) -> bool:
         """Do all that there is to do without waiting; whether there was anything. For those without threads."""
@@ -145,10 +145,9 @@ class Acks:
 
     def _loop(self) -> None:
         while True:
+            again = Deadline.after(self._clock, _PAUSE if self._owed else None)
+            self._room.wait_until(lambda: self._items or self._stopped, again)
             with self._lock:
-                while not (self._items or self._stopped):
-                    if not self._clock.wait(self._wake, _PAUSE if self._owed else None):
-                        break
                 items, self._items = self._items, []
                 last = self._ended = self._stopped and not items
             self._handle(items)

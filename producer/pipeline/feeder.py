@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ..clock import Clock, Deadline
+from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import (
     ChannelClosedError,
     ChannelError,
@@ -82,11 +82,10 @@ class Feeder:
         self._errors = ThinnedLog(clock)
         self._block, self._block_bytes = BLOCK_EVENTS, block_bytes
         self.takings = [Taking(channel)]
+        self._room = WaitingRoom(clock)
         self._lock = threading.Lock()  # guards everything below
-        self._changed = threading.Condition(self._lock)
         self._fed = 0
         self._idle = 0
-        self._waiting = 0
         self._resuming: dict[Line, tuple[StreamKey, threading.Event]] = {}
         self._stopping = False
         self._ended = False
@@ -126,7 +125,7 @@ class Feeder:
                 )
         with self._lock:
             self._ended = True
-            self._changed.notify_all()
+        self._room.wake_all()
 
     def _guarded_turn(self) -> None:
         try:
@@ -136,9 +135,7 @@ class Feeder:
         except ChannelError as error:
             if self._errors.due(type(error).__name__, 1) is not None:
                 _log.error("%s: the channel cannot be read now, it is asked again soon: %s", self._name, error)
-            with self._lock:
-                if not self._stopping:
-                    self._clock.wait(self._changed, _PAUSE)
+            self._room.wait_until(lambda: self._stopping, Deadline.after(self._clock, _PAUSE))
 
     def _take(self, patience: float) -> list[Event]:
         taking = self.takings[-1]
@@ -238,7 +235,7 @@ class Feeder:
             with self._lock:
                 del self._resuming[key.line]
                 self._fed -= given
-                self._changed.notify_all()
+            self._room.wake_all()
 
     def _give_back(self, key: StreamKey) -> int:
         """Let the channel have the parked events of a stream again; how many they are."""
@@ -253,8 +250,8 @@ class Feeder:
         with self._lock:
             self._fed += fed
             self._idle += idle
-            if self._waiting:
-                self._changed.notify_all()
+        if self._room:
+            self._room.wake_all()
 
     @property
     def fed(self) -> int:
@@ -270,18 +267,14 @@ class Feeder:
         with self._lock:
             # The take that goes on at this moment may have begun before the last event came.
             idle = self._idle + 2
-            self._waiting += 1
-            try:
-                while not (self._ended or (not self._resuming and (self._fed >= target or self._idle >= idle))):
-                    if deadline.expired(self._clock):
-                        return False
-                    self._clock.wait(self._changed, deadline.remaining(self._clock))
-            finally:
-                self._waiting -= 1
-        return True
+        return self._room.wait_until(lambda: self._is_fed(target, idle), deadline)
+
+    def _is_fed(self, target: int, idle: int) -> bool:
+        with self._lock:
+            return self._ended or (not self._resuming and (self._fed >= target or self._idle >= idle))
 
     def stop(self) -> None:
         """Let the thread end before the next event."""
         with self._lock:
             self._stopping = True
-            self._changed.notify_all()
+        self._room.wake_all()

@@ -11,7 +11,7 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 
-from ..clock import Clock, Deadline
+from ..clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
 from .batch import ProducerBatch
 from .worker import StageThread
 
@@ -36,10 +36,8 @@ class IOThreadPool:
         self._clock = clock
         self._suspect_share = max(1, thread_count // 2)
         self.threads = tuple(StageThread(f"{name}-io-{i}", self._loop) for i in range(thread_count))
-        # Guards everything below. It is taken by itself, never through the condition, whose __enter__ is Python: an
-        # interrupt there would leave it locked for ever.
-        self._lock = threading.Lock()
-        self._work = threading.Condition(self._lock)
+        self._idle = WaitingRoom(clock)
+        self._lock = threading.Lock()  # guards everything below
         self._lanes: OrderedDict[str, deque[ProducerBatch]] = OrderedDict()  # projects; whose turn it is comes first
         self._active: Counter[str] = Counter()
         # How many threads are with each batch: one may have begun its next attempt before the last one let go of it.
@@ -50,11 +48,13 @@ class IOThreadPool:
     def submit(self, batch: ProducerBatch) -> None:
         """Queue ``batch`` for one attempt; never blocks."""
         with self._lock:
-            if not self._stopped:
+            stopped = self._stopped
+            if not stopped:
                 self._lanes.setdefault(batch.key.project, deque()).append(batch)
-                self._work.notify()
-                return
-        self._refuse(batch)
+        if stopped:
+            self._refuse(batch)
+        else:
+            self._idle.wake_one()
 
     def has(self, batch: ProducerBatch) -> bool:
         """Whether ``batch`` waits for a thread, or is with one."""
@@ -69,24 +69,36 @@ class IOThreadPool:
 
     def run_next(self) -> bool:
         """Make one attempt on the caller's thread, if anything is queued; whether it was. For those without threads."""
-        with self._lock:
-            batch = self._take()
+        batch = self._take()
         if batch is None:
             return False
         self._attempt(batch)
         return True
 
     def _loop(self) -> None:
-        while True:
-            with self._lock:
-                while (batch := self._take()) is None:
-                    if self._stopped:
-                        return
-                    self._clock.wait(self._work, None)
+        while (batch := self._next()) is not None:
             self._attempt(batch)
             del batch  # else its futures would live until the next one comes
 
+    def _next(self) -> ProducerBatch | None:
+        """Wait for a batch; None if none will come any more."""
+        taken: list[ProducerBatch] = []
+
+        def something_to_do() -> bool:
+            stopped = self._stopped  # before the look: what was queued before the stop is seen then
+            batch = self._take()
+            if batch is not None:
+                taken.append(batch)
+            return stopped or bool(taken)
+
+        self._idle.wait_until(something_to_do, NO_DEADLINE)
+        return taken[0] if taken else None
+
     def _take(self) -> ProducerBatch | None:
+        with self._lock:
+            return self._take_in_turn()
+
+    def _take_in_turn(self) -> ProducerBatch | None:
         """The next batch of the first project that may use another thread. The caller holds the lock."""
         suspects_wait = self._active_suspects() >= self._suspect_share
         for project, lane in self._lanes.items():
@@ -121,8 +133,7 @@ class IOThreadPool:
                     self._suspects.add(project)
                 elif reached:
                     self._suspects.discard(project)
-                # A lane that was passed over for its share may be served now.
-                self._work.notify()
+            self._idle.wake_one()  # a lane that was passed over for its share may be served now
 
     def start(self) -> None:
         """Start the threads.
@@ -136,14 +147,14 @@ class IOThreadPool:
         """Let the threads end after what is queued; refuse what comes later."""
         with self._lock:
             self._stopped = True
-            self._work.notify_all()
+        self._idle.wake_all()
 
     def stop_at_once(self) -> None:
         """As :meth:`stop`, and give up what is queued: its owner settles it otherwise."""
         with self._lock:
             self._lanes.clear()
             self._stopped = True
-            self._work.notify_all()
+        self._idle.wake_all()
 
     def join(self, deadline: Deadline) -> list[str]:
         """Wait for the threads to end; the names of those that did not."""

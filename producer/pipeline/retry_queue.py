@@ -6,7 +6,7 @@ import heapq
 import itertools
 import threading
 
-from ..clock import Clock
+from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ProducerClosedError
 from .batch import ProducerBatch
 
@@ -16,13 +16,13 @@ class RetryQueue:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Guards everything below. Taken by itself: an interrupt in the condition's __enter__ would leave it locked.
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._room = WaitingRoom(clock)
+        self._lock = threading.Lock()  # guards everything below
         self._heap: list[tuple[float, int, ProducerBatch]] = []
         self._order = itertools.count()
         self._closed = False
         self._woken = False
+        self._earlier = False  # an earlier one came than the current wait knows of
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -36,8 +36,10 @@ class RetryQueue:
             if self._closed:
                 raise ProducerClosedError("the retry queue is closed")
             heapq.heappush(self._heap, (due, next(self._order), batch))
-            if self._heap[0][2] is batch:
-                self._changed.notify_all()
+            first = self._heap[0][2] is batch
+            self._earlier |= first
+        if first:
+            self._room.wake_all()
 
     def take_due(self, now: float) -> list[ProducerBatch]:
         """Every batch whose time has come, in the order of their times."""
@@ -48,22 +50,22 @@ class RetryQueue:
         return due
 
     def wait(self, timeout: float) -> None:
-        """Wait until the earliest batch is due, at most ``timeout`` seconds; :meth:`wake` shortens it."""
+        """Wait until the earliest batch is due, at most ``timeout`` seconds; an earlier one, and :meth:`wake`, end it
+        before.
+        """
+        end = self._clock.monotonic() + timeout
         with self._lock:
-            deadline = self._clock.monotonic() + timeout
-            while not self._woken:
-                due = min(deadline, self._heap[0][0]) if self._heap else deadline
-                left = due - self._clock.monotonic()
-                if left <= 0:
-                    break
-                self._clock.wait(self._changed, left)
+            due = self._heap[0][0] if self._heap else end
+            self._earlier = False
+        self._room.wait_until(lambda: self._woken or self._earlier, Deadline(min(due, end)))
+        with self._lock:
             self._woken = False
 
     def wake(self) -> None:
         """End the current or the next :meth:`wait`."""
         with self._lock:
             self._woken = True
-            self._changed.notify_all()
+        self._room.wake_all()
 
     def close(self) -> list[ProducerBatch]:
         """Refuse batches from now on; returns those that wait, earliest first."""
@@ -71,5 +73,4 @@ class RetryQueue:
             self._closed = True
             waiting = [entry[2] for entry in sorted(self._heap)]
             self._heap.clear()
-            self._changed.notify_all()
         return waiting

@@ -11,7 +11,7 @@ import logging
 import threading
 from typing import Protocol
 
-from ..clock import Clock, Deadline
+from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import CloseTimeoutError
 from .assembly import Pipeline
 
@@ -68,13 +68,11 @@ class Shutdown:
     def __init__(self, pipeline: Pipeline, closer: Closer | None = None) -> None:
         self._pipeline = pipeline
         self._closer = closer or PlainCloser(pipeline)
-        # Guards everything below. Taken by itself: an interrupt in the condition's __enter__ would leave it locked.
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._room = WaitingRoom(pipeline.clock)
+        self._lock = threading.Lock()  # guards everything below
         self._begun = False
-        self._performing = False
+        self._performer: object | None = None  # who closes at this moment
         self._ended = False
-        self._left: tuple[int, tuple[str, ...]] = (0, ())
 
     @property
     def begun(self) -> bool:
@@ -92,21 +90,37 @@ class Shutdown:
         :param timeout: seconds; None waits for ever.
         :raises CloseTimeoutError: it took longer; what was left is failed.
         """
-        clock = self._pipeline.clock
-        deadline = Deadline.after(clock, timeout)
-        with self._lock:
-            if self._performing and self._pipeline.on_handler_thread():
-                _log.warning("%s: close was called in a callback while another thread closes", self._pipeline.name)
-                return
-            while self._performing and not deadline.expired(clock):
-                clock.wait(self._changed, deadline.remaining(clock))
-            mine = not self._performing and not self._ended
-            self._begun, self._performing = True, self._performing or mine
-        if mine:
-            self._perform(deadline)
-        failed, stuck = self._left if mine else (0, ())
+        deadline = Deadline.after(self._pipeline.clock, timeout)
+        performer = object()
+        failed, stuck = 0, tuple[str, ...]()
+        try:
+            if self._pipeline.on_handler_thread():  # it never waits for another one, who may be waiting for it
+                if not self._begin_or_ended(performer):
+                    _log.warning("%s: close was called in a callback while another thread closes", self._pipeline.name)
+                    return
+            else:
+                self._room.wait_until(lambda: self._begin_or_ended(performer), deadline)
+            if self._performer is performer:
+                failed, stuck = self._closer.close(deadline)
+                self._ended = True
+        finally:  # an interrupt leaves the rest to the next one who closes
+            self._step_down(performer)
         if not self._ended or failed or stuck:
             raise CloseTimeoutError(timeout or 0.0, failed, stuck)
+
+    def _begin_or_ended(self, performer: object) -> bool:
+        """Begin, if nobody else performs; whether there is nobody to wait for."""
+        with self._lock:
+            self._begun = True
+            if self._performer is None and not self._ended:
+                self._performer = performer
+            return self._ended or self._performer is performer
+
+    def _step_down(self, performer: object) -> None:
+        with self._lock:
+            if self._performer is performer:
+                self._performer = None
+        self._room.wake_all()
 
     @property
     def failed_records(self) -> int:
@@ -126,15 +140,6 @@ class Shutdown:
         clock = self._pipeline.clock
         deadline = Deadline.after(clock, timeout)
         return all(handler.thread.join(clock, deadline) for handler in self._pipeline.settlement.handlers)
-
-    def _perform(self, deadline: Deadline) -> None:
-        try:
-            self._left = self._closer.close(deadline)
-            self._ended = True
-        finally:  # an interrupt leaves the rest to the next one who closes
-            with self._lock:
-                self._performing = False
-                self._changed.notify_all()
 
 
 def begin(pipeline: Pipeline) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from queue import SimpleQueue
 
 import pytest
 
 from producer import NetworkError, Producer
+from producer.clock import Deadline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.pipelines import KEY, config, record, settle, threadless
 from tests.support.sinks import DeadSink
@@ -20,9 +22,9 @@ class _CountingClock(ManualClock):
         super().__init__()
         self.waits: list[tuple[str, float | None]] = []
 
-    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        self.waits.append((threading.current_thread().name, timeout))
-        return super().wait(condition, timeout)
+    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+        self.waits.append((threading.current_thread().name, deadline.remaining(self)))
+        super().wait_for(signal, deadline)
 
 
 def _mover_waits(clock: _CountingClock) -> list[float | None]:
@@ -55,12 +57,11 @@ def test_a_mover_with_many_retries_waiting_sleeps_until_the_first_is_due() -> No
     assert len(pipeline.retry_queue) == 1000
     waits: list[float | None] = []
 
-    def wait(_condition: threading.Condition, timeout: float | None) -> bool:
-        waits.append(timeout)
-        clock.advance(timeout or 0)
-        return False
+    def wait_for(_signal: SimpleQueue[None], deadline: Deadline) -> None:
+        waits.append(deadline.remaining(clock))
+        clock.advance(waits[-1] or 0)
 
-    clock.wait = wait  # type: ignore[method-assign]
+    clock.wait_for = wait_for  # type: ignore[method-assign]
     pipeline.retry_queue.wait(60.0)
     assert len(waits) <= 2
     assert waits[0] is not None

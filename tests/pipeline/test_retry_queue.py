@@ -63,7 +63,7 @@ def test_a_later_retry_wakes_nobody() -> None:
     """Only a retry that is due earlier than all others needs the waiter's attention."""
     queue = RetryQueue(ManualClock())
     told: list[int] = []
-    queue._changed.notify_all = lambda: told.append(1)  # type: ignore[method-assign]
+    queue._room.wake_all = lambda: told.append(1)  # type: ignore[method-assign]
     for due in (5.0, 6.0, 4.0):
         queue.put(batch(), due)
     assert len(told) == 2

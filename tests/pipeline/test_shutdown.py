@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 
 import pytest
 
@@ -21,6 +22,7 @@ from producer import (
     Result,
     SendTimeoutError,
 )
+from producer.clock import Deadline
 from producer.pipeline.shutdown import Shutdown
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.pipelines import KEY, config, record, threadless
@@ -310,7 +312,7 @@ def test_flush_waits_for_what_was_accepted_before_it_only() -> None:
     producer.send("p", "l", LOG, callback=told.append)
     flushing = Call(producer.flush)
     assert sink.entered.acquire(timeout=PATIENCE)
-    eventually(lambda: producer._pipeline is not None and producer._pipeline.accumulator._settled._waiters)
+    eventually(lambda: producer._pipeline is not None and producer._pipeline.accumulator._settled)
     later = [producer.send("p", "l", LOG, topic="later") for _ in range(5)]
     sink.gate.set()
     flushing.result()
@@ -353,11 +355,11 @@ class _InterruptedClock(ManualClock):
         super().__init__()
         self.interrupts = 0
 
-    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
         if self.interrupts and threading.current_thread() is threading.main_thread():
             self.interrupts -= 1
             raise KeyboardInterrupt
-        return super().wait(condition, timeout)
+        super().wait_for(signal, deadline)
 
 
 def test_a_close_that_is_interrupted_can_be_resumed() -> None:
@@ -397,7 +399,7 @@ def test_one_who_waits_for_a_close_takes_over_when_it_is_interrupted() -> None:
         calls.append(1)
         if len(calls) == 1:
             second.append(Call(producer.close))
-            eventually(lambda: producer._shutdown is not None and producer._shutdown._changed._waiters)
+            eventually(lambda: producer._shutdown is not None and producer._shutdown._room)
             raise KeyboardInterrupt
         return wait_settled(*args)  # type: ignore[arg-type]
 

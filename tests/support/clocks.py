@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from queue import SimpleQueue
 
 from producer.clock import Deadline
@@ -11,13 +10,6 @@ from producer.testing import ManualClock
 
 class JumpingClock(ManualClock):
     """A manual clock for a single thread: whoever waits finds that the time is over."""
-
-    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """Move to the end of the wait; nobody else could notify."""
-        if timeout is None:
-            raise AssertionError("a wait without an end, and no other thread to end it")
-        self.advance(timeout)
-        return False
 
     def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
         """Move to the end of the wait; nobody else could put anything."""

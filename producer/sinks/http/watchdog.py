@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from ...clock import Clock, Deadline
+from ...clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
 
 _log = logging.getLogger("producer.watchdog")
 
@@ -66,10 +66,8 @@ class Watchdog:
         self.limit = limit
         self._clock = clock
         self._thread_name = thread_name
-        # Guards everything below, and the watches. Taken by itself: an interrupt in the condition's __enter__ would
-        # leave it locked.
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._room = WaitingRoom(clock)
+        self._lock = threading.Lock()  # guards everything below, and the watches
         self._watches: dict[Watch, None] = {}  # the oldest first
         self._thread: threading.Thread | None = None
         self._asleep = False
@@ -103,17 +101,18 @@ class Watchdog:
         """Let the thread end once the last attempt has."""
         with self._lock:
             self._closed = True
-            self._changed.notify()
+        self._room.wake_all()
 
     def _begin(self, watch: Watch) -> None:
         with self._lock:
             self._watches[watch] = None
-            if self._asleep:
-                self._changed.notify()
-            if self._thread is not None:
-                return
-            self._thread = thread = threading.Thread(target=self._run, name=self._thread_name, daemon=True)
-        self._start(thread)
+            asleep, thread = self._asleep, None
+            if self._thread is None:
+                thread = self._thread = threading.Thread(target=self._run, name=self._thread_name, daemon=True)
+        if thread is not None:
+            self._start(thread)
+        elif asleep:
+            self._room.wake_all()
 
     def _start(self, thread: threading.Thread) -> None:
         try:
@@ -130,27 +129,33 @@ class Watchdog:
             self._watches.pop(watch, None)
             # Whoever takes it closes it: a number that was closed may be another connection's at once.
             descriptor, watch.descriptor = watch.descriptor, None
-            if self._closed:
-                self._changed.notify()
+            closed = self._closed
+        if closed:
+            self._room.wake_all()
         if descriptor is not None:
             os.close(descriptor)
 
     def _run(self) -> None:
         while True:
+            now = self._clock.monotonic()
             with self._lock:
-                while not (overdue := self._take_overdue()):
-                    if self._closed and not self._watches:
-                        self._thread = None
-                        return
-                    self._wait()
+                overdue = self._take_overdue(now)
+                oldest = next(iter(self._watches), None)
+                ended = self._closed and not (overdue or oldest)
+                self._asleep = not (overdue or oldest)
+                if ended:
+                    self._thread = None
+                    return
             for descriptor in overdue:
                 _shut_down(descriptor)
+            if not overdue:
+                self._wait(oldest)
 
-    def _take_overdue(self) -> list[int]:
+    def _take_overdue(self, now: float) -> list[int]:
         """The connections of the attempts whose time is over. The caller holds the lock."""
         taken = []
         for watch in list(self._watches):
-            if not watch.deadline.expired(self._clock):
+            if watch.deadline.at is None or now < watch.deadline.at:
                 break
             del self._watches[watch]
             watch.over = True
@@ -160,11 +165,10 @@ class Watchdog:
                 watch.descriptor = None
         return taken
 
-    def _wait(self) -> None:
-        oldest = next(iter(self._watches), None)
-        self._asleep = oldest is None
-        self._clock.wait(self._changed, None if oldest is None else oldest.deadline.remaining(self._clock))
-        self._asleep = False
+    def _wait(self, oldest: Watch | None) -> None:
+        """Until the time of ``oldest`` is over; without one until there is one, or nobody will come any more."""
+        deadline = NO_DEADLINE if oldest is None else oldest.deadline
+        self._room.wait_until(lambda: self._closed if not self._watches else oldest is None, deadline)
 
 
 def _shut_down(descriptor: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from ...clock import Clock, Deadline
+from ...clock import Clock, Deadline, WaitingRoom
 from ...credentials import Credentials, StaticCredentials
 from ...errors import CredentialsError
 from ...interfaces import CredentialsProvider
@@ -35,8 +35,8 @@ class CredentialsCache:
         self._provider = provider
         self._clock = clock
         self._thread_name = thread_name
-        # Guards everything below.
-        self._changed = threading.Condition(threading.Lock())
+        self._room = WaitingRoom(clock)
+        self._lock = threading.Lock()  # guards everything below
         self._current: Credentials | None = None
         self._refresh_at = 0.0
         self._refused = False
@@ -50,20 +50,21 @@ class CredentialsCache:
         """
         if isinstance(self._provider, StaticCredentials):
             return self._provider.credentials
-        with self._changed:
-            usable = self._usable()
-            start = not self._refreshing and (usable is None or self._clock.time() >= self._refresh_at)
+        now = self._clock.time()
+        with self._lock:
+            usable = self._usable(now)
+            start = not self._refreshing and (usable is None or now >= self._refresh_at)
             if start:
                 self._refreshing, self._failure = True, None
         if start:
             self._start_refresh()
         return usable or self._wait()
 
-    def _usable(self) -> Credentials | None:
+    def _usable(self, now: float) -> Credentials | None:
         current = self._current
         if current is None or self._refused:
             return None
-        expired = current.expires_at is not None and self._clock.time() >= current.expires_at
+        expired = current.expires_at is not None and now >= current.expires_at
         return None if expired else current
 
     def _start_refresh(self) -> None:
@@ -85,13 +86,13 @@ class CredentialsCache:
             failure = CredentialsError("CredentialsError", text)
         if failure is not None:
             _log.warning("%s", failure)
-        with self._changed:
-            self._refreshing, self._failure = False, failure
-            self._take(found)
-            self._changed.notify_all()
-
-    def _take(self, found: Credentials | None) -> None:
         now = self._clock.time()
+        with self._lock:
+            self._refreshing, self._failure = False, failure
+            self._take(found, now)
+        self._room.wake_all()
+
+    def _take(self, found: Credentials | None, now: float) -> None:
         if found is None:
             self._refresh_at = now + PAUSE_AFTER_FAILURE
             return
@@ -101,10 +102,10 @@ class CredentialsCache:
 
     def _wait(self) -> Credentials:
         deadline = Deadline.after(self._clock, PROVIDER_TIMEOUT)
-        with self._changed:
-            while self._refreshing and not deadline.expired(self._clock):
-                self._clock.wait(self._changed, deadline.remaining(self._clock))
-            usable = self._usable()
+        self._room.wait_until(lambda: not self._refreshing, deadline)
+        now = self._clock.time()
+        with self._lock:
+            usable = self._usable(now)
             failure = self._failure
         if usable is None:
             text = f"get_credentials() did not answer with usable credentials within {PROVIDER_TIMEOUT:.0f} s"
@@ -113,6 +114,6 @@ class CredentialsCache:
 
     def refused(self, credentials: Credentials) -> None:
         """The server refused these: the next :meth:`get` waits for others."""
-        with self._changed:
+        with self._lock:
             if self._current is credentials:
                 self._refused = True

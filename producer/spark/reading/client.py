@@ -13,11 +13,11 @@ import base64
 import binascii
 import json
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 from urllib.parse import quote
@@ -27,7 +27,7 @@ import requests.utils
 import tenacity
 from google.protobuf.message import DecodeError
 
-from ...clock import Clock, SystemClock
+from ...clock import Clock, Deadline, SystemClock
 from ...config import ProducerConfig
 from ...credentials import Credentials
 from ...errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
@@ -246,9 +246,7 @@ class LogstoreClient:
         return error
 
     def _sleep(self, seconds: float) -> None:
-        nothing = threading.Condition()
-        with nothing:
-            self._clock.wait(nothing, seconds)
+        self._clock.wait_for(SimpleQueue(), Deadline.after(self._clock, seconds))
 
     def _words(self, what: str, error: AttemptError, attempts: int) -> str:
         status = "no answer" if error.http_status is None else f"status {error.http_status}"
