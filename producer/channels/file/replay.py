@@ -32,7 +32,8 @@ from .format import (
     decode_rollback,
     decode_segment_header,
 )
-from .segment import Damage, Record, Segment, has_lost_sector, is_cut_short, scan
+from .segment import Damage, Record, Segment, scan
+from .torn import Flaw, end_looks_torn, has_lost_sector, run_looks_torn
 
 _log = logging.getLogger("producer.channel")
 
@@ -93,22 +94,12 @@ class _Run:
     expected: int | None = None
     time: float = 0.0
     remaining: int = 0
+    end: int = 0
     damages: list[Damage] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
         return self.expected == len(self.puts) + self.has_take
-
-
-@dataclass(frozen=True, slots=True)
-class _Flaw:
-    """A damaged stretch: what it may have cost, and whether a crash may have left it so."""
-
-    segment: int
-    transaction: int
-    first_lost: int
-    last_lost: int
-    torn: bool
 
 
 class _SegmentPass:
@@ -153,20 +144,25 @@ class _SegmentPass:
             run = self._run = _Run(record.transaction, record.offset if damage is None else damage.start)
             run.damages = [] if damage is None else [damage]
         run.remaining = record.remaining
+        end = record.offset + FRAME_SIZE + record.length
+        payload = b"" if record.kind == Kind.PUT else _payload(self._segment, self._data, record)
+        if payload is None:
+            run.damages.append(Damage(record.offset, end, final=False))
+        else:
+            run.end = end
+            self._note_record(run, record, payload)
+        if record.kind == Kind.COMMIT:
+            self._finish()
+
+    def _note_record(self, run: _Run, record: Record, payload: bytes) -> None:
         if record.kind == Kind.PUT:
             run.puts.append(record)
-            return
-        payload = _payload(self._segment, self._data, record)
-        if payload is None:
-            run.damages.append(Damage(record.offset, record.offset + FRAME_SIZE + record.length, final=False))
         elif record.kind == Kind.TAKE:
             run.has_take = True
             run.takes += unpack(f"<{len(payload) // 8}Q", payload[: len(payload) // 8 * 8])
         elif len(payload) == COMMIT_SIZE:
             run.expected, synced, run.time = decode_commit(payload)
             self._replay.synced(synced)
-        if record.kind == Kind.COMMIT:
-            self._finish()
 
     def _finish(self) -> None:
         run, self._run = self._run, None
@@ -175,15 +171,11 @@ class _SegmentPass:
             self._replay.finished(run, self._segment, torn=torn)
 
     def _looks_torn(self, run: _Run) -> bool:
-        if any(has_lost_sector(self._data, damage.start, damage.end) for damage in run.damages):
-            return True
-        if run.expected is not None:
-            return False
-        last = run.damages[-1] if run.damages else None
-        if last is None:
-            return True  # others should have followed: the file ends behind a whole record
-        commit = FRAME_SIZE + COMMIT_SIZE + (OVERHEAD if self._segment.cipher is not None else 0)
-        return last.final and (run.remaining != 1 or last.end - last.start < commit)
+        overhead = OVERHEAD if self._segment.cipher is not None else 0
+        has_commit = run.expected is not None
+        return run_looks_torn(
+            self._data, run.damages, end=run.end, has_commit=has_commit, remaining=run.remaining, overhead=overhead
+        )
 
     def _note(self, damage: Damage, last_lost: int, next_transaction: int) -> None:
         """A damaged stretch between two records: it may hold the end of one transaction and others, whole."""
@@ -193,7 +185,7 @@ class _SegmentPass:
         damaged = max(next_transaction - 1, seen + 1)
         if torn and damaged < next_transaction and damaged > self._replay.known_synced:
             self._replay.missing(damaged, damage.start, self._segment)
-        flaw = _Flaw(self._segment.number, damaged, self._last_sequence + 1, last_lost, torn)
+        flaw = Flaw(self._segment.number, damage, damaged, self._last_sequence + 1, last_lost, torn)
         self._replay.flaws.append(flaw)
 
     def end(self) -> None:
@@ -206,14 +198,10 @@ class _SegmentPass:
             transaction, torn = run.transaction, self._looks_torn(run)
         else:
             transaction = self._replay.next_transaction
-            torn = (
-                damage.end - damage.start < FRAME_SIZE + COMMIT_SIZE
-                or has_lost_sector(self._data, damage.start, damage.end)
-                or is_cut_short(self._data, damage.start)
-            )
+            torn = end_looks_torn(self._data, damage)
             if torn:
                 self._replay.missing(transaction, damage.start, self._segment)
-        flaw = _Flaw(self._segment.number, transaction, self._last_sequence + 1, self._following - 1, torn)
+        flaw = Flaw(self._segment.number, damage, transaction, self._last_sequence + 1, self._following - 1, torn)
         self._replay.flaws.append(flaw)
 
 
@@ -245,7 +233,7 @@ class Replay:
         self.next_sequence = 1 if start is None else start.next_sequence
         self.next_transaction = 1 if start is None else start.next_transaction
         self.known_synced = 0
-        self.flaws: list[_Flaw] = []
+        self.flaws: list[Flaw] = []
         self.damaged: list[int] = []
         self.cut: Cut | None = None
         self.rerun = False
@@ -361,7 +349,7 @@ class Replay:
     def _count_flaws(self) -> None:
         gone = {sequence for gap in self._gaps for sequence in gap}
         for flaw in self.flaws:
-            if flaw.torn and flaw.transaction > self.known_synced:
+            if flaw.is_torn(self.known_synced):
                 continue
             self.findings.damaged_records += 1
             if flaw.segment not in self.damaged:

@@ -15,7 +15,6 @@ from .format import (
     FIRST_RECORD,
     FRAME_SIZE,
     MARKER,
-    SECTOR,
     Kind,
     SegmentHeader,
     decode_frame,
@@ -172,24 +171,6 @@ def _next_record(data: bytes, view: memoryview, offset: int, seed: int, last: in
             return offset
         offset += 1
     return None
-
-
-def has_lost_sector(data: bytes, start: int, end: int) -> bool:
-    """Whether between these offsets the part of some 512-byte sector is all zeros: it was never written."""
-    while start < end:
-        stop = min(end, (start // SECTOR + 1) * SECTOR)
-        if not any(data[start:stop]):
-            return True
-        start = stop
-    return False
-
-
-def is_cut_short(data: bytes, offset: int) -> bool:
-    """Whether a record begins here, by its marker, that would reach beyond the end: its write was not finished."""
-    if len(data) - offset < FRAME_SIZE:
-        return False
-    marker, _, length, *_ = decode_frame(data, offset)
-    return marker == MARKER and offset + FRAME_SIZE + length > len(data)
 
 
 def payload_of(segment: Segment, frame: bytes, kind: int, sequence: int) -> bytes | None:

@@ -28,7 +28,6 @@ from producer.channels.file.segment import (
     Record,
     Segment,
     SegmentWriter,
-    has_lost_sector,
     payload_of,
     scan,
 )
@@ -214,21 +213,6 @@ def test_a_gap_is_a_record_that_holds_nothing() -> None:
     with opened_channel(disk) as again:
         assert drained(again) == ["a", "c"]
         assert (file_stats(again).damaged_records, file_stats(again).torn_tails) == (0, 0)
-
-
-def test_sectors_that_were_never_written_are_seen() -> None:
-    """A part of a 512-byte sector that is all zeros, within these offsets; not a few zeros among other bytes."""
-    data = bytearray(b"\1" * 2048)
-    assert not has_lost_sector(bytes(data), 0, 2048)
-    data[600:1000] = bytes(400)
-    assert not has_lost_sector(bytes(data), 0, 2048)
-    assert has_lost_sector(bytes(data), 600, 1000)
-    data[512:1024] = bytes(512)
-    assert has_lost_sector(bytes(data), 0, 2048)
-    assert not has_lost_sector(bytes(data), 0, 512)
-    data[2040:] = bytes(8)
-    assert has_lost_sector(bytes(data), 2040, 2048)
-    assert not has_lost_sector(b"", 0, 0)
 
 
 def test_a_take_names_the_events_that_it_took() -> None:
