@@ -287,13 +287,14 @@ class Producer:
 
     def stats(self) -> Stats:
         """What the producer has done and holds at this moment."""
-        return (self._pipeline or self._make_pipeline(even_closed=True)).stats()
+        pipeline = self._pipeline
+        return Stats(memory_limit=self.config.total_size_in_bytes) if pipeline is None else pipeline.stats()
 
-    def _make_pipeline(self, *, even_closed: bool = False) -> Pipeline | DurablePipeline:
+    def _make_pipeline(self) -> Pipeline | DurablePipeline:
         with self._lock:
             if self._pipeline is not None:
                 return self._pipeline
-            if self._closed and not even_closed:
+            if self._closed:
                 raise ProducerClosedError("the producer is closed")
             pipeline = self._pipeline = self._new_pipeline()
         return pipeline

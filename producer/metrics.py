@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .interfaces import ChannelStats
-from .records import StreamKey
 
 
 class Counters:
@@ -27,10 +26,31 @@ class Counters:
         return self._sums.get(name, 0)
 
 
+#: Where a batch is that is not settled.
+BATCH_STAGES = ("open", "queued", "sending", "waiting")
+#: Where memory is that is taken: in batches by their stage, before them and behind them.
+MEMORY_STAGES = (*BATCH_STAGES, "callbacks")
+
+
+def _no_batches() -> Mapping[str, int]:
+    return dict.fromkeys(BATCH_STAGES, 0)
+
+
+def _no_memory() -> Mapping[str, int]:
+    return dict.fromkeys(MEMORY_STAGES, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStats:
     """One stream, since it was last remembered anew (idle streams are forgotten). Counts are logs.
 
+    :ivar project: what names the stream, as are the next ones.
+    :ivar logstore: the logstore.
+    :ivar topic: the topic; may be empty.
+    :ivar source: the source; may be empty.
+    :ivar shard_hash: the shard hash, adjusted to buckets; None if there is none.
+    :ivar tags: pairs of name and value, those of the configuration included.
+    :ivar order: ``ordered``, ``idempotent``, ``sequence:`` and what names its handle; empty for other streams.
     :ivar accepted: logs that ``send`` took.
     :ivar delivered: logs that the server acknowledged.
     :ivar failed: logs that were given up.
@@ -38,6 +58,13 @@ class StreamStats:
     :ivar pending_bytes: their memory as accounted, bytes.
     """
 
+    project: str
+    logstore: str
+    topic: str = ""
+    source: str = ""
+    shard_hash: str | None = None
+    tags: tuple[tuple[str, str], ...] = ()
+    order: str = ""
     accepted: int = 0
     delivered: int = 0
     failed: int = 0
@@ -48,6 +75,8 @@ class StreamStats:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """A producer at one moment. Counts of records are logs, since the producer was made.
+
+    All of it is numbers, texts and sequences of them: ``json.dumps(dataclasses.asdict(stats))`` works.
 
     With a channel, ``accepted`` counts what ``send`` stored, ``delivered`` and ``failed`` also count records that an
     earlier producer had stored, and ``pending`` and ``batches`` are about those that are in memory.
@@ -69,30 +98,30 @@ class Stats:
     :ivar oldest_record_age: seconds since the oldest batch that is not settled got its first record; None if
         there is none.
     :ivar callbacks_pending: settled batches whose callbacks have not run.
-    :ivar streams: by stream; only streams in use or used a short while ago.
+    :ivar streams: only streams in use or used a short while ago.
     :ivar stored: events in the channel, those included that are on their way; 0 without a channel. After ``close``:
         what was left there.
     :ivar recovered: events that were in the channel when the producer was made.
     :ivar dead_lettered: events that went to the dead letter channel.
     :ivar kept_back: events that are in the channel, and that this producer tries no more: unreadable ones, and those
         that the dead letter channel refused. The next producer on the channel tries them.
-    :ivar channel: the channel's own statistics; None without one.
+    :ivar channel: the channel's own statistics; None without one, and in a forked child that has sent nothing.
     """
 
-    accepted: int
-    delivered: int
-    failed: int
-    retried: int
-    pending: int
-    attempts: int
-    batches: Mapping[str, int]
     memory_limit: int
-    memory_used: int
-    memory_by_stage: Mapping[str, int]
-    waiting_senders: int
-    oldest_record_age: float | None
-    callbacks_pending: int
-    streams: Mapping[StreamKey, StreamStats] = field(repr=False)
+    accepted: int = 0
+    delivered: int = 0
+    failed: int = 0
+    retried: int = 0
+    pending: int = 0
+    attempts: int = 0
+    batches: Mapping[str, int] = field(default_factory=_no_batches)
+    memory_used: int = 0
+    memory_by_stage: Mapping[str, int] = field(default_factory=_no_memory)
+    waiting_senders: int = 0
+    oldest_record_age: float | None = None
+    callbacks_pending: int = 0
+    streams: tuple[StreamStats, ...] = field(default=(), repr=False)
     stored: int = 0
     recovered: int = 0
     dead_lettered: int = 0

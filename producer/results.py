@@ -7,15 +7,21 @@ of its own.
 
 from __future__ import annotations
 
-import asyncio
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import ResultFailedError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+_log = logging.getLogger("producer.results")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +105,9 @@ class ResultHolder(Protocol):
         """Somebody is to be told of the result, so that the future must live until then."""
 
 
+_DoneCallback = Callable[[Future[Result]], object]
+
+
 class _Watch:
     """What a future grows when somebody treats it as one of ``concurrent.futures``; small, since all of them may."""
 
@@ -109,7 +118,7 @@ class _Watch:
         # concurrent.futures counts on a state that changes under the condition, together with what waiters are told;
         # the holder's result is there a moment earlier.
         self.finished = False
-        self.callbacks: tuple[Callable[[Future[Result]], object], ...] = ()
+        self.callbacks: tuple[_DoneCallback, ...] = ()
         self.waiters: list[Any] | None = None
         # One of its own, once concurrent.futures asks for it: that takes those of several futures, of other kinds too,
         # in the order of their ids.
@@ -134,6 +143,9 @@ class SendFuture(Future[Result]):
     ``result()`` returns a successful :class:`Result` or raises :class:`ResultFailedError`, which carries the failed
     one. An accepted record cannot be recalled: :meth:`cancel` always returns False, and cancelling a task that awaits
     the future leaves the delivery as it is.
+
+    In asyncio ``await``, ``wait``, ``gather``, ``shield``, ``wait_for`` and ``ensure_future`` take it as it is;
+    ``create_task``, which wants a coroutine, and that of a ``TaskGroup`` take :meth:`outcome`.
     """
 
     # The batch holds the state; the attributes of the base class are never created, and the three of them that
@@ -194,18 +206,45 @@ class SendFuture(Future[Result]):
         result = self._wait(timeout)
         return None if result.successful else ResultFailedError(result)
 
-    def add_done_callback(self, fn: Callable[[Future[Result]], object]) -> None:
-        """Call ``fn(future)`` once: on a handler thread when the record settles, or now if it has settled."""
+    def add_done_callback(self, fn: _DoneCallback) -> None:
+        """Call ``fn(future)`` once: when the record settles, or now if it has settled.
+
+        What is added in a coroutine is called on its event loop, as asyncio promises; what is added elsewhere, on a
+        handler thread, likewise if the loop has been closed meanwhile. An exception in it is logged and stops nothing.
+        """
         self._holder.heed(self)
+        loop = _running_loop()
         with _watching:
             watch = self._watched()
             if not watch.finished:
-                watch.callbacks = (*watch.callbacks, fn)
+                watch.callbacks = (*watch.callbacks, fn if loop is None else _InLoop(loop, fn))
                 return
-        fn(self)
+        try:
+            fn(self)
+        except Exception:  # noqa: BLE001  # whatever a user's code raises
+            _log.exception("a done-callback raised; the record is settled all the same")
+
+    def remove_done_callback(self, fn: _DoneCallback) -> int:
+        """Take back what was given to :meth:`add_done_callback` and not called yet; how often it was there."""
+        with _watching:
+            watch = self._watch
+            if watch is None or watch.process is not _process:
+                return 0
+            kept = tuple(one for one in watch.callbacks if (one.fn if isinstance(one, _InLoop) else one) != fn)
+            removed, watch.callbacks = len(watch.callbacks) - len(kept), kept
+        return removed
 
     def __await__(self) -> Generator[Any, None, Result]:
-        return asyncio.wrap_future(self).__await__()
+        from asyncio import wrap_future  # noqa: PLC0415  # most programs have no loop, and asyncio is large
+
+        return wrap_future(self).__await__()
+
+    async def outcome(self) -> Result:
+        """As ``await`` of the future itself; a coroutine, for ``asyncio.create_task`` and groups of tasks.
+
+        :raises ResultFailedError: the record was not delivered.
+        """
+        return await self
 
     def _wait(self, timeout: float | None) -> Result:
         end = None if timeout is None else time.monotonic() + timeout
@@ -251,6 +290,28 @@ class SendFuture(Future[Result]):
             return watch.waiters
 
 
+class _InLoop:
+    """A done-callback that belongs to an event loop."""
+
+    __slots__ = ("_loop", "fn")
+
+    def __init__(self, loop: AbstractEventLoop, fn: _DoneCallback) -> None:
+        self._loop = loop
+        self.fn = fn
+
+    def __call__(self, future: Future[Result]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self.fn, future)
+        except RuntimeError:  # it is closed: nobody else will ever call it
+            self.fn(future)
+
+
+def _running_loop() -> AbstractEventLoop | None:
+    """The event loop that runs on this thread; None where there is none."""
+    events = sys.modules.get("asyncio.events")
+    return None if events is None else events._get_running_loop()
+
+
 def settle_future(future: SendFuture, result: Result) -> list[Callable[[], object]]:
     """Wake whoever waits for ``future``; called once, after its holder got ``result``, by the handler thread.
 
@@ -278,7 +339,7 @@ def settle_future(future: SendFuture, result: Result) -> list[Callable[[], objec
     return due
 
 
-def _finish(watch: _Watch) -> tuple[Callable[[Future[Result]], object], ...]:
+def _finish(watch: _Watch) -> tuple[_DoneCallback, ...]:
     watch.finished = True
     callbacks, watch.callbacks = watch.callbacks, ()
     return callbacks

@@ -293,7 +293,7 @@ def test_threads_that_send_at_once_lose_nothing(handles: str, switching: None) -
     assert len(texts) == 8 * each
     assert told == Counter({(thread, i): 1 for thread in range(8) for i in range(each) if i % 3 != 2})
     assert producer.stats().memory_used == 0
-    (counts,) = producer.stats().streams.values()
+    (counts,) = producer.stats().streams
     assert (counts.accepted, counts.delivered, counts.pending) == (8 * each, 8 * each, 0)
     assert producer.general < 8 * each
 

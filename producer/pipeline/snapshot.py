@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ..metrics import Counters, Stats, StreamStats
-from ..records import StreamKey
+from ..metrics import BATCH_STAGES, MEMORY_STAGES, Counters, Stats, StreamStats
+from ..records import StreamKey, plain
 from .accumulator import LogAccumulator
 from .batch import ProducerBatch
 from .handlers import Settlement
 from .memory import MemoryBudget
 
-_STAGES = ("open", "queued", "sending", "waiting")
-
 
 def snapshot(budget: MemoryBudget, accumulator: LogAccumulator, settlement: Settlement, counters: Counters) -> Stats:
     """See :class:`~producer.metrics.Stats`."""
     batches = accumulator.incomplete()
-    memory = dict.fromkeys(_STAGES, 0)
-    counts = dict.fromkeys(_STAGES, 0)
+    memory = dict.fromkeys(MEMORY_STAGES, 0)
+    counts = dict.fromkeys(BATCH_STAGES, 0)
     for batch in batches:
         stage = batch.state.value
         if stage in counts:
@@ -46,21 +42,23 @@ def snapshot(budget: MemoryBudget, accumulator: LogAccumulator, settlement: Sett
     )
 
 
-def _stream_stats(accumulator: LogAccumulator, batches: list[ProducerBatch]) -> Mapping[StreamKey, StreamStats]:
+def _stream_stats(accumulator: LogAccumulator, batches: list[ProducerBatch]) -> tuple[StreamStats, ...]:
     pending: dict[StreamKey, tuple[int, int]] = {}
     for batch in batches:
         logs, held = pending.get(batch.key, (0, 0))
         pending[batch.key] = logs + batch.log_count, held + batch.held
-    streams = {}
+    streams = []
     counts = accumulator.stream_counts()
     for key in counts.keys() | pending.keys():
         logs, held = pending.get(key, (0, 0))
         known = counts.get(key)
-        streams[key] = StreamStats(
+        stats = StreamStats(
+            **plain(key)._asdict(),
             accepted=known.accepted if known else logs,
             delivered=known.delivered if known else 0,
             failed=known.failed if known else 0,
             pending=logs,
             pending_bytes=held,
         )
-    return streams
+        streams.append(stats)
+    return tuple(streams)

@@ -159,7 +159,7 @@ class World:
         assert not -self.told
         stats = self.pipeline.stats()
         assert (stats.accepted, stats.delivered, stats.memory_used) == (len(self.expected), len(self.expected), 0)
-        (counts,) = stats.streams.values()
+        (counts,) = stats.streams
         assert (counts.accepted, counts.delivered, counts.pending) == (len(self.expected), len(self.expected), 0)
 
 

@@ -330,7 +330,7 @@ class PipelineMachine(RuleBasedStateMachine):
         assert stats.accepted == stats.delivered + stats.failed + stats.pending
         assert stats.memory_used == sum(stats.memory_by_stage.values())
         assert stats.attempts <= sum(self.sink.met.values())
-        for known in stats.streams.values():
+        for known in stats.streams:
             assert known.accepted == known.delivered + known.failed + known.pending
 
     @invariant()
