@@ -38,16 +38,15 @@ class EventReader:
         self._failures: dict[int, int] = {}
 
     def read(self, taken: Taken, entries: Sequence[Entry]) -> list[Event]:
-        """The events of entries that were taken into ``taken``; fewer if some are lost.
+        """The events of entries that were taken into ``taken``; fewer if some are lost, or cannot be read.
 
-        :raises ChannelIOError: the disk could not be read; the entries are back in the queue.
+        :raises ChannelIOError: the first could not be read; the entries are back in the queue.
         """
         try:
             payloads = self._segments.read(entries)
-        except OSError as error:
-            self._failed(taken, entries, error)
-            return []
-        self._failures.clear()
+        except OSError:
+            entries, payloads = self._read_singly(taken, entries)
+        self._forget_failures(entries)
         events: list[Event] = []
         lost: list[Entry] = []
         for entry, payload in zip(entries, payloads, strict=True):
@@ -60,6 +59,51 @@ class EventReader:
             self._lose(taken, lost)
         return events
 
+    def _read_singly(self, taken: Taken, entries: Sequence[Entry]) -> tuple[list[Entry], list[bytes | None]]:
+        """Entry by entry, so that only what is seen to fail is blamed: those that can be read, and their payloads.
+
+        What comes before an entry that fails is given at once, and the entry is the first of the next take. As the
+        first it is tried again, since its disk may only have a bad moment; then it is set aside, with all others that
+        fail in the same take.
+
+        :raises ChannelIOError: the first fails, and is to be tried again.
+        """
+        whole: list[Entry] = []
+        payloads: list[bytes | None] = []
+        aside: list[Entry] = []
+        for place, entry in enumerate(entries):
+            try:
+                payloads.append(self._segments.read([entry])[0])
+            except OSError as error:
+                if not aside and self._is_tried_again(taken, entries[place:], error, first=not whole):
+                    break
+                aside.append(entry)
+            else:
+                whole.append(entry)
+        self._set_aside(taken, aside)
+        return whole, payloads
+
+    def _is_tried_again(self, taken: Taken, entries: Sequence[Entry], error: OSError, *, first: bool) -> bool:
+        """Whether the first of these, which cannot be read, is worth another try: then all go back.
+
+        :param first: whether nothing before it could be read in this take: then the try counts, and is told.
+        """
+        sequence = entries[0].sequence
+        failures = self._failures[sequence] = self._failures.get(sequence, 0) + first
+        if failures >= TRIES:
+            return False
+        self._ledger.put_back(taken, [entry.sequence for entry in entries])
+        if first:
+            self._ledger.count(take_attempts=1, take_errors=1)
+            message = f"an event cannot be read ({failures} of {TRIES} tries before it is set aside): {error}"
+            raise ChannelIOError(self._name, message, error.errno or errno.EIO) from error
+        return True
+
+    def _forget_failures(self, entries: Sequence[Entry]) -> None:
+        if self._failures:
+            for entry in entries:
+                self._failures.pop(entry.sequence, None)
+
     def _read_elsewhere(self, entry: Entry) -> Event | None:
         """The event, if it was written again to another segment since it was taken."""
         with self._ledger.lock:
@@ -71,26 +115,17 @@ class EventReader:
         except OSError:
             return None
 
-    def _failed(self, taken: Taken, entries: Sequence[Entry], error: OSError) -> None:
-        first = entries[0].sequence
-        failures = self._failures[first] = self._failures.get(first, 0) + 1
-        if failures >= TRIES:
-            self._set_aside(taken, first, error)
-            self._ledger.put_back(taken, [entry.sequence for entry in entries[1:]])
-            return
-        self._ledger.put_back(taken, [entry.sequence for entry in entries])
-        self._ledger.count(take_attempts=1, take_errors=1)
-        message = f"an event cannot be read ({failures} of {TRIES} tries before it is set aside): {error}"
-        raise ChannelIOError(self._name, message, error.errno or errno.EIO) from error
-
-    def _set_aside(self, taken: Taken, sequence: int, error: OSError) -> None:
-        """Let what is behind an event pass that may be whole, but cannot be read; it stays in the channel."""
-        self._failures.pop(sequence, None)
-        self._ledger.set_aside(taken, sequence)
-        _log.error(
-            "channel %s: event %d cannot be read and is set aside; it comes back with the next checkpoint: %s",
-            *(self._name, sequence, error),
-        )
+    def _set_aside(self, taken: Taken, entries: Sequence[Entry]) -> None:
+        """Let what is behind these events pass; they may be whole, but cannot be read, and stay in the channel."""
+        for entry in entries:
+            self._failures[entry.sequence] = TRIES  # the next time it is set aside at once, while it cannot be read
+            self._ledger.set_aside(taken, entry.sequence)
+        if entries:
+            _log.error(
+                "channel %s: %d events cannot be read and are set aside, the first of them event %d of segment %d; "
+                "they come back with the next checkpoint",
+                *(self._name, len(entries), entries[0].sequence, entries[0].segment),
+            )
 
     def _lose(self, taken: Taken, entries: Sequence[Entry]) -> None:
         self._ledger.lose(taken, entries)
@@ -107,14 +142,17 @@ class EventReader:
         """The events of these entries, but those that cannot be read."""
         for start in range(0, len(events), _PEEKED_AT_ONCE):
             entries = events.entries(start, start + _PEEKED_AT_ONCE)
-            try:
-                payloads = self._segments.read(entries)
-            except OSError:  # a segment that was deleted meanwhile
-                continue
-            for entry, payload in zip(entries, payloads, strict=True):
+            for entry, payload in zip(entries, self._peeked(entries), strict=True):
                 event = _decode(payload, entry.sequence)
                 if event is not None:
                     yield event
+
+    def _peeked(self, entries: Sequence[Entry]) -> list[bytes | None]:
+        """The payloads; None for one that cannot be read, such as in a segment that was deleted meanwhile."""
+        try:
+            return self._segments.read(entries)
+        except OSError:
+            return [self._peeked([entry])[0] for entry in entries] if len(entries) > 1 else [None]
 
 
 def _decode(payload: bytes | None, sequence: int) -> Event | None:

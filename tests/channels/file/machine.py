@@ -250,38 +250,44 @@ class ChannelMachine(RuleBasedStateMachine):
         count = min(count, TRANSACTION_CAPACITY - len(each.takes))
         if each.puts or not count:
             return
+        struck, queued = self._struck, self._queued
         done, events = self._try(lambda: each.transaction.take(count, max_bytes=max_bytes))
+        failed = self._struck > struck or self.disk.dead
+        self._learn_aside(queued, failed=failed)
         if done:
             for event in events:
                 self._learn(event)
                 each.takes[number_of(event)] = event
-            self._delivered([number_of(event) for event in events], count, whole=max_bytes is None)
+            numbers = [number_of(event) for event in events]
+            self._delivered(numbers, queued, count, whole=max_bytes is None and not failed)
         else:
-            self._could_not_read(self._queued)
+            self._could_not_read(queued)
         self._revive()
 
-    def _delivered(self, numbers: list[int], count: int, *, whole: bool) -> None:
-        expected = [number for number in self.model.visible if number in {*self._queued, *numbers}]
-        while expected[:1] != numbers[:1] and self.unread[expected[0]] == 2:
-            self._set_aside(expected.pop(0))
-        expected = expected[:count]
+    def _learn_aside(self, queued: list[int], *, failed: bool) -> None:
+        """What cannot be read may be set aside, if it was near the head and the disk has failed."""
+        sequences = set(self.channel._ledger._aside)
+        aside = {number for number in self.model.visible if self.model.sequences[number] in sequences}
+        assert len(aside) == len(sequences), "what is set aside is not in the channel"
+        new = aside - self.aside
+        assert failed or not new, "set aside though nothing failed"
+        assert new <= {*queued}, "set aside though it was taken"
+        SEEN["set aside as unreadable"] += len(new)
+        self.aside = aside
+
+    def _delivered(self, numbers: list[int], queued: list[int], count: int, *, whole: bool) -> None:
+        expected = [number for number in queued if number not in self.aside][:count]
         assert numbers == expected[: len(numbers)], f"{numbers} came, the head is {expected}"
         assert bool(numbers) == bool(expected), "nothing came of a channel that is not empty"
         if whole:
             assert len(numbers) == len(expected)
-        if numbers:
-            self.unread.clear()
+        self.unread.clear()
         SEEN["taken"] += len(numbers)
 
     def _could_not_read(self, queued: list[int]) -> None:
-        while self.unread[queued[0]] == 2:
-            self._set_aside(queued.pop(0))
-        self.unread[queued[0]] += 1
-
-    def _set_aside(self, number: int) -> None:
-        SEEN["set aside as unreadable"] += 1
-        self.aside.add(number)
-        del self.unread[number]
+        head = next(number for number in queued if number not in self.aside)
+        self.unread[head] += 1
+        assert self.unread[head] <= 2, f"event {head} holds up the others"
 
     @rule(count=st.integers(1, 4), times=st.integers(1, 3))
     def put_and_commit(self, count: int, times: int) -> None:

@@ -374,7 +374,7 @@ def test_reading_that_fails_for_a_moment_costs_nothing() -> None:
         put(channel, "a", "b")
         taking = opened(channel)
         for failures in (1, 2):
-            disk.fail("read")
+            disk.fail("read", times=2)  # both events at once, then the first alone
             with pytest.raises(ChannelIOError, match=f"{failures} of 3 tries"):
                 taking.take(2)
         assert bodies(taking.take(2)) == ["a", "b"]
