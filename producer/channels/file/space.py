@@ -76,10 +76,14 @@ class Space:
             self._free -= size
 
     def keep_reserve(self) -> None:
-        """Make the reserve, unless it is there or the disk is too full for it."""
-        if not self._reserve or self._disk.exists(self._path):
+        """Make the reserve, unless it is there, as large as it should be, or the disk is too full for it."""
+        if not self._reserve:
             return
         try:
+            if self._disk.exists(self._path):
+                if self._disk.size_of(self._path) >= self._reserve:
+                    return
+                self._disk.unlink(self._path)  # a crash, or a full disk, came while it was made
             if self._disk.free(self._directories[0]) < self._minimum + self._reserve:
                 return
             file = self._disk.create(self._path)

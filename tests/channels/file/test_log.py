@@ -293,6 +293,19 @@ def test_too_little_space_refuses_puts_and_nothing_else(minimum: int) -> None:
     assert contents(killed(channel, disk)) == ["b", "c", "d"]
 
 
+@pytest.mark.parametrize("left", [0, 1, 3999])
+def test_a_reserve_that_a_crash_left_short_is_made_anew(left: int) -> None:
+    """It is worth what it holds: one of fewer bytes, or none, does not pass for a whole one; a whole one is kept."""
+    disk = a_disk(10_000)
+    space = a_space(disk, ManualClock(), reserve=4000)
+    disk.put("/one/reserve", bytes(left))
+    space.keep_reserve()
+    assert len(disk.content("/one/reserve")) == 4000
+    made = disk.count("create", "reserve")
+    space.keep_reserve()
+    assert disk.count("create", "reserve") == made == 1
+
+
 def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty() -> None:
     """Puts are refused; commits of takes, checkpoints and deletions work, and then there is room again."""
     disk = SimFS()
