@@ -172,7 +172,7 @@ class Acks:
 
     def _owe(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
-            if ticket.taking.part_settled(ticket):
+            if ticket.part_settled():
                 self._owed.setdefault(ticket.taking, []).append(ticket.sequence)
 
     def _acknowledge(self) -> None:

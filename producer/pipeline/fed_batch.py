@@ -46,7 +46,7 @@ class FedBatch(ProducerBatch):
         left.tickets, right.tickets = self.tickets[:middle], self.tickets[middle:]
         if not middle:
             left.tickets = list(self.tickets)
-            self.tickets[0].taking.cut(self.tickets[0])
+            self.tickets[0].cut()
 
     def shares_send(self, other: ProducerBatch) -> bool:
         """See :meth:`ProducerBatch.shares_send`."""

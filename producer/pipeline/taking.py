@@ -10,7 +10,6 @@ import threading
 from collections.abc import Sequence
 
 from ..interfaces import Channel, Event
-from .ticket import Ticket
 
 
 class Taking:
@@ -22,7 +21,7 @@ class Taking:
     def __init__(self, channel: Channel) -> None:
         self.transaction = channel.transaction()
         self.transaction.begin()
-        self._lock = threading.Lock()  # guards everything below, and the shares of its tickets
+        self.lock = threading.Lock()  # guards everything below, and the shares of the events' tickets
         self._outstanding = 0
         self._retired = False
         self._ended = False
@@ -35,7 +34,7 @@ class Taking:
     def take(self, count: int, max_bytes: int, timeout: float) -> list[Event]:
         """As :meth:`producer.interfaces.Transaction.take`."""
         events = self.transaction.take(count, max_bytes=max_bytes, timeout=timeout)
-        with self._lock:
+        with self.lock:
             self._outstanding += len(events)
         return events
 
@@ -45,7 +44,7 @@ class Taking:
         :raises ChannelError: it could not; they may be acknowledged again.
         """
         self.transaction.acknowledge([Event(sequence=sequence) for sequence in sequences])
-        with self._lock:
+        with self.lock:
             self._outstanding -= len(sequences)
         self._end_if_done()
 
@@ -55,18 +54,18 @@ class Taking:
         :raises ChannelError: the channel could not.
         """
         self.transaction.give_back([Event(sequence=sequence) for sequence in sequences])
-        with self._lock:
+        with self.lock:
             self._outstanding -= len(sequences)
         self._end_if_done()
 
     def retire(self) -> None:
         """Nothing more is taken with it; it ends when everything is acknowledged."""
-        with self._lock:
+        with self.lock:
             self._retired = True
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        with self._lock:
+        with self.lock:
             done = self._retired and not self._outstanding and not self._ended
             self._ended |= done
         if done:
@@ -75,7 +74,7 @@ class Taking:
 
     def roll_back(self) -> None:
         """Give back what is not acknowledged."""
-        with self._lock:
+        with self.lock:
             ended, self._ended = self._ended, True
         if not ended:
             self.transaction.rollback()
@@ -85,16 +84,3 @@ class Taking:
     def ended(self) -> bool:
         """Whether it was committed or rolled back."""
         return self._ended
-
-    def cut(self, ticket: Ticket) -> None:
-        """One more batch carries a part of this event."""
-        with self._lock:
-            ticket.shares += 1
-
-    def part_settled(self, ticket: Ticket) -> bool:
-        """One batch that carried the event, or a part of it, is done; whether it was the last."""
-        if ticket.shares == 1:  # only a batch that carries it could cut it, and there is none any more
-            return True
-        with self._lock:
-            ticket.shares -= 1
-        return False

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..results import SendFuture
-    from .taking import Taking
+from ..results import SendFuture
+from .taking import Taking
 
 
 class Ticket:
@@ -31,3 +28,16 @@ class Ticket:
         self.ident = ident
         self.future = future
         self.shares = 1
+
+    def cut(self) -> None:
+        """One more batch carries a part of the event."""
+        with self.taking.lock:
+            self.shares += 1
+
+    def part_settled(self) -> bool:
+        """One batch that carried the event, or a part of it, is done; whether it was the last."""
+        if self.shares == 1:  # only a batch that carries it could cut it, and there is none any more
+            return True
+        with self.taking.lock:
+            self.shares -= 1
+        return False
