@@ -61,11 +61,15 @@ _Item = Sequence[Ticket] | _Failed | _Unreadable | threading.Event
 class Acks:
     """See the module.
 
+    Implements :class:`~producer.pipeline.settling.outcomes.OutcomeListener`.
+
     :param dead_letters: None to count and forget what cannot be delivered.
     :ivar counters: ``kept_back``: events that were taken, and that no further attempt of this producer concerns; they
         stay in the channel.
     :ivar parking: those of them whose streams may go on.
     """
+
+    parks = True
 
     def __init__(self, name: str, clock: Clock, dead_letters: DeadLetters | None) -> None:
         self._name = name

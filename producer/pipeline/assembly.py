@@ -45,6 +45,7 @@ from .retry_queue import RetryQueue
 from .retry_rules import RetryRules
 from .send_task import SendTask
 from .sequencing import Sequencer
+from .settling.outcomes import NobodyListens
 from .snapshot import snapshot
 from .ticket import Ticket
 
@@ -125,7 +126,7 @@ class Pipeline:
             self.accumulator,
             self.counters,
             go=self._go,
-            acks=durability.acks if durability else None,
+            listener=durability.acks if durability else NobodyListens(),
         )
         base, longest = config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
         task = SendTask(

@@ -21,9 +21,9 @@ from ..metrics import Counters
 from ..records import plain
 from ..results import Attempt, Result, SendFuture, settle_future
 from .accumulator import LogAccumulator
-from .acks import Acks
 from .batch import BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch
 from .memory import MemoryBudget
+from .settling.outcomes import OutcomeListener
 from .worker import StageThread
 
 _log = logging.getLogger("producer.handler")
@@ -180,7 +180,7 @@ class Settlement:
     """Settles each batch once, whoever asks first.
 
     :param go: takes a batch that was waiting for another one of its stream.
-    :param acks: to be told of every outcome, where batches come out of a channel.
+    :param listener: hears of every outcome.
     """
 
     def __init__(
@@ -191,11 +191,11 @@ class Settlement:
         counters: Counters,
         *,
         go: Callable[[ProducerBatch], None],
-        acks: Acks | None,
+        listener: OutcomeListener,
     ) -> None:
         self._budget = budget
         self._go = go
-        self._acks = acks
+        self._listener = listener
         self._accumulator = accumulator
         self._counters = counters
         self.success = BatchHandler(f"{name}-success", budget.release)
@@ -227,7 +227,7 @@ class Settlement:
 
     def _fate_behind(self, waiting: ProducerBatch, failed: ProducerBatch) -> _Outcome:
         # The rest of a list that was cut fails with the part of it that did.
-        return _Outcome.FAILED if self._acks is None or waiting.shares_send(failed) else _Outcome.PARKED
+        return _Outcome.FAILED if not self._listener.parks or waiting.shares_send(failed) else _Outcome.PARKED
 
     def abandon(self, batch: ProducerBatch, attempt: Attempt) -> bool:
         """Fail ``batch`` without owning it, for the reason that ``attempt`` gives; False if it was settled before."""
@@ -245,11 +245,9 @@ class Settlement:
             return False
         overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * len(batch.futures))
         released, batch.held = batch.held - overhead, overhead
-        if self._acks is not None and self._acknowledge(self._acks, batch, outcome, result, released):
-            released = 0
-        batch.drop_bytes()
         self._counters.add(outcome.value, batch.log_count)
-        self._budget.release(released)
+        self._announce(batch, outcome, result, partial(self._budget.release, released))
+        batch.drop_bytes()
         (self.success if successful else self.failure).put(batch)
         delivered = None if outcome in (_Outcome.LEFT, _Outcome.PARKED) else successful
         successor = self._accumulator.forget(batch, delivered=delivered)
@@ -257,13 +255,13 @@ class Settlement:
             self._go(successor)
         return True
 
-    def _acknowledge(self, acks: Acks, batch: ProducerBatch, outcome: _Outcome, result: Result, bytes_: int) -> bool:
-        """Tell the channel's side; whether it gives the bytes back to the budget itself, after the dead letters."""
+    def _announce(self, batch: ProducerBatch, outcome: _Outcome, result: Result, release: Callable[[], None]) -> None:
+        """Tell the listener; the memory of the records goes back now, or when it needs them no longer."""
+        if outcome is _Outcome.FAILED:
+            self._listener.failed(batch, result, release)
+            return
         if outcome is _Outcome.DELIVERED:
-            acks.delivered(batch)
-        elif outcome is _Outcome.FAILED:
-            acks.failed(batch, result, partial(self._budget.release, bytes_))
-            return True
+            self._listener.delivered(batch)
         elif outcome is _Outcome.PARKED:
-            acks.parked(batch)
-        return False
+            self._listener.parked(batch)
+        release()
