@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..errors import AttemptError
 from ..interfaces import Payload, Record, SequenceId
-from ..records import StreamKey
+from ..records import SEQUENCED, StreamKey
 from ..results import Attempt, Callback, Result, SendFuture
 from ..wire.shape import Heads, Run
 from .stream_state import StreamState
@@ -379,6 +379,11 @@ class ProducerBatch:
 
         :param middle: the sends that the first half took; 0 if the only send is cut itself.
         """
+
+    @property
+    def indivisible(self) -> bool:
+        """Whether it must never be cut: it holds one piece, whose number was given by its sender."""
+        return self.key.order.startswith(SEQUENCED)
 
     def shares_send(self, other: ProducerBatch) -> bool:  # noqa: ARG002  # behind a channel it matters
         """Whether both carry parts of the same send."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..interfaces import Payload, Record
+from ..records import IDEMPOTENT
 from ..results import SendFuture
 from .batch import ProducerBatch, Sender
 from .ticket import Ticket
@@ -47,6 +48,13 @@ class FedBatch(ProducerBatch):
         if not middle:
             left.tickets = list(self.tickets)
             self.tickets[0].cut()
+
+    @property
+    def indivisible(self) -> bool:
+        """See :attr:`ProducerBatch.indivisible`. Nor is a single event of an idempotent stream: it has one position in
+        the channel, by which nobody could tell how much of it was sent.
+        """
+        return super().indivisible or (self.key.order.startswith(IDEMPOTENT) and len(self.futures) == 1)
 
     def shares_send(self, other: ProducerBatch) -> bool:
         """See :meth:`ProducerBatch.shares_send`."""

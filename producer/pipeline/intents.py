@@ -89,7 +89,7 @@ def notes_of(channel: Channel) -> Notes | None:
 
 
 class Intents:
-    """See the module.
+    """The journal of idempotent streams: implements :class:`~producer.pipeline.sending.numbers.NumberJournal`.
 
     :param notes: of the channel.
     :param in_flight: the batches that are not settled.

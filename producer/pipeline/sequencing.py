@@ -18,8 +18,7 @@ from ..interfaces import SequenceId
 from ..records import IDEMPOTENT, SEQUENCED
 from ..wire.put_logs import new_hash_key
 from .batch import ProducerBatch
-from .fed_batch import FedBatch
-from .intents import Intents
+from .sending.numbers import NumberJournal
 
 _NEVER_CUT = (
     "a piece that has a number of its own, or a list of an idempotent stream behind a channel, is never cut: send "
@@ -31,12 +30,12 @@ class Sequencer:
     """See the module. Called by the owner of a batch; of a stream's batches only one is in flight.
 
     :param buckets: a power of two: how many of the first bits of a hash key choose the shard.
-    :param intents: where numbers are written down; None if they do not survive the process.
+    :param journal: where numbers are written down; None if they do not survive the process.
     """
 
-    def __init__(self, buckets: int, intents: Intents | None = None) -> None:
+    def __init__(self, buckets: int, journal: NumberJournal | None = None) -> None:
         self._buckets = buckets
-        self._intents = intents
+        self._journal = journal
 
     def number(self, batch: ProducerBatch) -> None:
         """Give the batch a number if it wants one and has none, and write that down; it is about to be sent.
@@ -46,8 +45,8 @@ class Sequencer:
         if batch.noted or not batch.key.order.startswith(IDEMPOTENT):
             return
         sequence = batch.sequence or self._next(batch)
-        if self._intents is not None:
-            self._intents.write(batch, sequence)
+        if self._journal is not None:
+            self._journal.write(batch, sequence)
         batch.sequence = batch.stream.sequence = sequence
         batch.noted = True
 
@@ -93,15 +92,8 @@ class Sequencer:
         return _reworded(error, message, may_have_been_stored=True)
 
     def may_split(self, batch: ProducerBatch) -> bool:
-        """Whether a batch that is too large may be cut.
-
-        Not within a record that has one number from its sender, or one position in its channel: to tell how much of it
-        was sent there would be nothing.
-        """
-        if batch.key.order.startswith(SEQUENCED):
-            return False
-        whole = isinstance(batch, FedBatch) and batch.key.order.startswith(IDEMPOTENT) and len(batch.futures) == 1
-        return batch.log_count > 1 and not whole
+        """Whether a batch that is too large may be cut."""
+        return batch.log_count > 1 and not batch.indivisible
 
 
 def _reworded(error: AttemptError, message: str, *, may_have_been_stored: bool | None = None) -> AttemptError:
