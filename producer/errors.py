@@ -425,7 +425,9 @@ class NetworkError(RetriableError):
 
 
 class UnreachableError(NetworkError):
-    """No connection: refused, not in time, name not resolved, TLS not agreed on. Nothing can have been stored."""
+    """Nothing of the request was sent: connection refused or not in time, name not resolved, TLS not agreed on, no way
+    through a proxy. Nothing can have been stored.
+    """
 
 
 class ServerError(RetriableError):

@@ -21,7 +21,8 @@ from producer import (
     SendTimeoutError,
 )
 from producer.results import Attempt
-from producer.sinks.loghub.classify import Answer, error_of_answer
+from producer.sinks.http.transport import Answer
+from producer.sinks.loghub.classify import error_of_answer
 from producer.sinks.loghub.credentials_cache import CredentialsCache
 from producer.sinks.loghub.sink import _offset
 from producer.testing import ManualClock, RecordingSink

@@ -1,11 +1,20 @@
-"""Connections of ``requests`` that tell the watchdog of their sockets: direct ones, TLS, and those to proxies.
+"""Connections of ``requests`` that know what of a request has left, and tell the watchdog of their sockets: direct
+ones, TLS, and those to proxies.
 
-A socket is known from the moment that it exists, before a proxy is spoken to and before TLS begins; one from the pool,
-from the beginning of the request.
+Whether a batch may be stored follows from the bytes that left, and from nothing else. An exception's class does not
+tell: TLS may fail after the request as well as before it, and behind a proxy every connection that ends looks like a
+proxy that was never reached. Here the bytes are handed to the socket, so here it is known.
+
+A socket is known to the watchdog from the moment that it exists, before a proxy is spoken to and before TLS begins; one
+from the pool, from the beginning of the request.
 """
 
 from __future__ import annotations
 
+import enum
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -14,31 +23,68 @@ from urllib3 import HTTPConnectionPool, PoolManager
 
 from .watchdog import guard
 
+# The request that this thread makes at the moment.
+_here = threading.local()
 
-class WatchedAdapter(requests.adapters.HTTPAdapter):
-    """An adapter all of whose connections are under watch."""
+
+class Sent(enum.Enum):
+    """How much of a request was handed to the socket."""
+
+    #: Not a byte; what was said to a proxy to open the way does not count.
+    NOTHING = "nothing"
+    #: Not all of it: it announces its length, so whoever got a part cannot act upon it.
+    PART = "part"
+    #: All of it: unless an answer tells, it may have been carried out.
+    WHOLE = "whole"
+
+
+class Outgoing:
+    """A request in the eyes of the connection that sends it.
+
+    :ivar sent: how much of it has left.
+    """
+
+    __slots__ = ("sent",)
+
+    def __init__(self) -> None:
+        self.sent = Sent.NOTHING
+
+
+@contextmanager
+def outgoing() -> Iterator[Outgoing]:
+    """Follow the request that this thread makes within the block."""
+    request = _here.request = Outgoing()
+    try:
+        yield request
+    finally:
+        _here.request = None
+
+
+class FollowedAdapter(requests.adapters.HTTPAdapter):
+    """An adapter all of whose connections follow what they send, and are under watch."""
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         """See :class:`requests.adapters.HTTPAdapter`."""
         super().init_poolmanager(*args, **options)
-        _put_under_watch(self.poolmanager)
+        _follow(self.poolmanager)
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         """See :class:`requests.adapters.HTTPAdapter`."""
         # Each time: another thread may have made it a moment ago.
-        return _put_under_watch(super().proxy_manager_for(proxy, **options))
+        return _follow(super().proxy_manager_for(proxy, **options))
 
 
-def _put_under_watch(manager: PoolManager) -> PoolManager:
+def _follow(manager: PoolManager) -> PoolManager:
     classes = manager.pool_classes_by_scheme
-    manager.pool_classes_by_scheme = {scheme: _watched(pool) for scheme, pool in classes.items()}
+    manager.pool_classes_by_scheme = {scheme: _followed(pool) for scheme, pool in classes.items()}
     return manager
 
 
-class _Watched:
-    """The part of a connection that tells of its socket; comes before one of urllib3's classes."""
+class _Followed:
+    """What a connection does besides; comes before one of urllib3's classes."""
 
     sock: Any
+    _request: Outgoing | None = None
 
     def _new_conn(self) -> Any:
         sock = super()._new_conn()  # type: ignore[misc]
@@ -51,15 +97,30 @@ class _Watched:
 
     def request(self, *args: Any, **options: Any) -> None:
         """See :class:`urllib3.connection.HTTPConnection`."""
-        if self.sock is not None:
+        if self.sock is None:
+            # Else it would happen at the first byte, and could not be told from it.
+            self.connect()  # type: ignore[attr-defined]
+        else:
             guard(self.sock.fileno())
-        super().request(*args, **options)  # type: ignore[misc]
+        request = self._request = getattr(_here, "request", None)
+        try:
+            super().request(*args, **options)  # type: ignore[misc]
+            if request is not None:
+                request.sent = Sent.WHOLE
+        finally:
+            self._request = None
+
+    def send(self, data: Any) -> None:
+        """See :class:`http.client.HTTPConnection`."""
+        if self._request is not None:
+            self._request.sent = Sent.PART
+        super().send(data)  # type: ignore[misc]
 
 
 @cache
-def _watched(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
-    """The same kind of pool, with connections that are under watch."""
-    if issubclass(pool.ConnectionCls, _Watched):
+def _followed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+    """The same kind of pool, with such connections."""
+    if issubclass(pool.ConnectionCls, _Followed):
         return pool
-    connection = type(f"Watched{pool.ConnectionCls.__name__}", (_Watched, pool.ConnectionCls), {})
-    return type(f"Watched{pool.__name__}", (pool,), {"ConnectionCls": connection})
+    connection = type(f"Followed{pool.ConnectionCls.__name__}", (_Followed, pool.ConnectionCls), {})
+    return type(f"Followed{pool.__name__}", (pool,), {"ConnectionCls": connection})

@@ -16,16 +16,29 @@ import requests
 import requests.utils
 
 from ...clock import Clock
-from ...errors import NetworkError
-from ..loghub.classify import Answer, error_of_exception
-from .connections import WatchedAdapter
+from .connections import FollowedAdapter, outgoing
+from .failures import error_of_exception, error_of_limit
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from ...config import HttpConfig
 
-#: An error of LogHub is a few hundred bytes; whatever sends more is something else.
+#: An error of a server is a few hundred bytes; whatever sends more is something else.
 _MAX_ANSWER = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer, read completely.
+
+    :ivar status: the HTTP status.
+    :ivar request_id: ``x-log-requestid``, or empty.
+    :ivar body: its first bytes.
+    """
+
+    status: int
+    request_id: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +82,11 @@ class Transport:
     def __init__(self, config: HttpConfig, pool_size: int, clock: Clock, name: str) -> None:
         # The adapter without a session: cookies, redirects, and passwords out of ~/.netrc in place of our signature are
         # not wanted, and what a session does for them costs as much as the rest of a small request.
-        self._adapter = WatchedAdapter(pool_connections=32, pool_maxsize=pool_size, max_retries=0)
+        self._adapter = FollowedAdapter(pool_connections=32, pool_maxsize=pool_size, max_retries=0)
         self._timeouts = (config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000)
-        limit = config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms
-        self._watchdog = Watchdog(limit / 1000, clock, f"{name}-watchdog")
+        limit = (config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms) / 1000
+        self._watchdog = Watchdog(limit, clock, f"{name}-watchdog")
+        self._limit = f"{limit:g} s, the most that an attempt may take (http.attempt_timeout_ms)"
         self._proxies = config.proxies
         bundle = config.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or True
         self._verify: bool | str = bundle if config.verify else False
@@ -95,18 +109,18 @@ class Transport:
         :raises NetworkError: there was none, or not in time.
         """
         target = url + (f"?{urlencode(params)}" if params else "")
-        with self._watchdog.watch() as watch:
+        with self._watchdog.watch() as watch, outgoing() as request:
             try:
                 answer = self._exchange(_prepared(target, headers, body), proxies)
             except Exception as error:
                 if watch.cut:
-                    raise self._too_late() from error
+                    raise error_of_limit(self._limit, request.sent) from error
                 if _is_of_the_network(error):
-                    raise error_of_exception(error) from error
+                    raise error_of_exception(error, request.sent) from error
                 raise
         # A connection that is shut down also looks like one that the server closed after a complete answer.
         if watch.cut:
-            raise self._too_late()
+            raise error_of_limit(self._limit, request.sent)
         return answer
 
     def _exchange(
@@ -117,10 +131,6 @@ class Transport:
         )
         with response:
             return _read(response), response.headers
-
-    def _too_late(self) -> NetworkError:
-        limit = f"{self._watchdog.limit:g} s, the most that an attempt may take (http.attempt_timeout_ms)"
-        return NetworkError("SocketTimeout", f"no complete answer within {limit}", may_have_been_stored=True)
 
     def close(self) -> None:
         """Close the pooled connections; attempts that go on all the same still end within their limit."""

@@ -63,7 +63,7 @@ class Watchdog:
     """
 
     def __init__(self, limit: float, clock: Clock, thread_name: str) -> None:
-        self.limit = limit
+        self._limit = limit
         self._clock = clock
         self._thread_name = thread_name
         self._room = WaitingRoom(clock)
@@ -76,7 +76,7 @@ class Watchdog:
     @contextmanager
     def watch(self) -> Iterator[Watch]:
         """Watch the attempt that this thread makes within the block."""
-        watch = Watch(self, Deadline.after(self._clock, self.limit))
+        watch = Watch(self, Deadline.after(self._clock, self._limit))
         self._begin(watch)
         _here.watch = watch
         try:

@@ -1,4 +1,4 @@
-"""From what came back to one class of error: the server's code first, then the HTTP status, then the exception.
+"""From an answer to one class of error: the server's code first, then the HTTP status.
 
 Source: LogHub protocol, Error codes. ``docs/errors.md`` shows the table, and the tests hold it.
 """
@@ -6,10 +6,6 @@ Source: LogHub protocol, Error codes. ``docs/errors.md`` shows the table, and th
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-
-import requests
-import urllib3
 
 from ...errors import (
     AttemptError,
@@ -17,13 +13,12 @@ from ...errors import (
     ClockSkewError,
     InvalidSequenceError,
     MisconfiguredError,
-    NetworkError,
     QuotaExceededError,
     RejectedError,
     ServerError,
     UnauthorizedError,
-    UnreachableError,
 )
+from ..http.transport import Answer
 
 _BY_CODE: dict[str, type[AttemptError]] = {
     # Slow down.
@@ -66,41 +61,11 @@ _BY_STATUS: dict[int, type[AttemptError]] = {
     429: QuotaExceededError,
 }
 
-# Raised before anything is sent, for what this side was told.
-_NEVER_SENT = (
-    requests.exceptions.InvalidHeader,
-    requests.exceptions.InvalidProxyURL,
-    requests.exceptions.InvalidSchema,
-    requests.exceptions.InvalidURL,
-    requests.exceptions.MissingSchema,
-    UnicodeError,
-)
-
-_UNREACHABLE: dict[type[Exception], str] = {
-    requests.exceptions.SSLError: "TLS",
-    requests.exceptions.ProxyError: "proxy",
-    requests.exceptions.ConnectTimeout: "no connection in time",
-}
-
 # What is kept of each attempt, characters: results live as long as their batches.
 _MAX_CODE, _MAX_MESSAGE = 128, 1024
 
 #: The code of an answer that is no LogHub error: no JSON, or not the JSON of an error.
 BAD_RESPONSE = "BadResponse"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An HTTP answer, read completely.
-
-    :ivar status: the HTTP status.
-    :ivar request_id: ``x-log-requestid``, or empty.
-    :ivar body: its first bytes.
-    """
-
-    status: int
-    request_id: str
-    body: bytes
 
 
 def is_acknowledgement(answer: Answer) -> bool:
@@ -148,35 +113,3 @@ def _parse(answer: Answer) -> tuple[str, str]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         start = answer.body[:200].decode("utf-8", "backslashreplace")
         return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error: {start!r}"
-
-
-def error_of_exception(error: Exception) -> AttemptError:
-    """The error that a failed exchange stands for: it says whether the request may have reached the server."""
-    # A certificate bundle that does not exist is a bare OSError, unlike what comes from a socket.
-    if isinstance(error, _NEVER_SENT) or type(error) is OSError:
-        return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
-    for kind, words in _UNREACHABLE.items():
-        if isinstance(error, kind):
-            return UnreachableError("RequestError", f"{words}: {_reason(error)}")
-    if isinstance(error, requests.exceptions.Timeout):
-        return NetworkError("SocketTimeout", f"no answer in time: {_reason(error)}", may_have_been_stored=True)
-    if isinstance(error, requests.exceptions.ConnectionError) and _never_connected(error):
-        return UnreachableError("RequestError", f"no connection: {_reason(error)}")
-    return NetworkError("RequestError", f"no answer: {_reason(error)}", may_have_been_stored=True)
-
-
-def _never_connected(error: requests.exceptions.ConnectionError) -> bool:
-    cause = error.args[0] if error.args else None
-    reason = getattr(cause, "reason", cause)
-    return isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.NameResolutionError)
-
-
-def _reason(error: Exception) -> str:
-    """The innermost cause in words; the outer layers repeat the URL and the address of a Python object."""
-    cause: object = error
-    while isinstance(cause, Exception):
-        inner = getattr(cause, "reason", None) or next((arg for arg in cause.args if isinstance(arg, Exception)), None)
-        if not isinstance(inner, Exception):
-            break
-        cause = inner
-    return f"{type(cause).__name__}: {cause}"

@@ -24,8 +24,8 @@ from ...wire.json_group import decode_json, encode_json
 from ...wire.log_group import encode_tail, split_records
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
-from ..http.transport import Target, Transport, target_of
-from .classify import Answer, error_of_answer, is_acknowledgement
+from ..http.transport import Answer, Target, Transport, target_of
+from .classify import error_of_answer, is_acknowledgement
 from .credentials_cache import CredentialsCache
 
 _log = logging.getLogger("producer.loghub")

@@ -32,8 +32,10 @@ from ...config import ProducerConfig
 from ...credentials import Credentials
 from ...errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
 from ...pipeline.retry_rules import wait_backoff
-from ...sinks.http.transport import target_of
-from ...sinks.loghub.classify import Answer, error_of_answer, error_of_exception
+from ...sinks.http.connections import FollowedAdapter, outgoing
+from ...sinks.http.failures import error_of_exception
+from ...sinks.http.transport import Answer, target_of
+from ...sinks.loghub.classify import error_of_answer
 from ...sinks.loghub.credentials_cache import CredentialsCache
 from ...wire.compression import decompress
 from ...wire.schema import FramedLogGroupList
@@ -203,14 +205,15 @@ class LogstoreClient:
         credentials = self._credentials.get()
         path = f"/logstores/{self._target.logstore}/shards{path}"
         headers = self._signed(path, asked, credentials)
-        try:
-            url = self._http.base_url + quote(path)
-            timeouts = (self._config.http.connect_timeout_ms / 1000, self._config.http.read_timeout_ms / 1000)
-            response = self._session.get(
-                url, params=dict(asked), headers=headers, timeout=timeouts, allow_redirects=False
-            )
-        except (requests.RequestException, OSError, ValueError) as error:
-            raise error_of_exception(error) from error
+        url = self._http.base_url + quote(path)
+        timeouts = (self._config.http.connect_timeout_ms / 1000, self._config.http.read_timeout_ms / 1000)
+        with outgoing() as request:
+            try:
+                response = self._session.get(
+                    url, params=dict(asked), headers=headers, timeout=timeouts, allow_redirects=False
+                )
+            except (requests.RequestException, OSError, ValueError) as error:
+                raise error_of_exception(error, request.sent) from error
         answer = Answer(response.status_code, response.headers.get("x-log-requestid", ""), response.content)
         if answer.status != requests.codes.ok:
             raise self._learn(credentials, answer, response.headers)
@@ -313,6 +316,8 @@ def is_cursor(cursor: str) -> bool:
 
 def _session(config: ProducerConfig, base_url: str) -> requests.Session:
     session = requests.Session()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, FollowedAdapter())
     # Without this the session would take passwords from ~/.netrc, in place of our signature. What else it takes from
     # the environment by default is taken here.
     session.trust_env = False

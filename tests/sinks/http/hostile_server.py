@@ -1,9 +1,10 @@
-"""A server that keeps its clients waiting, a byte at a time, for as long as they stay."""
+"""A server that keeps its clients waiting, a byte at a time, for as long as they stay; and one that cuts them off."""
 
 from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -44,7 +45,7 @@ def drip_body_of_unknown_length(connection: socket.socket, stop: threading.Event
 
 def answer_once(connection: socket.socket, stop: threading.Event) -> None:
     """The first request of a connection is answered at once, the next one never to its end."""
-    _read_request(connection)
+    read_request(connection)
     connection.sendall(b"HTTP/1.1 200 OK\r\nx-log-requestid: once\r\nContent-Length: 0\r\n\r\n")
     drip_headers(connection, stop)
 
@@ -73,7 +74,95 @@ def open_tunnel(connection: socket.socket, target: int) -> None:
         back.join()
 
 
-def _read_request(connection: socket.socket) -> None:
+def refuse_tunnel(connection: socket.socket, _stop: threading.Event) -> None:
+    """A proxy that knows no way."""
+    connection.recv(1 << 16)
+    connection.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+
+
+def open_no_tunnel(connection: socket.socket, _stop: threading.Event) -> None:
+    """A proxy that says that the way is open, and closes it."""
+    connection.recv(1 << 16)
+    connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+
+def hear_and_close(connection: socket.socket, _stop: threading.Event) -> None:
+    """Nothing comes back: no handshake, no answer to CONNECT."""
+    connection.recv(1 << 16)
+
+
+def hear_and_reset(connection: socket.socket, _stop: threading.Event) -> None:
+    """Likewise, with a reset."""
+    connection.recv(1 << 16)
+    reset_at_close(connection)
+
+
+def speak_no_tls(connection: socket.socket, _stop: threading.Event) -> None:
+    """Bytes that are no handshake."""
+    connection.recv(1 << 16)
+    connection.sendall(b"HTTP/1.1 400 this is no TLS\r\n\r\n")
+
+
+def hang(connection: socket.socket, stop: threading.Event) -> None:
+    """Silence, at whatever stage."""
+    connection.recv(1 << 16)
+    stop.wait(30)
+
+
+def take_one_byte(connection: socket.socket, _stop: threading.Event) -> None:
+    """A reset when the request has hardly begun."""
+    connection.recv(1)
+    reset_at_close(connection)
+
+
+def take_one_byte_and_hang(connection: socket.socket, stop: threading.Event) -> None:
+    """The rest of the request is not read."""
+    connection.recv(1)
+    stop.wait(30)
+
+
+def take_request_and_reset(connection: socket.socket, _stop: threading.Event) -> None:
+    """A reset in place of an answer."""
+    read_request(connection)
+    reset_at_close(connection)
+
+
+def take_request_and_close(connection: socket.socket, _stop: threading.Event) -> None:
+    """An end in place of an answer."""
+    read_request(connection)
+
+
+def take_request_and_hang(connection: socket.socket, stop: threading.Event) -> None:
+    """Nothing in place of an answer."""
+    read_request(connection)
+    stop.wait(30)
+
+
+def answer_half(connection: socket.socket, _stop: threading.Event) -> None:
+    """The end comes within the status line."""
+    read_request(connection)
+    connection.sendall(b"HTTP/1.1 2")
+
+
+def answer_with_two_lengths(connection: socket.socket, _stop: threading.Event) -> None:
+    """An answer that the client's library refuses to read."""
+    read_request(connection)
+    connection.sendall(b"HTTP/1.1 500 Bad\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx")
+
+
+def break_tls(connection: socket.socket, _stop: threading.Event) -> None:
+    """Below TLS come bytes that are none of it."""
+    read_request(connection)
+    with socket.socket(fileno=socket.dup(connection.fileno())) as below:  # type: ignore[attr-defined]
+        below.sendall(b"this is no TLS")
+
+
+def reset_at_close(connection: socket.socket) -> None:
+    """Let the other side see a reset (RST), not an end (FIN)."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def read_request(connection: socket.socket) -> None:
     """Headers and body, which may come in several pieces."""
     with connection.makefile("rb") as file:
         length = 0

@@ -1,0 +1,64 @@
+"""From an exchange that failed to an error that says whether the request may have been carried out.
+
+What left decides (see :mod:`.connections`); the exception only gives the words.
+"""
+
+from __future__ import annotations
+
+import requests
+
+from ...errors import AttemptError, MisconfiguredError, NetworkError, UnreachableError
+from .connections import Sent
+
+_STAGES: dict[type[Exception], str] = {
+    requests.exceptions.SSLError: "TLS",
+    requests.exceptions.ProxyError: "proxy",
+    requests.exceptions.Timeout: "no connection in time",
+}
+
+
+def error_of_exception(error: Exception, sent: Sent) -> AttemptError:
+    """The error that a failed exchange stands for."""
+    if sent is Sent.NOTHING:
+        return _never_sent(error)
+    if isinstance(error, requests.exceptions.Timeout):
+        return _without_answer("SocketTimeout", "no answer in time", error, sent)
+    return _without_answer("RequestError", "no answer", error, sent)
+
+
+def _never_sent(error: Exception) -> AttemptError:
+    # A URL, a header or a name that cannot be sent; a certificate bundle that does not exist is a bare OSError, unlike
+    # what comes from a socket.
+    if isinstance(error, ValueError) or type(error) is OSError:
+        return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
+    stage = next((words for kind, words in _STAGES.items() if isinstance(error, kind)), "no connection")
+    return UnreachableError("RequestError", f"{stage}: {_reason(error)}")
+
+
+def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> NetworkError:
+    words = what if sent is Sent.WHOLE else f"{what}, and the request did not leave completely"
+    return NetworkError(code, f"{words}: {_reason(error)}", may_have_been_stored=sent is Sent.WHOLE)
+
+
+def error_of_limit(limit: str, sent: Sent) -> NetworkError:
+    """The error of an exchange that was ended at its limit.
+
+    :param limit: the limit, in words.
+    """
+    if sent is Sent.NOTHING:
+        return UnreachableError("SocketTimeout", f"no connection within {limit}")
+    words = f"no complete answer within {limit}"
+    if sent is Sent.PART:
+        words = f"the request did not leave completely within {limit}"
+    return NetworkError("SocketTimeout", words, may_have_been_stored=sent is Sent.WHOLE)
+
+
+def _reason(error: Exception) -> str:
+    """The innermost cause in words; the outer layers repeat the URL and the address of a Python object."""
+    cause: object = error
+    while isinstance(cause, Exception):
+        inner = getattr(cause, "reason", None) or next((arg for arg in cause.args if isinstance(arg, Exception)), None)
+        if not isinstance(inner, Exception):
+            break
+        cause = inner
+    return f"{type(cause).__name__}: {cause}"
