@@ -110,8 +110,16 @@ class Acks:
             self.park(batch.key, batch.tickets)
 
     def park(self, key: StreamKey, tickets: Sequence[Ticket]) -> None:
-        """Keep these in the channel until their stream goes on, or for the next producer."""
-        self.parking.park(key.line, tickets)
+        """Keep these in the channel, for the next producer on it; of an ordered stream, until it goes on."""
+        for ticket in tickets:
+            ticket.kept = key
+        self._stay([ticket for ticket in tickets if ticket.settle_part()])
+
+    def _stay(self, tickets: Sequence[Ticket]) -> None:
+        """No batch carries these events any more, and a part of each must stay in the channel."""
+        for ticket in tickets:
+            if ticket.kept is not None and ticket.kept.order:
+                self.parking.park(ticket.kept.line, ticket)
         self.counters.add("kept_back", len(tickets))
 
     def unreadable(self, taking: Taking, event: Event, reason: str) -> None:
@@ -176,7 +184,11 @@ class Acks:
 
     def _owe(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
-            if ticket.part_settled():
+            if not ticket.settle_part():
+                continue
+            if ticket.kept is not None:
+                self._stay((ticket,))
+            else:
                 self._owed.setdefault(ticket.taking, []).append(ticket.sequence)
 
     def _acknowledge(self) -> None:
@@ -223,11 +235,7 @@ class Acks:
             if self._dead_letters is not None:
                 done = self._dead_letters.store(self._letters(self._dead_letters, item))
             self._owe(item.tickets[:done])
-            left = item.tickets[done:]
-            if item.key.order:
-                self.park(item.key, left)
-            else:
-                self.counters.add("kept_back", len(left))
+            self.park(item.key, item.tickets[done:])
         finally:
             item.release()
 

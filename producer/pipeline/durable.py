@@ -125,6 +125,7 @@ class DurablePipeline:
             self._instance,
             recovery=Recovery(self.pipeline.intents, self.pipeline.formed),
             stopped=self._stopped,
+            settled=self._settled,
             resume=self.pipeline.resume,
             block_bytes=block,
         )
@@ -292,6 +293,10 @@ class DurablePipeline:
             )
             raise ChannelError(self.channel.name, message)
         self.feeder.resume(plain(key))
+
+    def _settled(self, key: StreamKey) -> bool:
+        """Whether nothing of a stream, which is stopped, waits for its end."""
+        return not any(batch.key.line == key.line for batch in self.pipeline.accumulator.incomplete())
 
     def _stopped(self, future: SendFuture, error: StreamStoppedError) -> None:
         """The record of ``future`` stays in the channel until its stream goes on."""

@@ -48,6 +48,7 @@ class Feeder:
     :param feed: takes over a record, its ticket, and under what it was sent before a restart; waits for memory.
     :param recovery: knows that of idempotent streams.
     :param stopped: told of the future of a record whose stream is stopped.
+    :param settled: whether every batch of a stopped stream is settled.
     :param resume: told that the pipeline may go on with a stream that was stopped.
     :param instance: the id of this producer, by which it knows the records whose futures it may have.
     :param block_bytes: what is taken at once, at most, if it is more than one event.
@@ -66,6 +67,7 @@ class Feeder:
         *,
         recovery: Recovery,
         stopped: Callable[[SendFuture, StreamStoppedError], object],
+        settled: Callable[[StreamKey], bool],
         resume: Callable[[StreamKey], object],
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
@@ -77,6 +79,7 @@ class Feeder:
         self._feed = feed
         self._recovery = recovery
         self._stopped = stopped
+        self._settled = settled
         self._resume = resume
         self._instance = instance
         self._errors = ThinnedLog(clock)
@@ -86,7 +89,8 @@ class Feeder:
         self._lock = threading.Lock()  # guards everything below
         self._fed = 0
         self._idle = 0
-        self._resuming: dict[Line, tuple[StreamKey, threading.Event]] = {}
+        #: Streams that are to go on; and what says that all that was settled of them is done with, once it is settled.
+        self._resuming: dict[Line, tuple[StreamKey, threading.Event | None]] = {}
         self._stopping = False
         self._ended = False
         self.thread = StageThread(f"{name}-feeder", self._loop)
@@ -218,9 +222,8 @@ class Feeder:
 
     def resume(self, key: StreamKey) -> None:
         """Take what was parked of a stopped stream again, soon, and go on with it."""
-        barrier = self._acks.barrier()  # what failed of it may be on its way to the dead letters, or back
         with self._lock:
-            self._resuming[key.line] = key, barrier
+            self._resuming[key.line] = key, None
 
     def is_resuming(self, key: StreamKey) -> bool:
         """Whether the stream is about to go on."""
@@ -228,23 +231,39 @@ class Feeder:
 
     def _go_on(self) -> None:
         with self._lock:
-            due = [key for key, barrier in self._resuming.values() if barrier.is_set()]
-        for key in due:
-            given = self._give_back(key)
-            self._resume(key)
-            with self._lock:
-                del self._resuming[key.line]
-                self._fed -= given
-            self._room.wake_all()
+            resuming = list(self._resuming.values())
+        for key, barrier in resuming:
+            if barrier is None:
+                # Who heard of the failure may be quicker than the thread that settles what waits behind it.
+                if self._settled(key):
+                    # What failed may be on its way to the dead letters, or back.
+                    self._set_resuming(key, self._acks.barrier())
+            elif barrier.is_set():
+                self._give_back(key)
+                self._resume(key)
+                self._end_resuming(key)
 
-    def _give_back(self, key: StreamKey) -> int:
-        """Let the channel have the parked events of a stream again; how many they are."""
-        given = 0
-        for taking, sequences in self._acks.parking.leave(key.line).items():
+    def _set_resuming(self, key: StreamKey, barrier: threading.Event) -> None:
+        with self._lock:
+            self._resuming[key.line] = key, barrier
+
+    def _end_resuming(self, key: StreamKey) -> None:
+        with self._lock:
+            del self._resuming[key.line]
+        self._room.wake_all()
+
+    def _give_back(self, key: StreamKey) -> None:
+        """Let the channel have the parked events of a stream again.
+
+        :raises ChannelError: it could not take all of them; the others are parked as before.
+        """
+        parking = self._acks.parking
+        for taking, sequences in parking.parked(key.line):
             taking.give_back(sequences)
-            given += len(sequences)
-        self._acks.counters.add("kept_back", -given)
-        return given
+            parking.left(key.line, taking)
+            self._acks.counters.add("kept_back", -len(sequences))
+            with self._lock:
+                self._fed -= len(sequences)
 
     def _note(self, fed: int, *, idle: bool) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 
 from .stopped_streams import Line
 from .taking import Taking
@@ -22,18 +22,24 @@ class Parking:
         self._lock = threading.Lock()  # guards _lines
         self._lines: dict[Line, dict[Taking, array[int]]] = {}
 
-    def park(self, line: Line, tickets: Iterable[Ticket]) -> None:
-        """Keep these until their stream goes on."""
+    def park(self, line: Line, ticket: Ticket) -> None:
+        """Keep it until its stream goes on."""
         with self._lock:
-            takings = self._lines.setdefault(line, {})
-            for ticket in tickets:
-                takings.setdefault(ticket.taking, array("Q")).append(ticket.sequence)
+            self._lines.setdefault(line, {}).setdefault(ticket.taking, array("Q")).append(ticket.sequence)
 
     def holds(self, line: Line) -> bool:
         """Whether events of this stream are here."""
         return line in self._lines
 
-    def leave(self, line: Line) -> Mapping[Taking, array[int]]:
-        """All events of this stream, which are here no more."""
+    def parked(self, line: Line) -> list[tuple[Taking, Sequence[int]]]:
+        """All events of this stream, by the transactions that took them."""
         with self._lock:
-            return self._lines.pop(line, {})
+            return list(self._lines.get(line, {}).items())
+
+    def left(self, line: Line, taking: Taking) -> None:
+        """Those of one transaction are in the channel again."""
+        with self._lock:
+            takings = self._lines[line]
+            del takings[taking]
+            if not takings:
+                del self._lines[line]

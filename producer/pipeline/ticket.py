@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..records import StreamKey
 from ..results import SendFuture
 from .taking import Taking
 
@@ -14,10 +15,11 @@ class Ticket:
     :ivar position: its place in an idempotent stream: the sequence number, or that of the channel it was adopted from.
     :ivar ident: the record's stable id, as in the event's body.
     :ivar future: the future of its send, until a batch takes it over; None for a record that nobody asks about.
-    :ivar shares: how many batches carry a part of it; they are settled one after the other.
+    :ivar shares: how many batches that are not settled carry a part of it.
+    :ivar kept: for the sake of which stream it must stay in the channel, once a part of it could go nowhere; else None.
     """
 
-    __slots__ = ("future", "ident", "position", "sequence", "shares", "taking")
+    __slots__ = ("future", "ident", "kept", "position", "sequence", "shares", "taking")
 
     def __init__(
         self, taking: Taking, sequence: int, ident: bytes, future: SendFuture | None, position: int | None = None
@@ -28,16 +30,17 @@ class Ticket:
         self.ident = ident
         self.future = future
         self.shares = 1
+        self.kept: StreamKey | None = None
 
     def cut(self) -> None:
         """One more batch carries a part of the event."""
         with self.taking.lock:
             self.shares += 1
 
-    def part_settled(self) -> bool:
+    def settle_part(self) -> bool:
         """One batch that carried the event, or a part of it, is done; whether it was the last."""
         if self.shares == 1:  # only a batch that carries it could cut it, and there is none any more
             return True
         with self.taking.lock:
             self.shares -= 1
-        return False
+            return not self.shares

@@ -1,0 +1,134 @@
+"""Streams that stop behind a channel, and go on: nothing is lost of them, and nothing overtakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from producer import BodyTooLargeError, ChannelIOError, NetworkError, RejectedError
+from producer.interfaces import Delivery, Event, Receipt
+from producer.pipeline.batch import ProducerBatch
+from producer.testing import ScriptedSink
+from tests.durable.kit import KeptChannel, by_hand, drive, values
+from tests.support.pipelines import KEY, record
+
+ORDERED = KEY._replace(topic="ordered", order="ordered")
+OTHER = KEY._replace(topic="other")
+BAD = RejectedError("ParameterInvalid", "no good", http_status=400)
+TOO_LARGE = BodyTooLargeError("PostBodyTooLarge", "too large")
+
+
+class _OtherIsDown(ScriptedSink):
+    """Follows the script, but for the stream OTHER, which cannot be delivered."""
+
+    def write(self, delivery: Delivery) -> Receipt:
+        """One attempt."""
+        if delivery.key.topic == OTHER.topic:
+            raise NetworkError("RequestError", "no route to host")
+        return super().write(delivery)
+
+
+def _full() -> KeptChannel:
+    """A channel that takes nothing more."""
+    channel = KeptChannel(capacity=1, transaction_capacity=1, keep_alive=0)
+    with channel.transaction() as transaction:
+        transaction.put(Event(body=b"x"))
+    return channel
+
+
+def _topics(channel: KeptChannel) -> list[Any]:
+    return [event.headers["topic"] for event in channel.events()]
+
+
+def test_a_list_of_which_both_halves_are_refused_is_parked_once() -> None:
+    """It was cut, both halves failed, the dead letters are full: on resume one event goes back to the channel, and one
+    of another stream, taken in the same transaction, is not forgotten undelivered.
+    """
+    channel = KeptChannel(transaction_capacity=3)
+    sink = _OtherIsDown([TOO_LARGE, BAD])
+    one = by_hand(sink, channel, _full(), batch_count_threshold=1)
+    one.accept(ORDERED, record("a") + record("b"), 2, None)
+    one.accept(ORDERED, record("c"), 1, None)
+    one.accept(OTHER, record("d"), 1, None)
+    one.accept(KEY, record("e"), 1, None)  # more than the transaction holds: it takes no more, and waits for its events
+    drive(one)
+    assert one.stats().kept_back == 2
+    one.resume(ORDERED)
+    drive(one)
+    assert values(sink, ORDERED.topic) == ["a", "b", "c"]
+    assert (one.stored, one.stats().kept_back) == (1, 0)
+    one.give_back()
+    assert _topics(channel) == ["other"]
+
+
+def test_an_event_with_two_failed_halves_is_kept_back_once() -> None:
+    """Of a stream without order as well: the counter counts events."""
+    one = by_hand(ScriptedSink([TOO_LARGE, BAD, BAD]), KeptChannel(), _full(), batch_count_threshold=1)
+    one.accept(KEY, record("a") + record("b"), 2, None)
+    drive(one)
+    assert (one.stored, one.stats().kept_back) == (1, 1)
+
+
+def test_resume_in_the_callback_of_the_failure_waits_for_what_is_still_being_parked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stream goes on only when all that waited behind the failure is parked: so nothing overtakes it."""
+    sink = ScriptedSink([BAD])
+    one = by_hand(sink, KeptChannel(), batch_count_threshold=1)
+    for text in "abcd":
+        one.accept(ORDERED, record(text), 1, None)
+    one.feeder.run_once(0)
+    parked, seen = one.acks.parked, list[ProducerBatch]()
+
+    def interrupted(batch: ProducerBatch) -> None:
+        if not seen:  # the other threads are quicker than the one that settles
+            one.resume(ORDERED)
+            one.accept(ORDERED, record("e"), 1, None)
+            for _ in range(3):
+                one.acks.run_once()
+                one.feeder.run_once(0)
+        seen.append(batch)
+        parked(batch)
+
+    monkeypatch.setattr(one.acks, "parked", interrupted)
+    drive(one)
+    assert len(seen) == 3
+    assert values(sink) == ["b", "c", "d", "e"]
+    assert (one.stored, one.stats().kept_back) == (0, 0)
+
+
+class _GivesNothingBack(KeptChannel):
+    """A channel whose ``give_back`` fails as often as told."""
+
+    failures = 0
+
+    def transaction(self) -> Any:
+        transaction = super().transaction()
+        give_back = transaction.give_back
+
+        def failing(events: list[Event]) -> None:
+            if self.failures:
+                self.failures -= 1
+                raise ChannelIOError(self.name, "no disk today")
+            give_back(events)
+
+        transaction.give_back = failing  # type: ignore[method-assign]
+        return transaction
+
+
+def test_a_stream_does_not_go_on_without_what_the_channel_would_not_take_back() -> None:
+    """The channel refuses once to take the parked events back: the stream stays stopped until it has them."""
+    channel, sink = _GivesNothingBack(), ScriptedSink([BAD])
+    one = by_hand(sink, channel, batch_count_threshold=1)
+    for text in "abc":
+        one.accept(ORDERED, record(text), 1, None)
+    drive(one)
+    channel.failures = 1
+    one.resume(ORDERED)
+    one.accept(ORDERED, record("d"), 1, None)
+    with pytest.raises(ChannelIOError):
+        drive(one)
+    drive(one)
+    assert values(sink) == ["b", "c", "d"]
+    assert (one.stored, one.stats().kept_back) == (0, 0)
