@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import threading
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -49,22 +48,19 @@ class Numbering(str):
     beside the one that it replaces. It belongs to the process that made it.
 
     :ivar next: the number of the next piece; guarded by what makes acceptance atomic: the accumulator's lock, or behind
-        a channel ``lock``.
-    :ivar lock: held while pieces are numbered and stored in a channel, so that they stand there in the order of their
-        numbers.
+        a channel the turn of the one who stores.
     """
 
-    __slots__ = ("__weakref__", "_process", "_sequence", "lock", "next")
+    __slots__ = ("__weakref__", "_process", "_sequence", "next")
 
     next: int
-    lock: threading.Lock
     _sequence: SequenceKey
     _process: int
 
     def __new__(cls, sequence: SequenceKey) -> Self:
         self = super().__new__(cls, f"{SEQUENCED}{sequence.key}:{secrets.token_hex(8)}")
         self._sequence, self._process = sequence, os.getpid()
-        self.next, self.lock = sequence.first, threading.Lock()
+        self.next = sequence.first
         return self
 
     def check(self) -> None:

@@ -226,18 +226,35 @@ class Acks:
             )
 
     def _bury(self, item: _Failed | _Unreadable) -> None:
-        """Bring to the dead letters what they take, and owe the acknowledgement of it."""
-        if isinstance(item, _Unreadable):
+        if isinstance(item, _Failed):
+            self._bury_failed(item)
+        else:
             self._bury_unreadable(item)
-            return
+
+    def _bury_failed(self, item: _Failed) -> None:
+        """The channel may forget what the dead letters take; all of it if there are none."""
+        dead_letters, done = self._dead_letters, len(item.tickets)
+        if dead_letters is not None:
+            done = self._guarded(lambda: dead_letters.store(self._letters(dead_letters, item)))
+        item.release()
+        self._owe(item.tickets[:done])
+        self.park(item.key, item.tickets[done:])
+
+    def _bury_unreadable(self, item: _Unreadable) -> None:
+        """Nobody's only copy is destroyed for being unreadable here: without dead letters it stays."""
+        dead_letters = self._dead_letters
+        if dead_letters is not None and self._guarded(lambda: dead_letters.store([self._letter(dead_letters, item)])):
+            self._owed.setdefault(item.taking, []).append(item.event.sequence or 0)
+        else:
+            self.counters.add("kept_back", 1)
+
+    def _guarded(self, store: Callable[[], int]) -> int:
+        """What one batch provokes must not keep the others from the dead letters."""
         try:
-            done = len(item.tickets)
-            if self._dead_letters is not None:
-                done = self._dead_letters.store(self._letters(self._dead_letters, item))
-            self._owe(item.tickets[:done])
-            self.park(item.key, item.tickets[done:])
-        finally:
-            item.release()
+            return store()
+        except BaseException:  # noqa: BLE001  # a channel is somebody else's class, and so may be what is in a result
+            _log.exception("%s: a bug: events that could not be delivered stay in the channel", self._name)
+            return 0
 
     @staticmethod
     def _letters(dead_letters: DeadLetters, item: _Failed) -> list[Event]:
@@ -249,12 +266,7 @@ class Acks:
             for ticket, logs, record in zip(item.tickets, item.logs, item.records, strict=True)
         ]
 
-    def _bury_unreadable(self, item: _Unreadable) -> None:
-        """Nobody's only copy is destroyed for being unreadable here: without dead letters it stays."""
+    @staticmethod
+    def _letter(dead_letters: DeadLetters, item: _Unreadable) -> Event:
         event = item.event
-        if self._dead_letters is not None:
-            reason = self._dead_letters.reason_unreadable(item.reason)
-            if self._dead_letters.store([Event({**event.headers, **reason}, event.body)]):
-                self._owed.setdefault(item.taking, []).append(event.sequence or 0)
-                return
-        self.counters.add("kept_back", 1)
+        return Event({**event.headers, **dead_letters.reason_unreadable(item.reason)}, event.body)

@@ -13,7 +13,6 @@ import logging
 import math
 import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 
 from ..clock import Clock, Deadline
@@ -33,37 +32,42 @@ from ..interfaces import Channel, ChannelStats, Event, Record, Sink
 from ..metrics import Stats
 from ..numbering import Numbering
 from ..records import StreamKey, plain
-from ..results import Callback, Result, SendFuture
+from ..results import Callback, SendFuture
 from ..wire.log_group import LogEncoder
 from .acks import Acks
 from .assembly import Durability, Pipeline
 from .dead_letters import DeadLetters
 from .event_format import INSTANCE_SIZE, ident_of, numbered, write_event
 from .feeder import BLOCK_BYTES, Feeder
-from .handlers import attempt_of
 from .intents import notes_of
+from .number_turns import NumberTurns
 from .open_run import OpenRun
 from .recovery import Recovery
-from .registry import Registry, StoredFuture, Waiting
+from .registry import Registry, StoredFuture, Waiting, staying
 from .reservation import Piece
+from .thinned_log import ThinnedLog
 
 _log = logging.getLogger("producer.durable")
 
-#: The channels that producers of this process have: one channel cannot serve two.
-_claimed: weakref.WeakSet[Channel] = weakref.WeakSet()
+#: The channels that producers of this process have, by their identity, since they are somebody else's objects: one
+#: channel cannot serve two.
+_claimed: dict[int, Channel] = {}
+_claiming = threading.Lock()  # guards _claimed
 
 
 def _claim(*channels: Channel | None) -> None:
-    for channel in channels:
-        if channel is not None and channel in _claimed:
-            raise ConfigError("channel", "must belong to no other producer that is open", channel.name)
-    _claimed.update(channel for channel in channels if channel is not None)
+    claims = {id(channel): channel for channel in channels if channel is not None}
+    with _claiming:
+        taken = [claims[key] for key in claims.keys() & _claimed.keys()]
+        if not taken:
+            _claimed.update(claims)
+    if taken:
+        raise ConfigError("channel", "must belong to no other producer that is open", taken[0].name)
 
 
 def _give_up(*channels: Channel | None) -> None:
     for channel in channels:
-        if channel is not None:
-            _claimed.discard(channel)
+        _claimed.pop(id(channel), None)
 
 
 class DurablePipeline:
@@ -91,7 +95,8 @@ class DurablePipeline:
     ) -> None:
         self.name, self.clock, self.sink = name, clock, sink
         self.channel, self.dead_letter = channel, dead_letter
-        self._max_block = math.inf if config.max_block_ms < 0 else config.max_block_ms / 1000
+        self._max_block = None if config.max_block_ms < 0 else config.max_block_ms / 1000
+        self._turns = NumberTurns(clock)
         self._instance = os.urandom(INSTANCE_SIZE)
         self._dead_letters = None if dead_letter is None else DeadLetters(dead_letter, clock, name)
         self.acks = Acks(name, clock, self._dead_letters)
@@ -108,7 +113,7 @@ class DurablePipeline:
         )
         if dead_letter is not None:
             dead_letter.stats()  # one that cannot be used is found now, not with the first record that needs it
-        self.registry = Registry(channel)
+        self.registry = Registry(channel, self.pipeline.settlement.failure.tell)
         found = channel.stats()
         self.recovered = found.size
         # What was in the channel before the first take, and what came since, is what has been put in all.
@@ -124,7 +129,6 @@ class DurablePipeline:
             feed,
             self._instance,
             recovery=Recovery(self.pipeline.intents, self.pipeline.formed),
-            stopped=self._stopped,
             settled=self._settled,
             resume=self.pipeline.resume,
             block_bytes=block,
@@ -132,7 +136,9 @@ class DurablePipeline:
         self.refusing = False
         self._starting = threading.Lock()  # guards the start of the threads
         self._started = False
+        self._known_stats = found
         self._last_stats: ChannelStats | None = None
+        self._errors = ThinnedLog(clock)
         _log.info("%s: %d events recovered from channel %s", name, self.recovered, channel.name)
 
     def start(self) -> None:
@@ -220,20 +226,40 @@ class DurablePipeline:
     def _store(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> None:
         """Store all of them; of a stream with a ``SequenceKey`` they have one count."""
         numbering = pieces[0].key.order if pieces else ""
-        events = self._events(pieces, futures)
+        events, deadline = self._events(pieces, futures), self._send_deadline()
         if not isinstance(numbering, Numbering):
-            self._put(events, futures)
+            self._put(events, futures, deadline)
             return
         numbering.check()
-        with numbering.lock:  # I/O under it: pieces must stand in the channel in the order of their numbers
-            first = numbering.next
-            numbering.next += len(events)
-            numbers = enumerate(events, first)
-            try:
-                self._put([Event({**one.headers, **numbered(n)}, one.body) for n, one in numbers], futures)
-            except ProducerError:  # nothing was stored; of another exception nobody knows, and the numbers are spent
-                numbering.next = first
-                raise
+        started = self.clock.monotonic()
+        with self._turns.turn(numbering, deadline) as mine:
+            if not mine:
+                raise self._no_turn(events, self.clock.monotonic() - started)
+            self._put_numbered(numbering, events, futures, deadline)
+
+    def _put_numbered(
+        self, numbering: Numbering, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline
+    ) -> None:
+        first = numbering.next
+        numbering.next += len(events)
+        numbers = enumerate(events, first)
+        try:
+            self._put([Event({**one.headers, **numbered(n)}, one.body) for n, one in numbers], futures, deadline)
+        except ProducerError:  # nothing was stored; of another exception nobody knows, and the numbers are spent
+            numbering.next = first
+            raise
+
+    def _no_turn(self, events: Sequence[Event], waited: float) -> SendTimeoutError:
+        channel = self._channel_stats()
+        return SendTimeoutError(
+            limit=channel.byte_capacity or 0,
+            used=channel.bytes,
+            wanted=sum(len(event.body) for event in events),
+            oldest_age=channel.oldest_event_age,
+            waited=waited,
+            text=f"another send on this stream, whose pieces are numbered (SequenceKey), waited for channel "
+            f"{channel.name} all of the {waited:.3f} s (max_block_ms). {_SLOW}",
+        )
 
     def _events(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> list[Event]:
         instance, first = self._instance, futures[0].number if futures else 0
@@ -242,9 +268,13 @@ class DurablePipeline:
             for number, (key, record, logs) in enumerate(pieces, first)
         ]
 
-    def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture]) -> None:
+    def _send_deadline(self) -> Deadline:
+        # In a callback it does not wait, for the callbacks after it may be what gives room.
+        return Deadline.after(self.clock, 0.0 if self.pipeline.on_handler_thread() else self._max_block)
+
+    def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline) -> None:
         try:
-            self._commit(events, futures)
+            self._commit(events, futures, deadline)
         except ChannelFullError as error:
             raise self._timed_out(error) from error
         except ChannelClosedError as error:
@@ -254,12 +284,11 @@ class DurablePipeline:
                 ) from error
             raise
 
-    def _commit(self, events: Sequence[Event], futures: Sequence[StoredFuture]) -> None:
-        # In a callback it does not wait, for the callbacks after it may be what gives room.
-        wait = 0.0 if self.pipeline.on_handler_thread() else self._max_block
+    def _commit(self, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline) -> None:
         with self.channel.transaction() as transaction:
             transaction.put_many(events)
-            stored = transaction.commit(wait)
+            left = deadline.remaining(self.clock)
+            stored = transaction.commit(math.inf if left is None else left)
         late = self.registry.committed(futures, stored, transaction.last_sequence)
         if late:
             self._leave(late)
@@ -269,7 +298,7 @@ class DurablePipeline:
             limit=error.byte_capacity or 0,
             used=error.used_bytes,
             wanted=error.wanted_bytes,
-            oldest_age=self.channel.stats().oldest_event_age,
+            oldest_age=self._channel_stats().oldest_event_age,
             waited=error.waited,
             text=_full_text(error),
         )
@@ -297,13 +326,6 @@ class DurablePipeline:
     def _settled(self, key: StreamKey) -> bool:
         """Whether nothing of a stream, which is stopped, waits for its end."""
         return not any(batch.key.line == key.line for batch in self.pipeline.accumulator.incomplete())
-
-    def _stopped(self, future: SendFuture, error: StreamStoppedError) -> None:
-        """The record of ``future`` stays in the channel until its stream goes on."""
-        result = Result(successful=False, attempts=(attempt_of(error),), attempt_count=1)
-        if isinstance(future._holder, Waiting):
-            future._holder.settle(result)
-        self.pipeline.settlement.failure.tell((future,), result)
 
     def check_size(self, key: StreamKey, record: Record, logs: int) -> None:
         """See :meth:`Pipeline.check_size`."""
@@ -347,9 +369,13 @@ class DurablePipeline:
         if self._last_stats is not None:
             return self._last_stats
         try:
-            return self.channel.stats()
+            self._known_stats = self.channel.stats()
         except ChannelClosedError:  # somebody closed it under the producer
-            return ChannelStats(name=self.channel.name, open=False)
+            self._known_stats = ChannelStats(name=self.channel.name, open=False)
+        except Exception as error:  # noqa: BLE001  # a channel is somebody else's class; without it nothing would close
+            if self._errors.due(type(error).__name__, 1) is not None:
+                _log.exception("%s: channel %s does not say what it holds", self.name, self.channel.name)
+        return self._known_stats
 
     def stats(self) -> Stats:
         """See :class:`~producer.metrics.Stats`."""
@@ -372,51 +398,44 @@ class DurablePipeline:
         self._leave(self.registry.close())
 
     def _leave(self, futures: Sequence[StoredFuture]) -> None:
-        result = Result(successful=False, attempts=(self.pipeline.left_in_channel(),), attempt_count=1)
-        for future in futures:
-            if isinstance(future._holder, Waiting):
-                future._holder.settle(result)
-        self.pipeline.settlement.failure.tell(futures, result)
+        self.registry.leave(futures, staying(self.pipeline.left_in_channel()))
 
     def give_back(self) -> int:
-        """Roll back what is taken, and close the channels; how many events stay."""
+        """Close the sink, roll back what is taken, and close the channels; how many events stay."""
+        self._guarded(self.sink.close)
         for taking in self.feeder.takings:
             self._guarded(taking.roll_back)
         if self._last_stats is None:
-            self._guarded(self._keep_stats)
+            self._last_stats = dataclasses.replace(self._channel_stats(), open=False)
         self._guarded(self.channel.close)
         if self.dead_letter is not None:
             self._guarded(self.dead_letter.close)
         _give_up(self.channel, self.dead_letter)
         return self.stored
 
-    def _keep_stats(self) -> None:
-        self._last_stats = dataclasses.replace(self._channel_stats(), open=False)
-
     def _guarded(self, call: Callable[[], object]) -> None:
-        """Whatever a channel raises at its end, the rest of the closing goes on."""
+        """Whatever a channel, or the sink, raises at its end, the rest of the closing goes on."""
         try:
             call()
         except Exception:  # noqa: BLE001  # a channel is somebody else's class
-            _log.exception("%s: a channel could not be closed in order", self.name)
+            _log.exception("%s: a channel or the sink could not be closed in order", self.name)
 
     def abandon_in_child(self) -> None:
         """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
         _give_up(self.channel, self.dead_letter)
         self.pipeline.abandon_in_child()
-        result = Result(successful=False, attempts=(self.pipeline.forked_away(),), attempt_count=1)
+        result = staying(self.pipeline.forked_away())
         for future in self.registry.left_in_child():
             if isinstance(future._holder, Waiting):
                 future._holder.settle_in_child(result)
 
 
+_SLOW = "Is the server slow or down? Raise the channel's capacity or max_block_ms, or send less."
+
+
 def _full_text(error: ChannelFullError) -> str:
     limit = "no limit" if error.byte_capacity is None else str(error.byte_capacity)
-    advice = (
-        "It can never fit: send less at once, or raise the channel's capacity."
-        if error.never
-        else "Is the server slow or down? Raise the channel's capacity or max_block_ms, or send less."
-    )
+    advice = "It can never fit: send less at once, or raise the channel's capacity." if error.never else _SLOW
     return (
         f"no room in channel {error.channel} within {error.waited:.3f} s (max_block_ms) for {error.wanted} events of "
         f"{error.wanted_bytes} bytes: it holds {error.size} of {error.capacity} events (capacity) and "

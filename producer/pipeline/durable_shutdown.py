@@ -43,7 +43,6 @@ class DurableCloser:
             stuck.append(durable.acks.thread.name)
         durable.leave_futures()
         stuck += join_handlers(durable.pipeline, deadline)
-        durable.sink.close()
         self._say(durable.give_back())
         return 0, tuple(stuck)
 

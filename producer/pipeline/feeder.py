@@ -20,11 +20,12 @@ from ..errors import (
 )
 from ..interfaces import Channel, Event, SequenceId
 from ..records import IDEMPOTENT, StreamKey
-from ..results import SendFuture
+from ..results import Attempt, Result
 from .acks import Acks
 from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
+from .handlers import attempt_of
 from .recovery import Recovery
-from .registry import Registry, StoredFuture, Waiting
+from .registry import Registry, StoredFuture, Waiting, staying
 from .stopped_streams import Line
 from .taking import Taking
 from .thinned_log import ThinnedLog
@@ -47,7 +48,6 @@ class Feeder:
 
     :param feed: takes over a record, its ticket, and under what it was sent before a restart; waits for memory.
     :param recovery: knows that of idempotent streams.
-    :param stopped: told of the future of a record whose stream is stopped.
     :param settled: whether every batch of a stopped stream is settled.
     :param resume: told that the pipeline may go on with a stream that was stopped.
     :param instance: the id of this producer, by which it knows the records whose futures it may have.
@@ -66,7 +66,6 @@ class Feeder:
         instance: bytes,
         *,
         recovery: Recovery,
-        stopped: Callable[[SendFuture, StreamStoppedError], object],
         settled: Callable[[StreamKey], bool],
         resume: Callable[[StreamKey], object],
         block_bytes: int = BLOCK_BYTES,
@@ -78,7 +77,6 @@ class Feeder:
         self._acks = acks
         self._feed = feed
         self._recovery = recovery
-        self._stopped = stopped
         self._settled = settled
         self._resume = resume
         self._instance = instance
@@ -127,6 +125,7 @@ class Feeder:
                 _log.error(
                     "%s: the channel was closed under the producer, nothing is fed any more: %s", self._name, error
                 )
+                self._leave_all()
         with self._lock:
             self._ended = True
         self._room.wake_all()
@@ -134,11 +133,13 @@ class Feeder:
     def _guarded_turn(self) -> None:
         try:
             self.run_once()
-        except ChannelClosedError:
+        except (ChannelClosedError, ProducerClosedError):
             raise
-        except ChannelError as error:
+        except Exception as error:  # noqa: BLE001  # a channel is somebody else's class
             if self._errors.due(type(error).__name__, 1) is not None:
-                _log.error("%s: the channel cannot be read now, it is asked again soon: %s", self._name, error)
+                own = isinstance(error, ChannelError)
+                message = "%s: the channel cannot be read now, it is asked again soon: %s"
+                _log.error(message, self._name, error, exc_info=None if own else error)
             self._room.wait_until(lambda: self._stopping, Deadline.after(self._clock, _PAUSE))
 
     def _take(self, patience: float) -> list[Event]:
@@ -182,9 +183,9 @@ class Feeder:
             if future is not None:
                 self._keep_or_fail(record.key, future, error)
             return
-        except BaseException:
+        except BaseException as error:
             if future is not None:
-                self._registry.restore(future)
+                self._keep_or_tell(future, error)
             raise
         if isinstance(waiting, Waiting):
             self._registry.adopted()
@@ -217,8 +218,31 @@ class Feeder:
         if self.is_resuming(key):
             self._registry.restore(future)
         else:
-            self._stopped(future, error)
+            self._registry.leave((future,), staying(attempt_of(error)))
             self._registry.adopted()
+
+    def _keep_or_tell(self, future: StoredFuture, error: BaseException) -> None:
+        """Its record could not be fed: for the close of the producer, which looks after all that is left; or a bug."""
+        if isinstance(error, ProducerClosedError) or not isinstance(future._holder, Waiting):
+            self._registry.restore(future)
+            return
+        message = (
+            f"a bug: {type(error).__name__}: {error}: the record stays in the channel, for the next producer on it"
+        )
+        self._registry.leave((future,), self._unfed("InternalError", message))
+        self._registry.adopted()
+
+    def _leave_all(self) -> None:
+        """The channel is closed: nobody will take the records whose futures wait for that."""
+        message = (
+            "the channel was closed before the record could be delivered: what it keeps is delivered by the next "
+            "producer on it"
+        )
+        self._registry.leave(self._registry.close(), self._unfed("LeftInChannel", message))
+
+    def _unfed(self, code: str, message: str) -> Result:
+        now = int(self._clock.time() * 1000)
+        return staying(Attempt(success=False, error_code=code, error_message=message, timestamp_ms=now))
 
     def resume(self, key: StreamKey) -> None:
         """Take what was parked of a stopped stream again, soon, and go on with it."""

@@ -14,7 +14,6 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from ..errors import StreamStoppedError
 from ..metrics import Counters
@@ -246,7 +245,7 @@ class Settlement:
         overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * len(batch.futures))
         released, batch.held = batch.held - overhead, overhead
         self._counters.add(outcome.value, batch.log_count)
-        self._announce(batch, outcome, result, partial(self._budget.release, released))
+        self._announce(batch, outcome, result, released)
         batch.drop_bytes()
         (self.success if successful else self.failure).put(batch)
         delivered = None if outcome in (_Outcome.LEFT, _Outcome.PARKED) else successful
@@ -255,13 +254,30 @@ class Settlement:
             self._go(successor)
         return True
 
-    def _announce(self, batch: ProducerBatch, outcome: _Outcome, result: Result, release: Callable[[], None]) -> None:
+    def _announce(self, batch: ProducerBatch, outcome: _Outcome, result: Result, memory: int) -> None:
         """Tell the listener; the memory of the records goes back now, or when it needs them no longer."""
-        if outcome is _Outcome.FAILED:
-            self._listener.failed(batch, result, release)
-            return
-        if outcome is _Outcome.DELIVERED:
-            self._listener.delivered(batch)
-        elif outcome is _Outcome.PARKED:
-            self._listener.parked(batch)
+        release = _Refund(self._budget.release, memory)
+        try:
+            if outcome is _Outcome.FAILED:
+                self._listener.failed(batch, result, release)
+                return
+            if outcome is _Outcome.DELIVERED:
+                self._listener.delivered(batch)
+            elif outcome is _Outcome.PARKED:
+                self._listener.parked(batch)
+        except Exception:  # noqa: BLE001  # whatever goes wrong there, the batch is settled
+            _log.exception("a bug: the outcome of a batch of %d logs was not noted", batch.log_count)
         release()
+
+
+class _Refund:
+    """Gives memory back to the budget, once, however often it is called."""
+
+    __slots__ = ("_memory", "_release")
+
+    def __init__(self, release: Callable[[int], None], memory: int) -> None:
+        self._release, self._memory = release, memory
+
+    def __call__(self) -> None:
+        memory, self._memory = self._memory, 0
+        self._release(memory)

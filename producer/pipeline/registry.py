@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..interfaces import Channel, Stored
-from ..results import Callback, Result, SendFuture
+from ..results import Attempt, Callback, Result, SendFuture
 
 
 class Waiting:
@@ -100,11 +100,20 @@ class StoredFuture(SendFuture):
         self._stored_as = stored is Stored.DISK if stored is not Stored.CACHE else sequence
 
 
-class Registry:
-    """See the module."""
+def staying(attempt: Attempt) -> Result:
+    """The result of a record that stays in the channel, and was in no batch."""
+    return Result(successful=False, attempts=(attempt,), attempt_count=1)
 
-    def __init__(self, channel: Channel) -> None:
+
+class Registry:
+    """See the module.
+
+    :param tell: has the holders of futures, which are settled, told of their result.
+    """
+
+    def __init__(self, channel: Channel, tell: Callable[[Sequence[SendFuture], Result], object]) -> None:
         self._channel = channel
+        self._tell = tell
         #: Guards everything below, and who waits.
         self.lock = threading.Lock()
         self._held: weakref.WeakValueDictionary[int, StoredFuture] = weakref.WeakValueDictionary()
@@ -178,6 +187,13 @@ class Registry:
             for future in late:
                 self._forget(future)
         return late
+
+    def leave(self, futures: Sequence[StoredFuture], result: Result) -> None:
+        """The records of these stay in the channel, and this producer does not deliver them."""
+        for future in futures:
+            if isinstance(future._holder, Waiting):
+                future._holder.settle(result)
+        self._tell(futures, result)
 
     def _forget(self, future: StoredFuture) -> None:
         holder = future._holder

@@ -6,10 +6,13 @@ itself when the process dies.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 
 from ..interfaces import Channel, Event
+
+_log = logging.getLogger("producer.feeder")
 
 
 class Taking:
@@ -69,8 +72,15 @@ class Taking:
             done = self._retired and not self._outstanding and not self._ended
             self._ended |= done
         if done:
+            self._end()
+
+    def _end(self) -> None:
+        """Commit it, with nothing in it: what it took is acknowledged, whatever the channel says of this."""
+        try:
             self.transaction.commit()
             self.transaction.close()
+        except Exception:  # noqa: BLE001  # a channel is somebody else's class
+            _log.exception("a transaction without events could not be ended; its channel ends it when it is closed")
 
     def roll_back(self) -> None:
         """Give back what is not acknowledged."""

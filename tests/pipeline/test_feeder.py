@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from producer import ChannelClosedError, ChannelIOError, ProducerClosedError
+from producer import ChannelClosedError, ChannelIOError, ProducerClosedError, ResultFailedError
 from producer.channels import FileChannel, MemoryChannel
 from producer.clock import Deadline
 from producer.interfaces import Event
@@ -81,7 +81,7 @@ def test_an_event_that_is_none_of_a_producers_stops_nothing(
 
 
 def test_a_bug_with_one_event_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """What raises while it is fed stays in the channel; the next ones are fed."""
+    """What raises while it is fed stays in the channel, and its future says so; the next ones are fed."""
     one = by_hand(RecordingSink(), KeptChannel())
     feed, calls = one.feeder._feed, []
 
@@ -90,12 +90,15 @@ def test_a_bug_with_one_event_stops_no_other(caplog: pytest.LogCaptureFixture) -
         return 1 / 0 if len(calls) == 2 else feed(*arguments)
 
     one.feeder._feed = broken_once
-    for i in range(3):
-        one.accept(KEY, record(str(i)), 1, None)
+    told: list[Any] = []
+    futures = [one.accept(KEY, record(str(i)), 1, told.append) for i in range(3)]
     drive(one)
+    assert [result.error_code for result in told] == ["InternalError"]
+    assert isinstance(futures[1].exception(0), ResultFailedError)
     one.pipeline.submit_open()
     drive(one)
     assert (one.stats().delivered, one.stored, one.stats().kept_back) == (2, 1, 1)
+    assert len(told) == 3
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -163,6 +166,7 @@ class _Unreadable(KeptChannel):
     """A channel whose disk cannot be read as often as told."""
 
     failures = 0
+    error: type[Exception] = ChannelIOError
 
     def transaction(self) -> Any:
         transaction = super().transaction()
@@ -171,17 +175,20 @@ class _Unreadable(KeptChannel):
         def failing(*arguments: Any, **options: Any) -> list[Event]:
             if self.failures:
                 self.failures -= 1
-                raise ChannelIOError(self.name, "no disk today")
+                raise self.error(self.name, "no disk today")
             return take(*arguments, **options)
 
         transaction.take = failing  # type: ignore[method-assign]
         return transaction
 
 
-def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ChannelIOError, ValueError])
+def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
     """The error is logged, once; each pause takes its time; then everything goes on."""
     clock, channel = ManualClock(), _Unreadable()
-    channel.failures = 3
+    channel.failures, channel.error = 3, error
     producer = durable(RecordingSink(), channel, clock=clock, batch_count_threshold=1)
     future = producer.send("p", "l", LOG)
     eventually(lambda: channel.failures == 2)
@@ -191,7 +198,7 @@ def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(caplog: pyte
         return future.done()
 
     eventually(later)
-    assert caplog.text.count("no disk today") == 1
+    assert caplog.text.count("it is asked again soon") == 1
     producer.close()
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from producer import Producer, ProducerConfig, RejectedError, Result
-from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
+from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, ProducerBatch
 from producer.pipeline.handlers import BatchHandler
+from producer.pipeline.settling.outcomes import NobodyListens
 from producer.results import Attempt
 from producer.testing import RecordingSink, ScriptedSink
 from tests.pipeline.test_retry_queue import batch
@@ -153,3 +155,23 @@ def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
     gate.set()
     passed(told)
     eventually(lambda: not handler.thread._thread.is_alive())
+
+
+def test_a_listener_that_raises_keeps_nobody_from_hearing_of_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
+    """Its error is logged; the callback runs, and the memory is back once, whether it gave that back before or not."""
+
+    class _Broken(NobodyListens):
+        def failed(self, batch: ProducerBatch, result: Result, release: Callable[[], None]) -> None:
+            if batch.key.topic == KEY.topic:
+                release()
+            raise KeyError("no such batch")
+
+    pipeline = threadless(ScriptedSink([RejectedError("C", "x"), RejectedError("C", "x")]), batch_count_threshold=1)
+    pipeline.settlement._listener = _Broken()
+    told: list[Result] = []
+    for key in (KEY, KEY._replace(topic="other")):
+        pipeline.accept(key, record(), 1, told.append)
+    settle(pipeline)
+    assert [result.error_code for result in told] == ["C", "C"]
+    assert pipeline.budget.used == 0
+    assert caplog.text.count("was not noted") == 2

@@ -18,8 +18,12 @@ from tests.support.waiting import PATIENCE, Call, eventually
 FAILED = Result(successful=False, attempts=(), attempt_count=0)
 
 
+def _nobody(_futures: object, _result: object) -> None:
+    """Nobody is told."""
+
+
 def _registry() -> Registry:
-    return Registry(MemoryChannel())
+    return Registry(MemoryChannel(), _nobody)
 
 
 def test_a_future_is_found_again_once() -> None:
@@ -133,7 +137,7 @@ def test_close_returns_the_committed_and_their_senders_settle_the_others() -> No
 @pytest.mark.parametrize(("stored", "synced", "expected"), [(Stored.DISK, -1, True), (Stored.MEMORY, 99, False)])
 def test_stored_is_what_the_commit_said(stored: Stored, synced: int, expected: bool) -> None:
     """On disk at once, or never."""
-    future = Registry(_Synced(synced)).open(1, None)[0]  # type: ignore[arg-type]
+    future = Registry(_Synced(synced), _nobody).open(1, None)[0]  # type: ignore[arg-type]
     assert future.stored is False
     future.committed(stored, 5)
     assert future.stored is expected
@@ -142,7 +146,7 @@ def test_stored_is_what_the_commit_said(stored: Stored, synced: int, expected: b
 def test_stored_becomes_true_when_the_channel_has_synced_it() -> None:
     """Of what is in the page cache, the future says when it has reached the disk, and does not forget it."""
     channel = _Synced(4)
-    future = Registry(channel).open(1, None)[0]  # type: ignore[arg-type]
+    future = Registry(channel, _nobody).open(1, None)[0]  # type: ignore[arg-type]
     future.committed(Stored.CACHE, 5)
     assert future.stored is False
     channel.synced_sequence = 5

@@ -1,0 +1,44 @@
+"""NumberTurns: of the senders on one stream with a ``SequenceKey``, one at a time stores its pieces.
+
+They must stand in the channel in the order of their numbers, and the numbers of a put that failed are used again. So
+the count is one sender's from the first number to the end of the put. A put is I/O, and may wait for room: the others
+wait without a lock, under their own deadlines.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..clock import Clock, Deadline, WaitingRoom
+from ..numbering import Numbering
+
+
+class NumberTurns:
+    """Whose turn it is, for every stream with a ``SequenceKey``."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._room = WaitingRoom(clock)
+        self._lock = threading.Lock()  # guards _holders
+        self._holders: dict[Numbering, object] = {}
+
+    @contextmanager
+    def turn(self, numbering: Numbering, deadline: Deadline) -> Iterator[bool]:
+        """Wait for the turn, and hold it for the length of the block; False if it did not come in time."""
+        holder = object()
+        try:
+            yield self._room.wait_until(lambda: self._take(numbering, holder), deadline)
+        finally:
+            self._give_back(numbering, holder)
+
+    def _take(self, numbering: Numbering, holder: object) -> bool:
+        with self._lock:
+            return self._holders.setdefault(numbering, holder) is holder
+
+    def _give_back(self, numbering: Numbering, holder: object) -> None:
+        with self._lock:
+            if self._holders.get(numbering) is not holder:
+                return
+            del self._holders[numbering]
+        self._room.wake_all()

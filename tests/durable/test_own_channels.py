@@ -1,0 +1,178 @@
+"""Channels that are somebody else's classes: whatever they raise, the producer goes on, and ends."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from producer import ChannelClosedError, ChannelIOError, RejectedError
+from producer.channels import MemoryChannel
+from producer.interfaces import ChannelStats
+from producer.testing import RecordingSink, ScriptedSink
+from tests.durable.kit import LOG, KeptChannel, by_hand, drive, durable, pipeline_of, values
+from tests.support.pipelines import KEY, record
+from tests.support.sinks import GatedSink
+from tests.support.waiting import PATIENCE, eventually
+
+BAD = RejectedError("ParameterInvalid", "no good", http_status=400)
+
+
+class _Speechless(KeptChannel):
+    """A channel that one day does not say any more what it holds."""
+
+    sick = False
+
+    def stats(self) -> ChannelStats:
+        """Raise, once sick."""
+        if self.sick:
+            raise OSError("the disk is gone")
+        return super().stats()
+
+
+def test_a_channel_whose_stats_raise_can_be_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """close() delivers what it can and ends every thread; the log says what the channel raised."""
+    channel, sink = _Speechless(), RecordingSink()
+    producer = durable(sink, channel)
+    future = producer.send("p", "l", LOG)
+    channel.sick = True
+    producer.flush(PATIENCE)
+    producer.close(PATIENCE)
+    assert future.done()
+    assert channel.closes == 1
+    assert not pipeline_of(producer).feeder.thread._thread.is_alive()
+    assert "does not say what it holds" in caplog.text
+    assert "the disk is gone" in caplog.text
+
+
+def test_a_sink_whose_close_raises_keeps_no_channel_open(caplog: pytest.LogCaptureFixture) -> None:
+    """The error is logged, the channels are closed, and the next producer may have them."""
+
+    class _Sink(RecordingSink):
+        def close(self) -> None:
+            raise OSError("no goodbye")
+
+    channel, dead = KeptChannel(), KeptChannel()
+    durable(_Sink(), channel, dead_letter=dead).close(PATIENCE)
+    assert (channel.closes, dead.closes) == (1, 1)
+    assert "no goodbye" in caplog.text
+    durable(RecordingSink(), channel).close(PATIENCE)
+
+
+@dataclass
+class _Wrapped:
+    """A channel that compares by its values, and so has no hash."""
+
+    name: str = "mine"
+    inner: MemoryChannel = field(default_factory=MemoryChannel, compare=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_channels_are_told_apart_by_their_identity() -> None:
+    """Two channels that compare equal serve two producers at once, and a channel need not be hashable."""
+    sink = RecordingSink()
+    with durable(sink, _Wrapped()) as one, durable(sink, _Wrapped()) as two:  # type: ignore[arg-type]
+        for producer in (one, two):
+            producer.send("p", "l", LOG).result(PATIENCE)
+    assert values(sink) == ["b", "b"]
+
+
+def test_a_transaction_whose_end_fails_is_no_failed_acknowledgement(caplog: pytest.LogCaptureFixture) -> None:
+    """What was acknowledged in it stays so; the log says what the channel raised."""
+
+    class _Endless(KeptChannel):
+        def transaction(self) -> Any:
+            transaction = super().transaction()
+            commit = transaction.commit
+
+            def failing(timeout: float | None = None) -> object:
+                if not transaction.puts:
+                    raise ChannelIOError(self.name, "no disk today")
+                return commit(timeout)
+
+            transaction.commit = failing  # type: ignore[method-assign,assignment]
+            return transaction
+
+    sink = GatedSink()
+    one = by_hand(sink, _Endless(transaction_capacity=2), batch_count_threshold=1)
+    for _ in range(4):
+        one.accept(KEY, record(), 1, None)
+    for _ in range(4):
+        one.feeder.run_once(0)
+    assert len(one.feeder.takings) == 3
+    sink.gate.set()
+    for _ in range(3):
+        drive(one)
+    assert (one.stored, one.stats().kept_back) == (0, 0)
+    assert not one.acks._owed
+    assert "no disk today" in caplog.text
+
+
+def test_futures_do_not_wait_for_a_channel_that_was_closed_under_the_producer() -> None:
+    """Those of records that no batch holds fail at once, not when the producer is closed, and their callbacks run."""
+    channel, sink, told = MemoryChannel(), GatedSink(), threading.Semaphore(0)
+    options: dict[str, Any] = {"total_size_in_bytes": 20_000, "io_thread_count": 1, "batch_count_threshold": 1}
+    producer = durable(sink, channel, drain_timeout_ms=0, **options)
+    futures = [producer.send("p", "l", {"a": "x" * 1000}, callback=lambda _result: told.release()) for _ in range(100)]
+    channel.close()
+    sink.gate.set()
+    eventually(lambda: all(future.done() for future in futures))
+    assert all(told.acquire(timeout=PATIENCE) for _ in futures)
+    codes = {error.result.error_code for error in (future.exception(0) for future in futures) if error is not None}
+    assert codes == {"LeftInChannel"}
+    with pytest.raises(ChannelClosedError):
+        producer.send("p", "l", LOG)
+    producer.close(PATIENCE)
+
+
+def test_one_batch_that_cannot_be_buried_keeps_no_other_from_the_dead_letters(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug with one: it stays in the channel, counted; the next one is a dead letter; the memory of both is free."""
+    one = by_hand(ScriptedSink([BAD, BAD]), KeptChannel(), KeptChannel(), batch_count_threshold=1)
+    assert one._dead_letters is not None
+    reason_of, calls = one._dead_letters.reason_of, []
+
+    def broken_once(result: Any) -> dict[str, str]:
+        calls.append(result)
+        if len(calls) == 1:
+            raise OverflowError("no such date")
+        return reason_of(result)
+
+    monkeypatch.setattr(one._dead_letters, "reason_of", broken_once)
+    for topic in "ab":
+        one.accept(KEY._replace(topic=topic), record(), 1, None)
+    one.feeder.run_once(0)
+    while one.pipeline.io_pool.run_next():
+        pass
+    drive(one)
+    assert (one.stored, one.stats().kept_back, one.stats().dead_lettered) == (1, 1, 1)
+    assert one.pipeline.budget.used == 0
+    assert "no such date" in caplog.text
+
+
+def test_close_during_resume_leaves_no_future_pending_and_nothing_undone() -> None:
+    """The stream was about to go on: what is parked and what came since stays in the channel, and every future ends."""
+    channel, sink = KeptChannel(), ScriptedSink([BAD])
+    one = by_hand(sink, channel, batch_count_threshold=1)
+    stopped = KEY._replace(order="ordered")
+    futures = [one.accept(stopped, record(text), 1, None) for text in "abc"]
+    drive(one)
+    one.resume(stopped)
+    futures.append(one.accept(stopped, record("d"), 1, None))
+    one.feeder.run_once(0)
+    futures.append(one.accept(stopped, record("e"), 1, None))
+    one.leave_futures()
+    one.give_back()
+    assert [future.exception(0).result.error_code for future in futures] == [  # type: ignore[union-attr]
+        "ParameterInvalid",
+        "StreamStopped",
+        "StreamStopped",
+        "LeftInChannel",
+        "LeftInChannel",
+    ]
+    assert [event.body[20:] for event in channel.events()] == [record(text) for text in "bcde"]
