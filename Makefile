@@ -38,7 +38,7 @@ help:
 
 run: $(VENV)/.stamp-run java
 	@echo '==> shipping log files through Spark into an embedded LogHub'
-	@$(BIN)/python -m producer.spark.demo $${INPUT:+--input "$$INPUT"}
+	@$(BIN)/python -m examples.ship_demo $${INPUT:+--input "$$INPUT"}
 
 test: $(VENV)/.stamp-dev java
 	@echo '==> running the tests'

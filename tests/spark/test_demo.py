@@ -10,18 +10,18 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from examples.ship_demo import __main__ as demo
+from examples.ship_demo.samples import write_access_logs
+from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
+from examples.ship_demo.whole import all_logs
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
-from producer.spark import demo
 from producer.spark.files import find_files
 from producer.spark.job import ShipJob
 from producer.spark.options import Target
 from producer.spark.parsers import make_parser
 from producer.spark.plan import plan
 from producer.spark.reading.client import LogstoreClient
-from producer.spark.reading.whole import all_logs
-from producer.spark.samples import write_access_logs
-from producer.spark.verify import differences, digests_of_files, digests_of_logs
 
 from .conftest import LOGSTORE, PROJECT, held, project_of, ship_splits
 

@@ -45,7 +45,7 @@ def run_make(project: Path, *arguments: str, **variables: str) -> list[str]:
         check=True,
     )
     lines = done.stdout.splitlines()
-    return lines[lines.index("producer.spark.demo") + 1 :]
+    return lines[lines.index("examples.ship_demo") + 1 :]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
 from producer.server import LogHubServer
 from producer.spark.errors import FileChangedError, SparkJobError
 from producer.spark.files import Found, LogFile, find_files
@@ -24,7 +25,6 @@ from producer.spark.report import Shipment
 from producer.spark.ship import _tell_skipped
 from producer.spark.shipment import ship_files
 from producer.spark.text import readable
-from producer.spark.verify import differences, digests_of_files, digests_of_logs
 from tests.support.waiting import Call
 
 from .conftest import contents, held, ship_splits

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
 from producer.server import LogHubServer
 from producer.server.faults import Refuse, answer, delay
 from producer.spark import ship
@@ -21,7 +22,6 @@ from producer.spark.files import find_files
 from producer.spark.job import ShipJob
 from producer.spark.report import Shipment
 from producer.spark.shipment import ship_files
-from producer.spark.verify import differences, digests_of_files, digests_of_logs
 
 from .conftest import (
     LOGSTORE,

@@ -1,7 +1,7 @@
 """What ``make run`` shows: real log files through Spark and the producer into an embedded LogHub, and proof of arrival.
 
 The proof does not trust the job: the files are read once more by other code, and the logstore is read back through the
-protocol. Run as ``python -m producer.spark.demo [--input PATH]``.
+protocol. Run as ``python -m examples.ship_demo [--input PATH]``.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..config import ProjectConfig
-from ..errors import ProducerError
-from ..server import LogHubServer
-from .errors import InputError
-from .files import Found, find_files
-from .job import ShipJob
-from .options import Target
-from .reading.client import LogstoreClient
-from .reading.whole import all_logs
-from .report import counted, summary
+from producer.config import ProjectConfig
+from producer.errors import ProducerError
+from producer.server import LogHubServer
+from producer.spark.errors import InputError
+from producer.spark.files import Found, find_files
+from producer.spark.job import ShipJob
+from producer.spark.options import Target
+from producer.spark.reading.client import LogstoreClient
+from producer.spark.report import counted, summary
+from producer.spark.session import build_session
+from producer.spark.shipment import ship_files
+from producer.spark.text import readable
+
 from .samples import write_access_logs
-from .session import build_session
-from .shipment import ship_files
-from .text import readable
 from .verify import Digest, differences, digests_of_files, digests_of_logs
+from .whole import all_logs
 
 _PROJECT, _LOGSTORE = "demo", "machine-logs"
 
@@ -38,7 +39,7 @@ _MOST_BYTES = 256 << 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ship, read back, compare. 0 if every line arrived once and unchanged, 1 if not, 2 if there was nothing to try."""
-    parser = argparse.ArgumentParser(prog="python -m producer.spark.demo", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m examples.ship_demo", description=__doc__.splitlines()[0])
     parser.add_argument("--input", nargs="+", metavar="PATH", help="files, directories or globs; default: /var/log")
     args = parser.parse_args(arguments)
     console = Console(soft_wrap=True, highlight=False)

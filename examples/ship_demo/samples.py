@@ -19,7 +19,7 @@ def write_access_logs(folder: Path, *, lines: int = 20_000, seed: int = 7) -> No
     :param lines: lines of each file.
     :param seed: of the random numbers.
     """
-    numbers = random.Random(seed)  # noqa: S311  (nothing secret)
+    numbers = random.Random(seed)
     (folder / "access.log").write_bytes(_access_log(numbers, lines))
     (folder / "access.log.1.gz").write_bytes(gzip.compress(_access_log(numbers, lines)))
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...wire.schema import Content
-from .client import MAX_PULL_COUNT, LogstoreClient
+from producer.spark.reading.client import MAX_PULL_COUNT, LogstoreClient
+from producer.wire.schema import Content
 
 
 def all_logs(client: LogstoreClient) -> Iterator[dict[str, str]]:

@@ -15,10 +15,10 @@ import lzma
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from .files import LogFile
-from .record import content_bytes
-from .report import counted
-from .text import readable
+from producer.spark.files import LogFile
+from producer.spark.record import content_bytes
+from producer.spark.report import counted
+from producer.spark.text import readable
 
 _WHOLE: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress}
 _MODULUS = 1 << 256

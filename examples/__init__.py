@@ -1,0 +1,1 @@
+"""Programs that show how the package is used; see ``README.md``."""

@@ -1,0 +1,1 @@
+"""The demonstration of ``make run``: log files are shipped, and every line is found again."""
