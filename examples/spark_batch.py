@@ -10,7 +10,7 @@ import os
 
 from pyspark.sql import SparkSession
 
-from producer.spark.session import build_session
+from producer.ship.session import build_session
 
 LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "orders"}
 # The key is not among the options: the workers of this machine have this process's environment. On a cluster, name a

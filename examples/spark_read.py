@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from producer import EnvironmentCredentials, Producer, ProjectConfig
-from producer.spark.session import build_session
+from producer.ship.session import build_session
 
 LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "access"}
 

@@ -17,7 +17,7 @@ from . import __version__
 from .errors import ProducerError
 
 _COMMANDS = {
-    "ship": ("producer.spark.ship", "spark", "ship log files to a LogHub by a Spark job"),
+    "ship": ("producer.ship.command", "spark", "ship log files to a LogHub by a Spark job"),
     "channel": ("producer.channel_command", "encryption", "look into, mend or empty the directory of a file channel"),
     "serve": ("producer.server.serve", "server", "run an embedded LogHub for development and tests"),
 }

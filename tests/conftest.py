@@ -12,13 +12,15 @@ from hypothesis import HealthCheck, settings
 
 from .support.measurement import paused_coverage
 
+pytest_plugins = ["tests.support.spark_session"]
+
 _TESTS = Path(__file__).parent
 
 #: Where several processes run the tests, those of a group all run in one of them: one Spark session serves them all, as
 #: does one cluster, documents may name the same port, and what counts bytes and CPU time has no rival of its kind. A
 #: test in two groups is in a third, that of both.
 _GROUPS = {
-    "spark": ("spark",),
+    "spark": ("spark", "ship"),
     "programs": ("spark/cluster", "spark/test_example.py", "spark/writing/test_stream_kill.py"),
     "documents": ("test_docs.py",),
     "measuring": ("processes/test_resources.py", "benchmarks"),

@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from producer.ship.session import build_session
 from producer.spark import write_partition
-from producer.spark.session import build_session
 from tests.benchmarks.server import null_server, take_counts
 from tests.spark.cluster.weblog import weblog
 

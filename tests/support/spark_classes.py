@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from producer.spark.java import use_java
+from producer.ship.java import use_java
 
 SPARK_HOME = Path(pyspark.__file__).parent
 

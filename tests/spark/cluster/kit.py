@@ -12,7 +12,7 @@ from pathlib import Path
 from producer.server import LogHubServer
 from producer.server.log_groups import parse_group
 from producer.server.rows import EVERYTHING, Place
-from producer.spark.session import package_zip
+from producer.ship.session import package_zip
 from tests.spark.conftest import LOGSTORE, PROJECT
 
 from .weblog import MODULUS, SEPARATOR

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
-from producer.spark.session import build_session
+from producer.ship.session import build_session
 
 ASKED = json.loads(sys.argv[1])
 

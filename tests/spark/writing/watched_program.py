@@ -26,7 +26,7 @@ settings = {"enabled": "true", "compress": "false", "dir": (FOLDER / "events").a
 events = " ".join(f"--conf spark.eventLog.{name}={value}" for name, value in settings.items())
 os.environ["PYSPARK_SUBMIT_ARGS"] = f"{events} pyspark-shell"
 
-from producer.spark.session import build_session  # noqa: E402  (the JVM starts with what is above)
+from producer.ship.session import build_session  # noqa: E402  (the JVM starts with what is above)
 
 spark = build_session(master="local[2]", app_name="watched")
 

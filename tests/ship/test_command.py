@@ -17,23 +17,13 @@ from rich.console import Console
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
 from producer.server import LogHubServer
 from producer.server.faults import Refuse, answer, delay
-from producer.spark import ship
+from producer.ship import command
+from producer.ship.shipment import ship_files
 from producer.spark.files import find_files
 from producer.spark.job import ShipJob
 from producer.spark.report import Shipment
-from producer.spark.shipment import ship_files
 
-from .conftest import (
-    LOGSTORE,
-    PATIENCE,
-    PROJECT,
-    contents,
-    held,
-    parse_ship,
-    ship_arguments,
-    start_ship,
-    wait_for,
-)
+from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, parse_ship, ship_arguments, start_ship, wait_for
 
 MakeJob = Callable[..., ShipJob]
 
@@ -46,7 +36,7 @@ def run_job(spark: SparkSession, path: Path, job: ShipJob, **options: int) -> Sh
 @pytest.fixture
 def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command uses the tests' session and leaves it running."""
-    monkeypatch.setattr(ship, "build_session", lambda **_: spark)
+    monkeypatch.setattr(command, "build_session", lambda **_: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
 
@@ -126,7 +116,7 @@ def test_command_ships_and_reports(tmp_path: Path, server: LogHubServer, capsys:
     """The command ends with 0 and a table of what was done."""
     (tmp_path / "a.log").write_text("INFO one\nWARN two\nodd\n")
     arguments = ship_arguments(server, tmp_path, "--parser=regex", r"--pattern=(?P<level>[A-Z]+) (?P<message>.*)")
-    assert ship.run(parse_ship([*arguments, "--topic=web", "--source=host-1"])) == 0
+    assert command.run(parse_ship([*arguments, "--topic=web", "--source=host-1"])) == 0
     assert [log.get("level") for log in held(server)] == ["INFO", "WARN", None]
     (group,) = server.log_groups(PROJECT, LOGSTORE)
     assert (group.topic, group.source) == ("web", "host-1")
@@ -157,7 +147,7 @@ def test_command_fails_when_a_record_was_not_acknowledged(
     """The exit code is 1, the reason is on stderr, and the table says that the job failed."""
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(answer(404, "LogStoreNotExist", "no such logstore"))
-    assert ship.run(parse_ship(ship_arguments(server, tmp_path))) == 1
+    assert command.run(parse_ship(ship_arguments(server, tmp_path))) == 1
     shown = capsys.readouterr()
     assert "LogStoreNotExist" in shown.err
     assert "the job failed" in shown.out
@@ -170,7 +160,7 @@ def test_command_tells_what_it_leaves_out(
 ) -> None:
     """Binary files of a directory are named; a directory without logs is no error."""
     (tmp_path / "wtmp").write_bytes(b"\0")
-    assert ship.run(parse_ship(ship_arguments(server, tmp_path))) == 0
+    assert command.run(parse_ship(ship_arguments(server, tmp_path))) == 0
     shown = capsys.readouterr().out.replace("\n", "")
     assert f"skipped {tmp_path}/wtmp: binary" in shown
     assert "there are no files to ship in" in shown
@@ -198,8 +188,8 @@ def test_wrong_use_is_told_before_spark_is_started(
     said: str,
 ) -> None:
     """The exit code is 2 and the message says what to do, at once."""
-    monkeypatch.setattr(ship, "build_session", lambda **_: pytest.fail("Spark was started"))
-    assert ship.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
+    monkeypatch.setattr(command, "build_session", lambda **_: pytest.fail("Spark was started"))
+    assert command.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
     assert said in capsys.readouterr().err
 
 
@@ -209,8 +199,8 @@ def test_missing_credentials_are_told_by_name(missing: str) -> None:
     environ = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
     del environ[missing]
     args = parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l"])
-    with pytest.raises(ship.InputError, match=missing):
-        ship.job_of(args, environ)
+    with pytest.raises(command.InputError, match=missing):
+        command.job_of(args, environ)
 
 
 def test_credentials_come_from_the_environment() -> None:
@@ -220,7 +210,7 @@ def test_credentials_come_from_the_environment() -> None:
         "LOGHUB_ACCESS_KEY_SECRET": "the-secret",
         "LOGHUB_SECURITY_TOKEN": "the-token",
     }
-    job = ship.job_of(parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l"]), environ)
+    job = command.job_of(parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l"]), environ)
     credentials = job.project.credentials.get_credentials()
     assert (credentials.access_key_id, credentials.access_key_secret) == ("the-id", "the-secret")
     assert credentials.security_token == "the-token"

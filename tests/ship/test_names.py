@@ -15,6 +15,8 @@ from rich.console import Console
 
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
 from producer.server import LogHubServer
+from producer.ship.command import _tell_skipped
+from producer.ship.shipment import ship_files
 from producer.spark.errors import FileChangedError, SparkJobError
 from producer.spark.files import Found, LogFile, find_files
 from producer.spark.follow import FollowOptions, follow
@@ -22,8 +24,6 @@ from producer.spark.job import ShipJob
 from producer.spark.plan import Split, plan
 from producer.spark.portions import Portion
 from producer.spark.report import Shipment
-from producer.spark.ship import _tell_skipped
-from producer.spark.shipment import ship_files
 from producer.spark.text import readable
 from tests.support.waiting import Call
 

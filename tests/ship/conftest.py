@@ -1,0 +1,100 @@
+"""Helpers for the tests of the application that ships log files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.spark.counts import Counts
+from producer.spark.job import ShipJob
+from producer.spark.parsers import make_parser
+from producer.spark.plan import Split
+from producer.spark.portions import Portion, read_portion
+from producer.spark.writing.metrics import WriteMetrics
+from producer.spark.writing.options import WriteOptions
+from producer.spark.writing.task import write_rows
+from tests.spark.conftest import LOGSTORE, PROJECT, _own_producers, _unmeasured_processes, project_of, server
+
+#: What these tests share with those of the connector.
+__all__ = ["LOGSTORE", "PROJECT", "_own_producers", "_unmeasured_processes", "project_of", "server"]
+
+#: How long a test waits for what another process does, seconds.
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def make_job(server: LogHubServer) -> Callable[..., ShipJob]:
+    """Makes jobs that ship into the server."""
+
+    def make(*, producer: dict[str, object] | None = None, **options: object) -> ShipJob:
+        given = {"linger_ms": 100, "base_retry_backoff_ms": 10, **(producer or {})}
+        texts = {name: str(value) for name, value in given.items()}
+        return ShipJob(project=project_of(server), logstore=LOGSTORE, producer=texts, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+def ship_splits(splits: Iterable[Split], job: ShipJob) -> tuple[Counts, WriteMetrics]:
+    """What the workers do for one partition, in this process: read, then write."""
+    counts = Counts()
+    parser = make_parser(job.parser, job.pattern)
+    rows = read_portion(Portion(tuple(splits)), parser, job.max_line_bytes, counts)
+    written = write_rows(rows, WriteOptions.from_mapping(job.write_options()), None)
+    return counts, written
+
+
+def held(server: LogHubServer) -> list[dict[str, str]]:
+    """The fields of every log that the server holds, by file and offset."""
+    logs = [dict(log.contents) for log in server.logs(PROJECT, LOGSTORE)]
+    return sorted(logs, key=lambda log: (log["file_path"], int(log["file_offset"]), int(log.get("line_part", 0))))
+
+
+def contents(server: LogHubServer, path: Path | str | None = None) -> list[str]:
+    """The lines that the server holds, of one file or of all."""
+    return [log["content"] for log in held(server) if path is None or log["file_path"] == str(path)]
+
+
+def ship_arguments(server: LogHubServer, *arguments: object) -> list[str]:
+    """The command line of ``producer ship`` into the server, without the command."""
+    return [
+        *map(str, arguments),
+        f"--endpoint={server.endpoint}",
+        f"--project={PROJECT}",
+        f"--logstore={LOGSTORE}",
+        f"--access-key-id={server.access_key_id}",
+        f"--access-key-secret={server.access_key_secret}",
+        "--producer-option=linger_ms=100",
+    ]
+
+
+def parse_ship(arguments: list[str]) -> argparse.Namespace:
+    """The parsed command line of ``producer ship``."""
+    from producer.ship.command import add_arguments
+
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def start_ship(*arguments: str) -> subprocess.Popen[str]:
+    """``producer ship`` in a process of its own, on one core."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    command = [sys.executable, "-m", "producer", "ship", *arguments, "--master=local[1,4]"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until something is so, as long as the process that is to bring it about lives."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
