@@ -16,10 +16,10 @@ from rich.console import Console
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
 from producer.server import LogHubServer
 from producer.ship.command import _tell_skipped
+from producer.ship.follow.query import FollowOptions, follow
 from producer.ship.shipment import ship_files
 from producer.spark.errors import FileChangedError, SparkJobError
 from producer.spark.files import Found, LogFile, find_files
-from producer.spark.follow import FollowOptions, follow
 from producer.spark.job import ShipJob
 from producer.spark.plan import Split, plan
 from producer.spark.portions import Portion

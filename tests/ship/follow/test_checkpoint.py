@@ -10,11 +10,11 @@ import pytest
 
 from producer.server import LogHubServer
 from producer.ship import command
-from producer.spark.checkpoint import checkpoint_directory, claim_checkpoint
+from producer.ship.follow.checkpoint import checkpoint_directory, claim_checkpoint
+from producer.ship.follow.query import FollowOptions
 from producer.spark.errors import InputError
-from producer.spark.follow import FollowOptions
 
-from .conftest import parse_ship, ship_arguments
+from ..conftest import parse_ship, ship_arguments
 
 Claim = Callable[..., None]
 

@@ -19,13 +19,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from .files import LINK_TO_DIRECTORY, Found
-from .plan import PARTITION_BYTES, cut, pack, partition_size
-from .portions import PORTION, Portion
-from .text import readable
+from ...spark.files import LINK_TO_DIRECTORY, Found
+from ...spark.plan import PARTITION_BYTES, cut, pack, partition_size
+from ...spark.portions import PORTION, Portion
+from ...spark.text import readable
 from .tracking import Offset, Range, advance, ranges, scan
 
-_log = logging.getLogger("producer.spark.follow")
+_log = logging.getLogger("producer.ship.follow")
 
 #: The name by which the source is registered.
 FILES = "loghub_producer_files"

@@ -18,13 +18,13 @@ from rich.console import Console
 
 from producer.server import LogHubServer
 from producer.server.faults import answer
+from producer.ship.follow.query import FollowOptions, follow
+from producer.ship.follow.source import FilesReader
 from producer.spark.files import LINK_TO_DIRECTORY
-from producer.spark.follow import FollowOptions, follow
-from producer.spark.follow_source import FilesReader
 from producer.spark.job import ShipJob
 from producer.spark.report import Shipment
 
-from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, ship_arguments, start_ship, wait_for
+from ..conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, ship_arguments, start_ship, wait_for
 
 MakeJob = Callable[..., ShipJob]
 Run = Callable[..., Shipment]

@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from rich.console import Console
 
-from .counts import Counts, counts_accumulator
-from .datasource import FORMAT, register
-from .errors import InputError
-from .failure import describe
-from .job import ShipJob
-from .plan import PARTITION_BYTES
-from .portions import frame_of_stream
-from .report import ProgressBar, Shipment, progress_bar
-from .written import Written
+from ...spark.counts import Counts, counts_accumulator
+from ...spark.datasource import FORMAT, register
+from ...spark.errors import InputError
+from ...spark.failure import describe
+from ...spark.job import ShipJob
+from ...spark.plan import PARTITION_BYTES
+from ...spark.portions import frame_of_stream
+from ...spark.report import ProgressBar, Shipment, progress_bar
+from ...spark.written import Written
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_log = logging.getLogger("producer.spark.follow")
+_log = logging.getLogger("producer.ship.follow")
 
 #: How often to look for something new, seconds.
 INTERVAL = 1.0
@@ -95,7 +95,7 @@ def _start(
     session: SparkSession, job: ShipJob, options: FollowOptions, counts: Accumulator[Counts], metrics_path: str
 ) -> StreamingQuery:
     try:
-        from .follow_source import FILES, FilesSource  # noqa: PLC0415  (an older PySpark can still ship without it)
+        from .source import FILES, FilesSource  # noqa: PLC0415  (an older PySpark can still ship without it)
     except ImportError as error:
         raise InputError(f"--follow needs PySpark 4.2 or newer, this is {pyspark.__version__}") from error
     session.dataSource.register(FilesSource)

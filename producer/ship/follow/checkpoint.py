@@ -13,10 +13,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from .errors import InputError
-from .files import lies_in, local_path
-from .follow import FollowOptions
-from .job import ShipJob
+from ...spark.errors import InputError
+from ...spark.files import lies_in, local_path
+from ...spark.job import ShipJob
+from .query import FollowOptions
 
 _FILE = "loghub-producer-target.json"
 

@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
 from producer.spark.plan import cut
 from producer.spark.split_lines import read_split
-from producer.spark.tracking import Offset, Range, advance, ranges, scan
 
 _ALL = 1 << 40
 _NEVER_SETTLED = 1e12

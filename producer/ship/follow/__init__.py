@@ -1,0 +1,1 @@
+"""``--follow``: the same job as a streaming query, and what remembers how far each file was taken."""
