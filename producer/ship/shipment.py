@@ -11,13 +11,13 @@ from rich.console import Console
 
 from ..spark.counts import Counts, counts_accumulator
 from ..spark.datasource import FORMAT, register
-from ..spark.failure import describe
 from ..spark.files import Found
-from ..spark.job import ShipJob
 from ..spark.plan import PARTITION_BYTES, partition_size, plan
-from ..spark.portions import Portion, frame_of_plan
-from ..spark.report import ProgressBar, Shipment, progress_bar
-from ..spark.written import Written
+from .failure import describe
+from .job import ShipJob
+from .portions import Portion, frame_of_plan
+from .report import ProgressBar, Shipment, progress_bar
+from .written import Written
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext

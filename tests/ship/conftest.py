@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from producer.server import LogHubServer
+from producer.ship.job import ShipJob
+from producer.ship.portions import Portion, read_portion
 from producer.spark.counts import Counts
-from producer.spark.job import ShipJob
 from producer.spark.parsers import make_parser
 from producer.spark.plan import Split
-from producer.spark.portions import Portion, read_portion
 from producer.spark.writing.metrics import WriteMetrics
 from producer.spark.writing.options import WriteOptions
 from producer.spark.writing.task import write_rows

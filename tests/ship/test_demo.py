@@ -16,8 +16,8 @@ from examples.ship_demo.verify import differences, digests_of_files, digests_of_
 from examples.ship_demo.whole import all_logs
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
+from producer.ship.job import ShipJob
 from producer.spark.files import find_files
-from producer.spark.job import ShipJob
 from producer.spark.options import Target
 from producer.spark.parsers import make_parser
 from producer.spark.plan import plan

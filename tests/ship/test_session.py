@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from producer.ship import session
-from producer.spark.failure import describe
+from producer.ship.failure import describe
 
 _TRACE = """\
 An exception was thrown from the Python worker:
@@ -57,7 +57,7 @@ def test_zip_holds_the_package_and_nothing_else() -> None:
     with zipfile.ZipFile(session.package_zip()) as archive:
         names = archive.namelist()
     assert "producer/__init__.py" in names
-    assert "producer/spark/job.py" in names
+    assert "producer/ship/job.py" in names
     assert "producer/ship/log4j2.properties" in names
     assert not [name for name in names if name.endswith(".pyc") or not name.startswith("producer/")]
 

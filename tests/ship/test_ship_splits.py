@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from producer.server import LogHubServer
+from producer.ship.job import MAX_LINE_BYTES, ShipJob
 from producer.spark.counts import Counts
 from producer.spark.errors import FileChangedError
 from producer.spark.files import find_files
-from producer.spark.job import MAX_LINE_BYTES, ShipJob
 from producer.spark.plan import plan
 from producer.spark.record import content_bytes
 from producer.spark.writing.metrics import WriteMetrics

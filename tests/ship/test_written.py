@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from producer.spark import written
+from producer.ship import written
+from producer.ship.written import Written
 from producer.spark.writing.metrics import WriteMetrics, report
-from producer.spark.written import Written
 
 
 def test_lines_of_every_write_are_added_up() -> None:

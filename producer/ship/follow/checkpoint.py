@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...spark.errors import InputError
 from ...spark.files import lies_in, local_path
-from ...spark.job import ShipJob
+from ..job import ShipJob
 from .query import FollowOptions
 
 _FILE = "loghub-producer-target.json"

@@ -24,12 +24,12 @@ from rich.console import Console
 from ...spark.counts import Counts, counts_accumulator
 from ...spark.datasource import FORMAT, register
 from ...spark.errors import InputError
-from ...spark.failure import describe
-from ...spark.job import ShipJob
 from ...spark.plan import PARTITION_BYTES
-from ...spark.portions import frame_of_stream
-from ...spark.report import ProgressBar, Shipment, progress_bar
-from ...spark.written import Written
+from ..failure import describe
+from ..job import ShipJob
+from ..portions import frame_of_stream
+from ..report import ProgressBar, Shipment, progress_bar
+from ..written import Written
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

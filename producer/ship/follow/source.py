@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 
 from ...spark.files import LINK_TO_DIRECTORY, Found
 from ...spark.plan import PARTITION_BYTES, cut, pack, partition_size
-from ...spark.portions import PORTION, Portion
 from ...spark.text import readable
+from ..portions import PORTION, Portion
 from .tracking import Offset, Range, advance, ranges, scan
 
 _log = logging.getLogger("producer.ship.follow")

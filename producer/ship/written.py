@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from .writing.metrics import WriteMetrics, read_metrics
+from ..spark.writing.metrics import WriteMetrics, read_metrics
 
 # A follower runs for years: a file of this size is put aside, bytes.
 _MOST_BYTES = 64 << 10

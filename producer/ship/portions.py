@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from .counts import Counts
+from ..spark.counts import Counts
+from ..spark.line_columns import COLUMNS, LineColumns
+from ..spark.parsers import Parser, make_parser
+from ..spark.plan import Split
+from ..spark.record import to_record
+from ..spark.split_lines import read_split
+from ..spark.text import readable
 from .job import ShipJob
-from .line_columns import COLUMNS, LineColumns
-from .parsers import Parser, make_parser
-from .plan import Split
-from .record import to_record
-from .split_lines import read_split
-from .text import readable
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

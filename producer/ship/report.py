@@ -11,8 +11,8 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .counts import Counts
-from .writing.metrics import WriteMetrics
+from ..spark.counts import Counts
+from ..spark.writing.metrics import WriteMetrics
 
 
 def counted(number: int, noun: str) -> str:

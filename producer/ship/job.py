@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..config import ProjectConfig
-from .line_columns import FOUND_FIELDS, LABELS
-from .writing.options import ACK_TIMEOUT
+from ..spark.line_columns import FOUND_FIELDS, LABELS
+from ..spark.writing.options import ACK_TIMEOUT
 
 #: A longer line is shipped in pieces of this size. A piece of bytes that are not UTF-8 grows by 5.4 as a record
 #: (escaped, and in base64 beside it), and must still fit into the largest batch, 8 MiB.
