@@ -18,13 +18,13 @@ from ..config import ProducerConfig, ProjectConfig
 from ..errors import ConfigError, ProducerError
 from ..spark.errors import InputError
 from ..spark.files import Found, find_files, local_path
-from ..spark.parsers import PARSER_NAMES, make_parser
 from ..spark.plan import PARTITION_BYTES
 from ..spark.text import readable
 from ..spark.writing.options import ACK_TIMEOUT, WriteOptions
 from .follow.checkpoint import checkpoint_directory, claim_checkpoint
 from .follow.query import INTERVAL, SETTLE, FollowOptions, follow
 from .job import MAX_LINE_BYTES, ShipJob
+from .lines.parsers import PARSER_NAMES, make_parser
 from .report import Shipment, counted, summary
 from .session import LOCAL_MASTER, build_session
 from .shipment import ship_files

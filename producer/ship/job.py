@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..config import ProjectConfig
-from ..spark.line_columns import FOUND_FIELDS, LABELS
 from ..spark.writing.options import ACK_TIMEOUT
+from .lines.columns import FOUND_FIELDS, LABELS
 
 #: A longer line is shipped in pieces of this size. A piece of bytes that are not UTF-8 grows by 5.4 as a record
 #: (escaped, and in base64 beside it), and must still fit into the largest batch, 8 MiB.
@@ -22,7 +22,7 @@ class ShipJob:
     :ivar logstore: the logstore.
     :ivar topic: the records' topic.
     :ivar source: the records' source; None is the worker's address.
-    :ivar parser: a name of :data:`~producer.spark.parsers.PARSER_NAMES`.
+    :ivar parser: a name of :data:`~producer.ship.lines.parsers.PARSER_NAMES`.
     :ivar pattern: the regular expression of the parser ``regex``.
     :ivar max_line_bytes: longer lines are shipped in pieces.
     :ivar producer: options of the producer, as text.

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ..spark.counts import Counts
-from ..spark.line_columns import COLUMNS, LineColumns
-from ..spark.parsers import Parser, make_parser
 from ..spark.plan import Split
-from ..spark.record import to_record
-from ..spark.split_lines import read_split
 from ..spark.text import readable
+from .counts import Counts
 from .job import ShipJob
+from .lines.columns import COLUMNS, LineColumns
+from .lines.parsers import Parser, make_parser
+from .lines.record import to_record
+from .lines.split_lines import read_split
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

@@ -11,8 +11,8 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..spark.counts import Counts
 from ..spark.writing.metrics import WriteMetrics
+from .counts import Counts
 
 
 def counted(number: int, noun: str) -> str:

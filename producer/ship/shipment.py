@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pyspark import InheritableThread
 from rich.console import Console
 
-from ..spark.counts import Counts, counts_accumulator
 from ..spark.datasource import FORMAT, register
 from ..spark.files import Found
 from ..spark.plan import PARTITION_BYTES, partition_size, plan
+from .counts import Counts, counts_accumulator
 from .failure import describe
 from .job import ShipJob
 from .portions import Portion, frame_of_plan

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from producer.server import LogHubServer
+from producer.ship.counts import Counts
 from producer.ship.job import ShipJob
+from producer.ship.lines.parsers import make_parser
 from producer.ship.portions import Portion, read_portion
-from producer.spark.counts import Counts
-from producer.spark.parsers import make_parser
 from producer.spark.plan import Split
 from producer.spark.writing.metrics import WriteMetrics
 from producer.spark.writing.options import WriteOptions

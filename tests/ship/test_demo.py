@@ -17,9 +17,9 @@ from examples.ship_demo.whole import all_logs
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
 from producer.ship.job import ShipJob
+from producer.ship.lines.parsers import make_parser
 from producer.spark.files import find_files
 from producer.spark.options import Target
-from producer.spark.parsers import make_parser
 from producer.spark.plan import plan
 from producer.spark.reading.client import LogstoreClient
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from rich.console import Console
 
-from ...spark.counts import Counts, counts_accumulator
 from ...spark.datasource import FORMAT, register
 from ...spark.errors import InputError
 from ...spark.plan import PARTITION_BYTES
+from ..counts import Counts, counts_accumulator
 from ..failure import describe
 from ..job import ShipJob
 from ..portions import frame_of_stream

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
+from producer.ship.lines.split_lines import read_split
 from producer.spark.plan import cut
-from producer.spark.split_lines import read_split
 
 _ALL = 1 << 40
 _NEVER_SETTLED = 1e12

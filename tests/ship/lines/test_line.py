@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from producer.spark import lines
-from producer.spark.lines import Line, lines_of
+from producer.ship.lines import line as lines
+from producer.ship.lines.line import Line, lines_of
 
 _CONTENT = st.lists(
     st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"word", b"\xff", "é".encode(), "日本".encode(), b"\0", b""]),

@@ -6,11 +6,11 @@ import io
 import os
 from collections.abc import Iterator
 
-from .compressed import DAMAGE, decompressing
-from .errors import FileChangedError
-from .files import open_file
-from .lines import Line, lines_of
-from .plan import Split
+from ...spark.compressed import DAMAGE, decompressing
+from ...spark.errors import FileChangedError
+from ...spark.files import open_file
+from ...spark.plan import Split
+from .line import Line, lines_of
 
 
 def read_split(split: Split, max_line_bytes: int) -> Iterator[Line]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.spark.counts import Counts
-from producer.spark.line_columns import FOUND_FIELDS, LineColumns
-from producer.spark.lines import Line
-from producer.spark.parsers import Parser, make_parser
-from producer.spark.record import MAX_NAME_BYTES, content_bytes, to_record
+from producer.ship.counts import Counts
+from producer.ship.lines.columns import FOUND_FIELDS, LineColumns
+from producer.ship.lines.line import Line
+from producer.ship.lines.parsers import Parser, make_parser
+from producer.ship.lines.record import MAX_NAME_BYTES, content_bytes, to_record
 
 _JSON = make_parser("json")
 _TEXT = make_parser("text")

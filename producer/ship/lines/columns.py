@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from .counts import Counts
-from .lines import Line
+from ..counts import Counts
+from .line import Line
 from .record import Record
 
 #: The column of the fields that a parser found: the writer's ``contentsColumn``.

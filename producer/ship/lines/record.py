@@ -22,7 +22,7 @@ import base64
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from .lines import Line
+from .line import Line
 
 if TYPE_CHECKING:
     from .parsers import Parser
