@@ -17,10 +17,10 @@ from rich.console import Console
 from ..config import ProducerConfig, ProjectConfig
 from ..errors import ConfigError, ProducerError
 from ..spark.errors import InputError
-from ..spark.files import Found, find_files, local_path
-from ..spark.plan import PARTITION_BYTES
 from ..spark.text import readable
 from ..spark.writing.options import ACK_TIMEOUT, WriteOptions
+from .files.find import Found, find_files, local_path
+from .files.plan import PARTITION_BYTES
 from .follow.checkpoint import checkpoint_directory, claim_checkpoint
 from .follow.query import INTERVAL, SETTLE, FollowOptions, follow
 from .job import MAX_LINE_BYTES, ShipJob

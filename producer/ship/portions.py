@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ..spark.plan import Split
 from ..spark.text import readable
 from .counts import Counts
+from .files.plan import Split
 from .job import ShipJob
 from .lines.columns import COLUMNS, LineColumns
 from .lines.parsers import Parser, make_parser

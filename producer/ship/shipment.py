@@ -10,10 +10,10 @@ from pyspark import InheritableThread
 from rich.console import Console
 
 from ..spark.datasource import FORMAT, register
-from ..spark.files import Found
-from ..spark.plan import PARTITION_BYTES, partition_size, plan
 from .counts import Counts, counts_accumulator
 from .failure import describe
+from .files.find import Found
+from .files.plan import PARTITION_BYTES, partition_size, plan
 from .job import ShipJob
 from .portions import Portion, frame_of_plan
 from .report import ProgressBar, Shipment, progress_bar

@@ -14,10 +14,10 @@ import pytest
 
 from producer.server import LogHubServer
 from producer.ship.counts import Counts
+from producer.ship.files.plan import Split
 from producer.ship.job import ShipJob
 from producer.ship.lines.parsers import make_parser
 from producer.ship.portions import Portion, read_portion
-from producer.spark.plan import Split
 from producer.spark.writing.metrics import WriteMetrics
 from producer.spark.writing.options import WriteOptions
 from producer.spark.writing.task import write_rows

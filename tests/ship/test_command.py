@@ -18,10 +18,10 @@ from examples.ship_demo.verify import differences, digests_of_files, digests_of_
 from producer.server import LogHubServer
 from producer.server.faults import Refuse, answer, delay
 from producer.ship import command
+from producer.ship.files.find import find_files
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
 from producer.ship.shipment import ship_files
-from producer.spark.files import find_files
 
 from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, parse_ship, ship_arguments, start_ship, wait_for
 

@@ -16,11 +16,11 @@ from examples.ship_demo.verify import differences, digests_of_files, digests_of_
 from examples.ship_demo.whole import all_logs
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
+from producer.ship.files.find import find_files
+from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.lines.parsers import make_parser
-from producer.spark.files import find_files
 from producer.spark.options import Target
-from producer.spark.plan import plan
 from producer.spark.reading.client import LogstoreClient
 
 from .conftest import LOGSTORE, PROJECT, held, project_of, ship_splits

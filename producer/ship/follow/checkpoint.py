@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...spark.errors import InputError
-from ...spark.files import lies_in, local_path
+from ..files.find import lies_in, local_path
 from ..job import ShipJob
 from .query import FollowOptions
 

@@ -23,9 +23,9 @@ from rich.console import Console
 
 from ...spark.datasource import FORMAT, register
 from ...spark.errors import InputError
-from ...spark.plan import PARTITION_BYTES
 from ..counts import Counts, counts_accumulator
 from ..failure import describe
+from ..files.plan import PARTITION_BYTES
 from ..job import ShipJob
 from ..portions import frame_of_stream
 from ..report import ProgressBar, Shipment, progress_bar

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from ...spark.files import LINK_TO_DIRECTORY, Found
-from ...spark.plan import PARTITION_BYTES, cut, pack, partition_size
 from ...spark.text import readable
+from ..files.find import LINK_TO_DIRECTORY, Found
+from ..files.plan import PARTITION_BYTES, cut, pack, partition_size
 from ..portions import PORTION, Portion
 from .tracking import Offset, Range, advance, ranges, scan
 

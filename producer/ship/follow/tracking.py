@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
-from ...spark.compressed import compression_of
 from ...spark.errors import InputError
-from ...spark.files import Found, LogFile, find_files, is_excluded, open_file
+from ..files.compressed import compression_of
+from ..files.find import Found, LogFile, find_files, is_excluded, open_file
 
 # The first bytes tell whether two looks at an inode saw the same file; a log's first line nearly always has a time.
 _HEAD_BYTES = 256

@@ -6,10 +6,10 @@ import io
 import os
 from collections.abc import Iterator
 
-from ...spark.compressed import DAMAGE, decompressing
 from ...spark.errors import FileChangedError
-from ...spark.files import open_file
-from ...spark.plan import Split
+from ..files.compressed import DAMAGE, decompressing
+from ..files.find import open_file
+from ..files.plan import Split
 from .line import Line, lines_of
 
 

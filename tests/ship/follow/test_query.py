@@ -18,11 +18,11 @@ from rich.console import Console
 
 from producer.server import LogHubServer
 from producer.server.faults import answer
+from producer.ship.files.find import LINK_TO_DIRECTORY
 from producer.ship.follow.query import FollowOptions, follow
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
-from producer.spark.files import LINK_TO_DIRECTORY
 
 from ..conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, ship_arguments, start_ship, wait_for
 

@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from producer.ship.files.plan import cut
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
 from producer.ship.lines.split_lines import read_split
-from producer.spark.plan import cut
 
 _ALL = 1 << 40
 _NEVER_SETTLED = 1e12
@@ -168,7 +168,7 @@ def test_batch_planned_again_after_a_restart_is_the_same_though_the_file_was_ren
     write(log, "successor\n")
     (found,) = follower.move_to(target)
     assert not found.lost
-    from producer.spark.files import open_file
+    from producer.ship.files.find import open_file
 
     with open_file(found.file) as opened:
         assert opened.read(found.file.size) == b"one\n"

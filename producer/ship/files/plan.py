@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .files import LogFile
+from .find import LogFile
 
 #: What a partition holds if not told otherwise, bytes on disk.
 PARTITION_BYTES = 8 << 20

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from ...spark.errors import InputError
 from .compressed import compression_of
-from .errors import InputError
 
 #: Why a directory walk left out a link to a directory: it may lead in a circle, or to what is found anyway.
 LINK_TO_DIRECTORY = "a link to a directory, which is not entered: name it as well to ship what it holds"

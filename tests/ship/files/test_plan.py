@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.spark.files import LogFile
-from producer.spark.plan import Split, cut, pack, partition_size, plan
+from producer.ship.files.find import LogFile
+from producer.ship.files.plan import Split, cut, pack, partition_size, plan
 
 _FILES = st.lists(st.tuples(st.integers(0, 500), st.sampled_from([None, "gzip"])), max_size=12).map(
     lambda files: [LogFile(f"/logs/{index}", size, kind) for index, (size, kind) in enumerate(files)]

@@ -1,0 +1,1 @@
+"""Which files are shipped, which of them are compressed, and how their bytes are shared out among tasks."""
