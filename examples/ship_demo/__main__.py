@@ -23,8 +23,8 @@ from producer.ship.report import counted, summary
 from producer.ship.session import build_session
 from producer.ship.shipment import ship_files
 from producer.spark.errors import InputError
+from producer.spark.logstore import LogstoreClient
 from producer.spark.options import Target
-from producer.spark.reading.client import LogstoreClient
 from producer.spark.text import readable
 
 from .samples import write_access_logs

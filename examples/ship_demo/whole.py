@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from producer.spark.reading.client import MAX_PULL_COUNT, LogstoreClient
+from producer.spark.logstore import MAX_PULL_COUNT, LogstoreClient
 from producer.wire.schema import Content
 
 

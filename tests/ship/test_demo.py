@@ -20,8 +20,8 @@ from producer.ship.files.find import find_files
 from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.lines.parsers import make_parser
+from producer.spark.logstore import LogstoreClient
 from producer.spark.options import Target
-from producer.spark.reading.client import LogstoreClient
 
 from .conftest import LOGSTORE, PROJECT, held, project_of, ship_splits
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from .client import LogstoreClient, is_cursor, position_of
+from ..logstore import LogstoreClient, is_cursor, position_of
 from .ranges import ShardRange
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.types import TimestampType
 
 from ...errors import ConfigError
-from .client import LogstoreClient
+from ..logstore import LogstoreClient
 from .values import parser_of
 
 EARLIEST, LATEST = "earliest", "latest"

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from ...config import ProducerConfig
 from ...errors import ConfigError
+from ..logstore import MAX_PULL_COUNT, LogstoreClient
 from ..options import (
     READ_OPTIONS,
     TARGET_OPTIONS,
@@ -20,7 +21,6 @@ from ..options import (
     producer_option_names,
     target_of,
 )
-from .client import MAX_PULL_COUNT, LogstoreClient
 from .schema import check_schema
 
 #: Options of the producer that reading has, too.

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from ..errors import LogHubReadError
+from ..logstore import LogstoreClient, Pulled, position_of
 from .arrow import Batches
-from .client import LogstoreClient, Pulled, position_of
 from .plan import ReadPlan
 
 

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from ...errors import ConfigError
+from ..logstore import LogstoreClient
 from .admission import advance_by_rows, advance_by_seconds, in_turn
-from .client import LogstoreClient
 from .offsets import LATEST, parse_offsets
 from .plan import ReadPlan
 from .ranges import ShardRange, ranges_between, read_range

@@ -30,8 +30,8 @@ from pyspark.sql.types import (
 from ...config import ProducerConfig
 from ...errors import AttemptError, ConfigError, MisconfiguredError, NetworkError
 from ..errors import LogHubReadError
+from ..logstore import LogstoreClient
 from ..options import Target, knows_credentials
-from ..reading.client import LogstoreClient
 from .options import Columns, column_options
 
 _log = logging.getLogger("producer.spark.write")

@@ -16,8 +16,8 @@ from producer.spark.errors import LogHubReadError
 from producer.spark.reading import READ_OPTIONS, batch_reader, default_schema
 from producer.spark.reading.ranges import ShardRange
 
-from ..conftest import LOGSTORE, PROJECT, project_of
-from .conftest import Put, messages_of, options_of, rows_of
+from ..conftest import LOGSTORE, PROJECT, Put, options_of, project_of
+from .conftest import messages_of, rows_of
 
 
 def test_what_a_producer_sent_is_read(server: LogHubServer) -> None:

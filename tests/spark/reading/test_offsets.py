@@ -7,10 +7,10 @@ import pytest
 from producer import ConfigError
 from producer.server import LogHubServer
 from producer.spark.errors import LogHubReadError
-from producer.spark.reading.client import LogstoreClient
+from producer.spark.logstore import LogstoreClient
 from producer.spark.reading.offsets import parse_offsets
 
-from .conftest import Put
+from ..conftest import Put
 
 START = 1_790_000_000
 

@@ -17,8 +17,7 @@ from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.spark.datasource import FORMAT, register
 
-from ..conftest import LOGSTORE, PROJECT, project_of
-from .conftest import Put, options_of
+from ..conftest import LOGSTORE, PROJECT, Put, options_of, project_of
 
 NOON = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp())
 

@@ -12,12 +12,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from producer import ConfigError
 from producer.server import LogHubServer
 from producer.server.cursors import encode_cursor
+from producer.spark.logstore import LogstoreClient
 from producer.spark.reading import admission, default_schema, stream_reader
-from producer.spark.reading.client import LogstoreClient
 from producer.spark.reading.ranges import ShardRange
 from producer.spark.reading.stream import LogHubStreamReader
 
-from .conftest import Put, messages_of, options_of
+from ..conftest import Put, options_of
+from .conftest import messages_of
 
 ALL = ReadAllAvailable()
 

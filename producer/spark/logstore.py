@@ -27,21 +27,21 @@ import requests.utils
 import tenacity
 from google.protobuf.message import DecodeError
 
-from ...clock import Clock, Deadline, SystemClock
-from ...config import ProducerConfig
-from ...credentials import Credentials
-from ...errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
-from ...pipeline.retry_rules import wait_backoff
-from ...sinks.http.connections import FollowedAdapter, outgoing
-from ...sinks.http.failures import error_of_exception
-from ...sinks.http.transport import Answer, target_of
-from ...sinks.loghub.classify import error_of_answer
-from ...sinks.loghub.credentials_cache import CredentialsCache
-from ...wire.compression import decompress
-from ...wire.schema import FramedLogGroupList
-from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
-from ..errors import LogHubReadError
-from ..options import Target
+from ..clock import Clock, Deadline, SystemClock
+from ..config import ProducerConfig
+from ..credentials import Credentials
+from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
+from ..pipeline.retry_rules import wait_backoff
+from ..sinks.http.connections import FollowedAdapter, outgoing
+from ..sinks.http.failures import error_of_exception
+from ..sinks.http.transport import Answer, target_of
+from ..sinks.loghub.classify import error_of_answer
+from ..sinks.loghub.credentials_cache import CredentialsCache
+from ..wire.compression import decompress
+from ..wire.schema import FramedLogGroupList
+from ..wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
+from .errors import LogHubReadError
+from .options import Target
 
 _T = TypeVar("_T")
 

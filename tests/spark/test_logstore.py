@@ -10,12 +10,11 @@ from producer import Credentials, ProducerConfig, ProjectConfig
 from producer.server import LogHubServer
 from producer.server.faults import answer, cut, half_answer, raw_answer
 from producer.spark.errors import LogHubReadError
+from producer.spark.logstore import LogstoreClient, cursors_of, position_of
 from producer.spark.options import Target
-from producer.spark.reading.client import LogstoreClient, cursors_of, position_of
 from producer.wire.schema import Content
 
-from ..conftest import LOGSTORE, PROJECT
-from .conftest import Put, plan_of, target_in
+from .conftest import LOGSTORE, PROJECT, Put, plan_of, target_in
 
 FAST = ProducerConfig(base_retry_backoff_ms=1, max_retry_backoff_ms=5, retries=3)
 
