@@ -17,12 +17,12 @@ from rich.console import Console
 from producer.config import ProjectConfig
 from producer.errors import ProducerError
 from producer.server import LogHubServer
+from producer.ship.errors import InputError
 from producer.ship.files.find import Found, find_files
 from producer.ship.job import ShipJob
 from producer.ship.report import counted, summary
 from producer.ship.session import build_session
 from producer.ship.shipment import ship_files
-from producer.spark.errors import InputError
 from producer.spark.logstore import LogstoreClient
 from producer.spark.options import Target
 from producer.spark.text import readable

@@ -16,9 +16,9 @@ from rich.console import Console
 
 from ..config import ProducerConfig, ProjectConfig
 from ..errors import ConfigError, ProducerError
-from ..spark.errors import InputError
 from ..spark.text import readable
 from ..spark.writing.options import ACK_TIMEOUT, WriteOptions
+from .errors import InputError
 from .files.find import Found, find_files, local_path
 from .files.plan import PARTITION_BYTES
 from .follow.checkpoint import checkpoint_directory, claim_checkpoint

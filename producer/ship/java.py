@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..spark.errors import JavaNotFoundError
+from .errors import JavaNotFoundError
 
 #: The oldest Java that runs Spark 4.
 MINIMUM_JAVA = 17

@@ -1,4 +1,4 @@
-"""The Spark side: ``format("loghub")``, ``foreachPartition``, and the job behind ``producer ship``.
+"""The connector to Spark: ``format("loghub")`` and ``foreachPartition``.
 
 What users of Spark need; it is imported when it is asked for, so that parts without PySpark stay usable without it.
 """

@@ -1,9 +1,6 @@
-"""The errors of the Spark job, drawn as a tree::
+"""The errors of the Spark side, drawn as a tree::
 
     SparkJobError
-    ├── JavaNotFoundError        no Java 17 or newer to start Spark with
-    ├── InputError               a path that cannot be shipped: missing, unreadable, not a file
-    ├── FileChangedError         a file shrank or vanished between planning and reading, or is damaged
     ├── DeliveryFailedError      records of a partition were not acknowledged
     ├── LogHubReadError          the server did not hand out what it holds
     └── MalformedValueError      a field that is not of its column's type, with mode=FAILFAST
@@ -26,18 +23,6 @@ class SparkJobError(ProducerError):
 
     def __init__(self, message: str) -> None:
         super().__init__(readable(message))
-
-
-class JavaNotFoundError(SparkJobError):
-    """There is no Java that can run Spark."""
-
-
-class InputError(SparkJobError):
-    """A path that was named cannot be shipped."""
-
-
-class FileChangedError(SparkJobError):
-    """A file is no longer what it was when the job was planned, or cannot be decompressed to its end."""
 
 
 class DeliveryFailedError(SparkJobError):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from producer.ship import java
+from producer.ship.errors import JavaNotFoundError
 from producer.ship.java import find_java, make_shim, use_java
-from producer.spark.errors import JavaNotFoundError
 
 
 @pytest.fixture(autouse=True)

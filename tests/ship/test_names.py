@@ -16,6 +16,7 @@ from rich.console import Console
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
 from producer.server import LogHubServer
 from producer.ship.command import _tell_skipped
+from producer.ship.errors import FileChangedError
 from producer.ship.files.find import Found, LogFile, find_files
 from producer.ship.files.plan import Split, plan
 from producer.ship.follow.query import FollowOptions, follow
@@ -23,7 +24,7 @@ from producer.ship.job import ShipJob
 from producer.ship.portions import Portion
 from producer.ship.report import Shipment
 from producer.ship.shipment import ship_files
-from producer.spark.errors import FileChangedError, SparkJobError
+from producer.spark.errors import SparkJobError
 from producer.spark.text import readable
 from tests.support.waiting import Call
 

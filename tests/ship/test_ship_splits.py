@@ -13,11 +13,11 @@ import pytest
 
 from producer.server import LogHubServer
 from producer.ship.counts import Counts
+from producer.ship.errors import FileChangedError
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import plan
 from producer.ship.job import MAX_LINE_BYTES, ShipJob
 from producer.ship.lines.record import content_bytes
-from producer.spark.errors import FileChangedError
 from producer.spark.writing.metrics import WriteMetrics
 
 from .conftest import contents, held, ship_splits

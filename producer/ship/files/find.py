@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ...spark.errors import InputError
+from ..errors import InputError
 from .compressed import compression_of
 
 #: Why a directory walk left out a link to a directory: it may lead in a circle, or to what is found anyway.

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...spark.errors import InputError
+from ..errors import InputError
 from ..files.find import lies_in, local_path
 from ..job import ShipJob
 from .query import FollowOptions

@@ -22,8 +22,8 @@ import pyspark
 from rich.console import Console
 
 from ...spark.datasource import FORMAT, register
-from ...spark.errors import InputError
 from ..counts import Counts, counts_accumulator
+from ..errors import InputError
 from ..failure import describe
 from ..files.plan import PARTITION_BYTES
 from ..job import ShipJob

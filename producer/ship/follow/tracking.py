@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
-from ...spark.errors import InputError
+from ..errors import InputError
 from ..files.compressed import compression_of
 from ..files.find import Found, LogFile, find_files, is_excluded, open_file
 

@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Iterator
 
-from ...spark.errors import FileChangedError
+from ..errors import FileChangedError
 from ..files.compressed import DAMAGE, decompressing
 from ..files.find import open_file
 from ..files.plan import Split

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from producer.ship.errors import InputError
 from producer.ship.files.find import LINK_TO_DIRECTORY, find_files, open_file
-from producer.spark.errors import InputError
 
 
 def paths_of(*arguments: Path | str, exclude: list[str] | None = None) -> list[str]:

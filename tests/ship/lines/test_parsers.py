@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer.ship.errors import InputError
 from producer.ship.lines.parsers import PARSER_NAMES, make_parser
-from producer.spark.errors import InputError
 
 _NAMED = [name for name in PARSER_NAMES if name != "regex"]
 

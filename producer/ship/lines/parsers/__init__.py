@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....spark.errors import InputError
+from ...errors import InputError
 from .apache import parse_apache
 from .auto import parse_auto
 from .json_object import parse_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ....spark.errors import InputError
+from ...errors import InputError
 
 
 def regex_parser(pattern: str) -> Callable[[str], dict[str, str] | None]:

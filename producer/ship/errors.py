@@ -1,0 +1,23 @@
+"""The errors of the application that ships log files, drawn as a tree::
+
+SparkJobError
+├── JavaNotFoundError        no Java 17 or newer to start Spark with
+├── InputError               a path that cannot be shipped: missing, unreadable, not a file
+└── FileChangedError         a file shrank or vanished between planning and reading, or is damaged
+"""
+
+from __future__ import annotations
+
+from ..spark.errors import SparkJobError
+
+
+class JavaNotFoundError(SparkJobError):
+    """There is no Java that can run Spark."""
+
+
+class InputError(SparkJobError):
+    """A path that was named cannot be shipped."""
+
+
+class FileChangedError(SparkJobError):
+    """A file is no longer what it was when the job was planned, or cannot be decompressed to its end."""
