@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..clock import Clock, Deadline, WaitingRoom
@@ -55,7 +55,15 @@ class _Unreadable:
     reason: str
 
 
-_Item = Sequence[Ticket] | _Failed | _Unreadable | threading.Event
+@dataclass(frozen=True, slots=True)
+class _Barrier:
+    """Somebody waits for all that came before."""
+
+    passed: threading.Event
+    acknowledged: bool
+
+
+_Item = Sequence[Ticket] | _Failed | _Unreadable | _Barrier
 
 
 class Acks:
@@ -80,6 +88,8 @@ class Acks:
         self.parking = Parking()
         # Touched by the thread alone: what the channel would not acknowledge.
         self._owed: dict[Taking, list[int]] = {}
+        #: Likewise: to be set when it owes nothing any more.
+        self._barriers: list[threading.Event] = []
         self._room = WaitingRoom(clock)
         self._lock = threading.Lock()  # guards everything below
         self._items: list[_Item] = []
@@ -127,15 +137,25 @@ class Acks:
         self._put(_Unreadable(taking, event, reason))
 
     def barrier(self) -> threading.Event:
-        """An event that is set once everything settled so far is acknowledged, or kept back."""
-        passed = threading.Event()
+        """An event that is set once everything settled so far is acknowledged, or kept back; an acknowledgement that
+        the channel refuses is waited for.
+        """
+        return self._put_barrier(_Barrier(threading.Event(), acknowledged=True))
+
+    def handled(self) -> threading.Event:
+        """As :meth:`barrier`, but waits for no acknowledgement that the channel refused: what could not be delivered
+        is a dead letter by then, or parked.
+        """
+        return self._put_barrier(_Barrier(threading.Event(), acknowledged=False))
+
+    def _put_barrier(self, barrier: _Barrier) -> threading.Event:
         with self._lock:
             if self._ended:
-                passed.set()
+                barrier.passed.set()
             else:
-                self._items.append(passed)
+                self._items.append(barrier)
         self._room.wake_all()
-        return passed
+        return barrier.passed
 
     def _put(self, item: _Item) -> None:
         with self._lock:
@@ -178,9 +198,18 @@ class Acks:
             if bad:
                 self._acknowledge()
         finally:  # whatever goes wrong, nobody waits for ever
-            for item in items:
-                if isinstance(item, threading.Event):
-                    item.set()
+            self._pass(item for item in items if isinstance(item, _Barrier))
+
+    def _pass(self, barriers: Iterable[_Barrier]) -> None:
+        for barrier in barriers:
+            if barrier.acknowledged:
+                self._barriers.append(barrier.passed)
+            else:
+                barrier.passed.set()
+        if not self._owed or self._ended:
+            waiting, self._barriers = self._barriers, []
+            for passed in waiting:
+                passed.set()
 
     def _owe(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:

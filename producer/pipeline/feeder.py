@@ -261,7 +261,7 @@ class Feeder:
                 # Who heard of the failure may be quicker than the thread that settles what waits behind it.
                 if self._settled(key):
                     # What failed may be on its way to the dead letters, or back.
-                    self._set_resuming(key, self._acks.barrier())
+                    self._set_resuming(key, self._acks.handled())
             elif barrier.is_set():
                 self._give_back(key)
                 self._resume(key)

@@ -1,7 +1,8 @@
 """Parking: events of stopped streams. They are taken from the channel, and neither sent nor given up.
 
 ``resume`` gives them back to the channel, which puts them where they were, and the feeder takes them again; else the
-next producer on the channel finds them. An event costs 8 bytes here.
+next producer on the channel finds them. An event costs 8 bytes here, and what its channel remembers of a take: about
+300 bytes for a file channel (measured on CPython 3.11).
 """
 
 from __future__ import annotations

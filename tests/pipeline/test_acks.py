@@ -234,6 +234,21 @@ def test_an_acknowledgement_that_the_disk_refused_is_made_again_later(caplog: py
     producer.close()
 
 
+def test_flush_waits_for_an_acknowledgement_that_the_disk_refused() -> None:
+    """Its barrier is passed when the channel knows; that of resume, which needs no acknowledgement, at once."""
+    channel = _Ailing()
+    one = by_hand(RecordingSink(), channel, batch_count_threshold=1)
+    _accept(one, "a")
+    one.feeder.run_once(0)
+    one.pipeline.io_pool.run_next()
+    channel.refusals = 1
+    flushed, handled = one.acks.barrier(), one.acks.handled()
+    one.acks.run_once()
+    assert (flushed.is_set(), handled.is_set(), one.stored) == (False, True, 1)
+    one.acks.run_once()
+    assert (flushed.is_set(), one.stored) == (True, 0)
+
+
 def test_an_event_that_the_channel_does_not_know_holds_up_no_other() -> None:
     """Of a hundred acknowledgements one is senseless: the others are made."""
     one = by_hand(RecordingSink(), KeptChannel())
