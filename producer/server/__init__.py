@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .errors import ServerStartError
     from .journal import RequestRecord
     from .limits import Limits
-    from .log_groups import StoredLog, StoredLogGroup
     from .loghub_server import LogHubServer
+    from .store.log_groups import StoredLog, StoredLogGroup
 
 _HOME_OF = {
     "AccessKey": "auth",
@@ -31,8 +31,8 @@ _HOME_OF = {
     "LogHubServer": "loghub_server",
     "RequestRecord": "journal",
     "ServerStartError": "errors",
-    "StoredLog": "log_groups",
-    "StoredLogGroup": "log_groups",
+    "StoredLog": "store.log_groups",
+    "StoredLogGroup": "store.log_groups",
 }
 _EXTRA = ("google", "h11", "starlette", "uvicorn")
 

@@ -11,9 +11,9 @@ from typing import Any
 from .errors import ApiError
 from .get_logs import get_logs, parse_json
 from .http import Answer, ApiRequest, json_answer, parse_number
-from .rows import Logstore, Place
 from .service import Service, place_of
-from .shards import shard_ranges
+from .store.rows import Logstore, Place
+from .store.shards import shard_ranges
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _MAX_SHARDS = 256

@@ -16,11 +16,11 @@ from ..wire.compression import compress
 from .errors import ApiError
 from .http import Answer, ApiRequest, json_answer, parse_number
 from .limits import Limits
-from .log_groups import StoredLog
 from .pull_logs import accepted_compression
 from .query import Matcher, compile_query
-from .rows import PackedGroup, Search
 from .service import Service, place_of
+from .store.log_groups import StoredLog
+from .store.rows import PackedGroup, Search
 
 _GROUPS_AT_ONCE = 32
 

@@ -12,11 +12,11 @@ from .errors import ApiError, ServerStartError
 from .faults import Faults
 from .journal import Journal, RequestRecord
 from .limits import Limits
-from .log_groups import StoredLog, StoredLogGroup
-from .rows import EVERYTHING, Place
 from .runner import Runner, listen
 from .service import Service
-from .store import Store
+from .store.log_groups import StoredLog, StoredLogGroup
+from .store.rows import EVERYTHING, Place
+from .store.store import Store
 
 TEST_ACCESS_KEY_ID = "test-access-key-id"
 TEST_ACCESS_KEY_SECRET = "test-access-key-secret"  # noqa: S105 - a name for everybody, not a secret

@@ -9,8 +9,8 @@ from ..wire.compression import compress
 from .cursors import decode_cursor, encode_cursor
 from .errors import ApiError
 from .http import Answer, ApiRequest, json_answer, parse_number
-from .rows import PackedGroup
 from .service import Service, place_of
+from .store.rows import PackedGroup
 
 
 async def read_shard(service: Service, request: ApiRequest, _body: bytes) -> Answer:

@@ -16,10 +16,10 @@ from ..wire.schema import LogPackageList
 from .errors import ApiError
 from .http import Answer, ApiRequest, parse_number
 from .limits import Limits
-from .log_groups import CheckedGroup, check_group
-from .rows import Route
 from .service import Service, place_of
-from .shards import parse_key
+from .store.log_groups import CheckedGroup, check_group
+from .store.rows import Route
+from .store.shards import parse_key
 
 _CONTENT_TYPE = "application/x-protobuf"
 _PACKAGE_COMPRESSIONS = {0: "none", 1: "deflate", 2: "lz4", 3: "zstd"}

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from .errors import ApiError
-from .log_groups import StoredLog
+from .store.log_groups import StoredLog
 
 Matcher = Callable[[StoredLog], bool]
 

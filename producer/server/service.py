@@ -14,8 +14,8 @@ from .faults import Faults
 from .http import Answer, ApiRequest
 from .journal import Journal
 from .limits import Limits
-from .rows import Place
-from .store import Store
+from .store.rows import Place
+from .store.store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -186,7 +186,7 @@ def test_a_failure_of_the_server_is_an_internal_error_and_ends_nothing(
     """What the server did not expect (a full disk) is a 500 with its reason, in the log too; the next request works."""
     with monkeypatch.context() as patched:
         error = sqlite3.OperationalError("database or disk is full")
-        patched.setattr("producer.server.store._insert_groups", mock.Mock(side_effect=error))
+        patched.setattr("producer.server.store.store._insert_groups", mock.Mock(side_effect=error))
         answer = client.put(log_group("x"))
     assert error_of(answer) == (500, "InternalServerError")
     assert "disk is full" in answer.text

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from producer.server.errors import ApiError
-from producer.server.log_groups import StoredLog
 from producer.server.query import compile_query
+from producer.server.store.log_groups import StoredLog
 
 LOG = StoredLog(
     time=1,

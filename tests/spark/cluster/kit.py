@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from producer.server import LogHubServer
-from producer.server.log_groups import parse_group
-from producer.server.rows import EVERYTHING, Place
+from producer.server.store.log_groups import parse_group
+from producer.server.store.rows import EVERYTHING, Place
 from producer.ship.session import package_zip
 from tests.spark.conftest import LOGSTORE, PROJECT
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from producer.server.database import Database
 from producer.server.errors import ApiError
+from producer.server.store.database import Database
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS rows (value INTEGER PRIMARY KEY)"
 

@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from ..errors import ApiError
 from .database import Database
-from .errors import ApiError
 from .log_groups import CheckedGroup
 from .rows import Logstore, PackedGroup, Place, Project, Route, Search
 from .shards import shard_of_key

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .errors import ServerStartError
+from ..errors import ServerStartError
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import ApiError
+from ..errors import ApiError
 
 _SPACE = 1 << 128
 

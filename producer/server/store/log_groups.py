@@ -8,10 +8,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ..wire.compression import compress, decompress
-from ..wire.schema import LogGroup, StrictText
-from .errors import ApiError
-from .limits import Limits
+from ...wire.compression import compress, decompress
+from ...wire.schema import LogGroup, StrictText
+from ..errors import ApiError
+from ..limits import Limits
 
 PACK_ID_TAG = "__pack_id__"
 

@@ -1,0 +1,1 @@
+"""What the server remembers: projects, logstores, shards and LogGroups, in one SQLite database."""
