@@ -31,7 +31,7 @@ from producer import (
 from producer.numbering import Numbering
 from producer.server import LogHubServer
 from producer.server.faults import Action, Cut, HalfAnswer, Refuse
-from producer.server.http import ApiRequest
+from producer.server.messages import ApiRequest
 from producer.wire.put_logs import adjust_shard_hash
 from tests.durable.kit import KeptChannel, by_hand, drive, durable, values
 from tests.support.clocks import JumpingClock

@@ -26,7 +26,7 @@ from producer.pipeline.batch import ProducerBatch
 from producer.pipeline.shutdown import _abandon_rest, close_pipeline
 from producer.server import LogHubServer
 from producer.server.faults import Action, Cut, Refuse
-from producer.server.http import ApiRequest
+from producer.server.messages import ApiRequest
 from producer.testing import RecordingSink, ScriptedSink
 from tests.durable.kit import KeptChannel, by_hand, drive, durable, values
 from tests.support.clocks import JumpingClock

@@ -10,7 +10,7 @@ from typing import Any
 
 from .errors import ApiError
 from .get_logs import get_logs, parse_json
-from .http import Answer, ApiRequest, json_answer, parse_number
+from .messages import Answer, ApiRequest, json_answer, parse_number
 from .service import Service, place_of
 from .store.rows import Logstore, Place
 from .store.shards import shard_ranges

@@ -13,7 +13,7 @@ from . import admin, get_logs, pull_logs, put_logs
 from .connection import standard_headers
 from .errors import ApiError
 from .exchange import Exchange
-from .http import Answer, ApiRequest, error_answer, new_request_id, path_of_target
+from .messages import Answer, ApiRequest, error_answer, new_request_id, path_of_target
 from .outcomes import Wire, send_answer
 from .service import Handler, Service
 

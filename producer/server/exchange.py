@@ -11,7 +11,8 @@ from .auth import authenticate
 from .connection import standard_headers
 from .errors import ApiError
 from .faults import Cut, DripAnswer, Plan, RawAnswer, Refuse
-from .http import (
+from .journal import RequestRecord
+from .messages import (
     Answer,
     ApiRequest,
     check_api_version,
@@ -21,7 +22,6 @@ from .http import (
     parse_query,
     project_of,
 )
-from .journal import RequestRecord
 from .outcomes import Wire, commit, send_answer
 from .put_logs import too_large
 from .service import Handler, Service

@@ -1,7 +1,7 @@
 """Faults: what can go wrong between a client and LogHub, as functions that a test installs.
 
-A fault is a plain function: it is given the request (:class:`~producer.server.http.ApiRequest`) and returns what shall
-go wrong with it, or None. The functions below make the usual ones::
+A fault is a plain function: it is given the request (:class:`~producer.server.messages.ApiRequest`) and returns what
+shall go wrong with it, or None. The functions below make the usual ones::
 
     server.faults.add(answer(503, "ServerBusy", "try later"), times=3)
     server.faults.add(lambda request: Delay(0.5) if request.logstore == "slow" else None)
@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .http import ApiRequest
+from .messages import ApiRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..wire.compression import compress
 from .errors import ApiError
-from .http import Answer, ApiRequest, json_answer, parse_number
 from .limits import Limits
+from .messages import Answer, ApiRequest, json_answer, parse_number
 from .pull_logs import accepted_compression
 from .query import Matcher, compile_query
 from .service import Service, place_of

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from .connection import TRANSPORT, reset, serialize
 from .faults import Cut, DripAnswer, HalfAnswer, Outcome, RawAnswer
-from .http import Answer
+from .messages import Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..wire.compression import compress
 from .cursors import decode_cursor, encode_cursor
 from .errors import ApiError
-from .http import Answer, ApiRequest, json_answer, parse_number
+from .messages import Answer, ApiRequest, json_answer, parse_number
 from .service import Service, place_of
 from .store.rows import PackedGroup
 

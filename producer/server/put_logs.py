@@ -14,8 +14,8 @@ from ..errors import CompressionError
 from ..wire.compression import COMPRESSIONS, decompress
 from ..wire.schema import LogPackageList
 from .errors import ApiError
-from .http import Answer, ApiRequest, parse_number
 from .limits import Limits
+from .messages import Answer, ApiRequest, parse_number
 from .service import Service, place_of
 from .store.log_groups import CheckedGroup, check_group
 from .store.rows import Route

@@ -11,9 +11,9 @@ from typing import ParamSpec, TypeVar
 
 from .auth import AccessKey
 from .faults import Faults
-from .http import Answer, ApiRequest
 from .journal import Journal
 from .limits import Limits
+from .messages import Answer, ApiRequest
 from .store.rows import Place
 from .store.store import Store
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from producer.server import LogHubServer
-from producer.server.http import parse_number, path_of_target, project_of
+from producer.server.messages import parse_number, path_of_target, project_of
 
 from .client import PROJECT, Client, error_of, log_group
 
