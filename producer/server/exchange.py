@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 
-from .admin import check_name
 from .auth import authenticate
 from .connection import standard_headers
 from .errors import ApiError
@@ -22,8 +21,9 @@ from .messages import (
     parse_query,
     project_of,
 )
+from .operations.admin import check_name
+from .operations.put_logs import too_large
 from .outcomes import Wire, commit, send_answer
-from .put_logs import too_large
 from .service import Handler, Service
 
 _logger = logging.getLogger("producer.server")

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from producer import ConfigError
 from producer.server import LogHubServer
-from producer.server.cursors import encode_cursor
+from producer.server.operations.cursors import encode_cursor
 from producer.spark.logstore import LogstoreClient
 from producer.spark.reading import admission, default_schema, stream_reader
 from producer.spark.reading.ranges import ShardRange

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from .errors import ApiError
+from ..errors import ApiError
 
 
 def encode_cursor(position: int) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from producer.server import LogHubServer
 
-from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
 
 
 def create(client: Client, name: str = "made", **settings: object) -> object:

@@ -7,7 +7,7 @@ import pytest
 from producer.wire.compression import decompress
 from producer.wire.schema import LogGroup
 
-from .client import LOGSTORE, Client, error_of, log_group
+from ..client import LOGSTORE, Client, error_of, log_group
 
 T = 1_700_000_000
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from .errors import ApiError
-from .store.log_groups import StoredLog
+from ..errors import ApiError
+from ..store.log_groups import StoredLog
 
 Matcher = Callable[[StoredLog], bool]
 

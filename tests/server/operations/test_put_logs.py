@@ -9,7 +9,7 @@ from producer.server import Limits, LogHubServer
 from producer.wire.compression import compress
 from producer.wire.schema import LogGroup, LogPackageList
 
-from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
 
 
 def messages(server: LogHubServer) -> list[object]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .errors import ApiError
+from ..errors import ApiError
+from ..messages import Answer, ApiRequest, json_answer, parse_number
+from ..service import Service, place_of
+from ..store.rows import Logstore, Place
+from ..store.shards import shard_ranges
 from .get_logs import get_logs, parse_json
-from .messages import Answer, ApiRequest, json_answer, parse_number
-from .service import Service, place_of
-from .store.rows import Logstore, Place
-from .store.shards import shard_ranges
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _MAX_SHARDS = 256

@@ -5,12 +5,12 @@ Source: LogHub protocol, Reading back.
 
 from __future__ import annotations
 
-from ..wire.compression import compress
+from ...wire.compression import compress
+from ..errors import ApiError
+from ..messages import Answer, ApiRequest, json_answer, parse_number
+from ..service import Service, place_of
+from ..store.rows import PackedGroup
 from .cursors import decode_cursor, encode_cursor
-from .errors import ApiError
-from .messages import Answer, ApiRequest, json_answer, parse_number
-from .service import Service, place_of
-from .store.rows import PackedGroup
 
 
 async def read_shard(service: Service, request: ApiRequest, _body: bytes) -> Answer:

@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..wire.compression import compress
-from .errors import ApiError
-from .limits import Limits
-from .messages import Answer, ApiRequest, json_answer, parse_number
+from ...wire.compression import compress
+from ..errors import ApiError
+from ..limits import Limits
+from ..messages import Answer, ApiRequest, json_answer, parse_number
+from ..service import Service, place_of
+from ..store.log_groups import StoredLog
+from ..store.rows import PackedGroup, Search
 from .pull_logs import accepted_compression
 from .query import Matcher, compile_query
-from .service import Service, place_of
-from .store.log_groups import StoredLog
-from .store.rows import PackedGroup, Search
 
 _GROUPS_AT_ONCE = 32
 

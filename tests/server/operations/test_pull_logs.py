@@ -6,10 +6,10 @@ from unittest import mock
 import pytest
 
 from producer.server import Limits, LogHubServer
-from producer.server.cursors import decode_cursor, encode_cursor
+from producer.server.operations.cursors import decode_cursor, encode_cursor
 from producer.wire.schema import LogGroup
 
-from .client import LOGSTORE, Client, error_of, log_group
+from ..client import LOGSTORE, Client, error_of, log_group
 
 SHARD_0 = {"key": "00"}
 

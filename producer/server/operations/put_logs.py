@@ -10,16 +10,16 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ..errors import CompressionError
-from ..wire.compression import COMPRESSIONS, decompress
-from ..wire.schema import LogPackageList
-from .errors import ApiError
-from .limits import Limits
-from .messages import Answer, ApiRequest, parse_number
-from .service import Service, place_of
-from .store.log_groups import CheckedGroup, check_group
-from .store.rows import Route
-from .store.shards import parse_key
+from ...errors import CompressionError
+from ...wire.compression import COMPRESSIONS, decompress
+from ...wire.schema import LogPackageList
+from ..errors import ApiError
+from ..limits import Limits
+from ..messages import Answer, ApiRequest, parse_number
+from ..service import Service, place_of
+from ..store.log_groups import CheckedGroup, check_group
+from ..store.rows import Route
+from ..store.shards import parse_key
 
 _CONTENT_TYPE = "application/x-protobuf"
 _PACKAGE_COMPRESSIONS = {0: "none", 1: "deflate", 2: "lz4", 3: "zstd"}

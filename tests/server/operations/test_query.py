@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from producer.server.errors import ApiError
-from producer.server.query import compile_query
+from producer.server.operations.query import compile_query
 from producer.server.store.log_groups import StoredLog
 
 LOG = StoredLog(
