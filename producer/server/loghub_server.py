@@ -12,8 +12,8 @@ from .errors import ApiError, ServerStartError
 from .faults import Faults
 from .journal import Journal, RequestRecord
 from .limits import Limits
-from .runner import Runner, listen
 from .service import Service
+from .serving.runner import Runner, listen
 from .store.log_groups import StoredLog, StoredLogGroup
 from .store.rows import EVERYTHING, Place
 from .store.store import Store

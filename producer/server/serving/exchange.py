@@ -6,12 +6,11 @@ import asyncio
 import logging
 import time
 
-from .auth import authenticate
-from .connection import standard_headers
-from .errors import ApiError
-from .faults import Cut, DripAnswer, Plan, RawAnswer, Refuse
-from .journal import RequestRecord
-from .messages import (
+from ..auth import authenticate
+from ..errors import ApiError
+from ..faults import Cut, DripAnswer, Plan, RawAnswer, Refuse
+from ..journal import RequestRecord
+from ..messages import (
     Answer,
     ApiRequest,
     check_api_version,
@@ -21,10 +20,11 @@ from .messages import (
     parse_query,
     project_of,
 )
-from .operations.admin import check_name
-from .operations.put_logs import too_large
+from ..operations.admin import check_name
+from ..operations.put_logs import too_large
+from ..service import Handler, Service
+from .connection import standard_headers
 from .outcomes import Wire, commit, send_answer
-from .service import Handler, Service
 
 _logger = logging.getLogger("producer.server")
 

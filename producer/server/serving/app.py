@@ -9,13 +9,13 @@ from starlette.applications import Starlette
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..errors import ApiError
+from ..messages import Answer, ApiRequest, error_answer, new_request_id, path_of_target
+from ..operations import admin, get_logs, pull_logs, put_logs
+from ..service import Handler, Service
 from .connection import standard_headers
-from .errors import ApiError
 from .exchange import Exchange
-from .messages import Answer, ApiRequest, error_answer, new_request_id, path_of_target
-from .operations import admin, get_logs, pull_logs, put_logs
 from .outcomes import Wire, send_answer
-from .service import Handler, Service
 
 _LOGSTORE = "/logstores/{logstore}"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from ..faults import Cut, DripAnswer, HalfAnswer, Outcome, RawAnswer
+from ..messages import Answer
 from .connection import TRANSPORT, reset, serialize
-from .faults import Cut, DripAnswer, HalfAnswer, Outcome, RawAnswer
-from .messages import Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 
 from producer.server import Limits, LogHubServer
 
-from .client import LOGSTORE, PROJECT, Client, log_group
+from ..client import LOGSTORE, PROJECT, Client, log_group
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 
-from .messages import Answer, error_answer, new_request_id
+from ..messages import Answer, error_answer, new_request_id
 
 TRANSPORT = "loghub.transport"
 

@@ -10,11 +10,11 @@ import time
 
 import uvicorn
 
+from ..errors import ServerStartError
+from ..service import Service
 from .app import make_app
 from .connection import LogHubConnection
-from .errors import ServerStartError
 from .forks import close_in_children
-from .service import Service
 
 _START_SECONDS = 10.0
 
