@@ -12,7 +12,7 @@ import requests
 from producer.server import LogHubServer, faults
 from producer.server.faults import Delay
 
-from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
 
 
 def assert_recovers(server: LogHubServer, client: Client) -> None:

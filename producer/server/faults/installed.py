@@ -1,0 +1,99 @@
+"""The faults of one server: which are installed, whom they harm, and how often."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping
+
+from ..messages import ApiRequest
+from .actions import Action, Fault, Plan, combine
+
+
+class InstalledFault:
+    """A fault at work, as :meth:`Faults.add` returned it."""
+
+    def __init__(self, fault: Fault, times: int | None, chance: Callable[[], bool], wanted: Mapping[str, str]) -> None:
+        self._fault = fault
+        self._left = times
+        self._chance = chance
+        self._wanted = wanted
+        self._fired = 0
+
+    @property
+    def fired(self) -> int:
+        """How many requests it has harmed so far."""
+        return self._fired
+
+    def action_for(self, request: ApiRequest) -> Action | None:
+        """What it does to ``request``. Called by the server's thread only, so its counts need no lock."""
+        matches = all(getattr(request, name) == value for name, value in self._wanted.items())
+        if self._left == 0 or not matches or not self._chance():
+            return None
+        action = self._fault(request)
+        if action is not None:
+            self._fired += 1
+            self._left = None if self._left is None else self._left - 1
+        return action
+
+
+class Faults:
+    """The faults of one server. Its methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        # Guards _installed: tests add and clear while the server's thread reads.
+        self._lock = threading.Lock()
+        self._installed: list[InstalledFault] = []
+
+    def add(
+        self,
+        fault: Fault,
+        *,
+        times: int | None = None,
+        project: str | None = None,
+        logstore: str | None = None,
+        operation: str | None = None,
+        probability: float = 1.0,
+        seed: int | None = None,
+    ) -> InstalledFault:
+        """Install ``fault``; it sees the requests that match all that is given here.
+
+        :param times: how many requests it harms before it is spent; None for no end.
+        :param project: requests to this project only.
+        :param logstore: requests to this logstore only.
+        :param operation: these requests only, such as ``"PutLogs"``.
+        :param probability: the chance that it sees a request that matches, 0.0 to 1.0.
+        :param seed: makes that chance repeatable.
+        """
+        if not 0.0 <= probability <= 1.0:
+            raise ValueError(f"probability is {probability}: it must be from 0.0 to 1.0")
+        wanted = {"project": project, "logstore": logstore, "operation": operation}
+        chosen = {name: value for name, value in wanted.items() if value is not None}
+        installed = InstalledFault(fault, times, _chance(probability, seed), chosen)
+        with self._lock:
+            self._installed.append(installed)
+        return installed
+
+    def remove(self, installed: InstalledFault) -> None:
+        """Uninstall one; a fault that was cleared already is left in peace."""
+        with self._lock:
+            self._installed = [other for other in self._installed if other is not installed]
+
+    def clear(self) -> None:
+        """Uninstall all."""
+        with self._lock:
+            self._installed = []
+
+    def plan(self, request: ApiRequest) -> Plan:
+        """What shall go wrong with ``request``."""
+        with self._lock:
+            installed = list(self._installed)
+        actions = [fault.action_for(request) for fault in installed]
+        return combine(action for action in actions if action is not None)
+
+
+def _chance(probability: float, seed: int | None) -> Callable[[], bool]:
+    if probability >= 1.0:
+        return lambda: True
+    dice = random.Random(seed)  # noqa: S311 - chance for tests, not for secrets
+    return lambda: dice.random() < probability
