@@ -1,8 +1,9 @@
 """Who signed a request: signatures of versions 1 and 4, verified by computing them again.
 
-A request passes when its access key is known, its STS token is the one that belongs to the key, its time is within 15
-minutes of the server's, its digest is that of the body that arrived, and its signature is what the key's secret makes
-of it.
+A request's head passes when its access key is known, its STS token is the one that belongs to the key, its time is
+within 15 minutes of the server's, and its signature is what the key's secret makes of it. The signature covers the
+digest of the body, so all this is known before a byte of the body is read; when it has arrived, its digest must be the
+one that was signed.
 
 Source: LogHub protocol, Signatures and Error codes.
 """
@@ -45,28 +46,66 @@ class AccessKey:
         return f"AccessKey(secret=***, enabled={self.enabled})"
 
 
-def authenticate(request: UnsignedRequest, keys: Mapping[str, AccessKey | str], now: float) -> None:
-    """Let the request pass or refuse it.
+@dataclass(frozen=True, slots=True)
+class SignedDigest:
+    """The digest of the body that a request's signature covers.
 
-    :param request: what arrived, with lower-case header names.
+    :ivar header: the header that carries it.
+    :ivar algorithm: its name, as ``hashlib`` knows it.
+    :ivar claimed: hexadecimal digits; None when the request has no digest, and so must have no body.
+    """
+
+    header: str
+    algorithm: str
+    claimed: str | None
+
+    def check(self, body: bytes) -> None:
+        """Refuse a body that is not the one that was signed.
+
+        :raises ApiError: ``PostBodyInvalid``, or ``MissingContentMD5`` for a body without a digest.
+        """
+        if self.claimed is None:
+            self.check_presence(len(body))
+            return
+        actual = hashlib.new(self.algorithm, body, usedforsecurity=False).hexdigest()
+        if self.claimed.lower() != actual:
+            raise ApiError(
+                "PostBodyInvalid", f"{self.header} is {self.claimed[:64]!r}, the body that arrived has {actual}"
+            )
+
+    def check_presence(self, size: int) -> None:
+        """Refuse a body of ``size`` bytes when it has no digest.
+
+        :raises ApiError: ``MissingContentMD5``.
+        """
+        if self.claimed is None and size:
+            raise ApiError("MissingContentMD5", f"a request with a body must carry {self.header}")
+
+
+def authenticate(
+    request: UnsignedRequest, keys: Mapping[str, AccessKey | str], now: float, body_size: int
+) -> SignedDigest:
+    """Let a request's head pass or refuse it; the result is what its body must be.
+
+    :param request: what arrived, with lower-case header names; its body is not looked at.
     :param keys: known access keys by id; a plain string is the secret of an enabled key without token.
     :param now: the server's time, Unix seconds.
+    :param body_size: bytes that the body will have, 0 when that is not known.
     :raises ApiError: ``MissAccessKeyId``, ``InvalidAccessKeyId``, ``Unauthorized``, ``InvalidRequestTime``,
-        ``RequestTimeExpired``, ``PostBodyInvalid``, ``MissingContentMD5`` or ``SignatureNotMatch``.
+        ``RequestTimeExpired``, ``MissingContentMD5``, ``PostBodyInvalid`` or ``SignatureNotMatch``.
     """
     authorization = request.headers.get("authorization", "")
     if match := _V1.fullmatch(authorization):
         key = _find_key(match[1], keys, request.headers)
-        _verify_v1(request, key, match[2], now)
-    elif match := _V4.fullmatch(authorization):
+        return _verify_v1(request, key, match[2], now, body_size)
+    if match := _V4.fullmatch(authorization):
         key = _find_key(match[1], keys, request.headers)
-        _verify_v4(request, key, (match[2], match[3], match[4]), now)
-    else:
-        raise ApiError(
-            "MissAccessKeyId",
-            "the request carries no signature: Authorization must be 'LOG <access key id>:<signature>' (version 1) or"
-            " 'SLS4-HMAC-SHA256 Credential=<access key id>/<date>/<region>/sls/aliyun_v4_request,Signature=<hex>'",
-        )
+        return _verify_v4(request, key, (match[2], match[3], match[4]), now)
+    raise ApiError(
+        "MissAccessKeyId",
+        "the request carries no signature: Authorization must be 'LOG <access key id>:<signature>' (version 1) or"
+        " 'SLS4-HMAC-SHA256 Credential=<access key id>/<date>/<region>/sls/aliyun_v4_request,Signature=<hex>'",
+    )
 
 
 def _find_key(key_id: str, keys: Mapping[str, AccessKey | str], headers: Mapping[str, str]) -> AccessKey:
@@ -82,26 +121,31 @@ def _find_key(key_id: str, keys: Mapping[str, AccessKey | str], headers: Mapping
     return key
 
 
-def _verify_v1(request: UnsignedRequest, key: AccessKey, claimed: str, now: float) -> None:
+def _verify_v1(request: UnsignedRequest, key: AccessKey, claimed: str, now: float, body_size: int) -> SignedDigest:
     # x-log-date is a copy for proxies that drop Date: it overrides Date, and is added after signing.
     headers = {name: value for name, value in request.headers.items() if _takes_part(name) and name != "x-log-date"}
     headers["date"] = request.headers.get("x-log-date") or request.headers.get("date", "")
     _check_time(_parse_http_date(headers["date"]), now)
-    _check_md5(request)
-    digest = hmac.digest(key.secret.encode(), string_to_sign_v1(request, headers).encode(), "sha1")
-    _compare(claimed, base64.b64encode(digest).decode())
+    digest = SignedDigest("Content-MD5", "md5", request.headers.get("content-md5"))
+    digest.check_presence(body_size)
+    signature = hmac.digest(key.secret.encode(), string_to_sign_v1(request, headers).encode(), "sha1")
+    _compare(claimed, base64.b64encode(signature).decode())
+    return digest
 
 
-def _verify_v4(request: UnsignedRequest, key: AccessKey, claims: tuple[str, str, str], now: float) -> None:
+def _verify_v4(request: UnsignedRequest, key: AccessKey, claims: tuple[str, str, str], now: float) -> SignedDigest:
     date, region, claimed = claims
     stamp = request.headers.get("x-log-date", "")
     _check_time(_parse_stamp(stamp), now)
     if not stamp.startswith(date):
         raise ApiError("SignatureNotMatch", f"the credential's date {date} is not that of x-log-date, {stamp}")
-    _check_sha256(request)
+    digest = SignedDigest("x-log-content-sha256", "sha256", request.headers.get("x-log-content-sha256"))
+    if digest.claimed is None:
+        raise ApiError("PostBodyInvalid", "x-log-content-sha256 is missing: version 4 signs the digest of the body")
     headers = {name: value for name, value in request.headers.items() if _takes_part(name)}
     expected, _ = signature_v4(request, headers, key.secret, region)
     _compare(claimed, expected)
+    return digest
 
 
 def _takes_part(name: str) -> bool:
@@ -140,21 +184,3 @@ def _check_time(signed: datetime, now: float) -> None:
             f"the request was signed {difference:+.0f} s from the server's time;"
             f" {MAX_CLOCK_SKEW_SECONDS} s of difference are allowed",
         )
-
-
-def _check_md5(request: UnsignedRequest) -> None:
-    claimed = request.headers.get("content-md5")
-    if claimed is None and request.body:
-        raise ApiError("MissingContentMD5", "a request with a body must carry Content-MD5")
-    if claimed is not None:
-        _check_digest("Content-MD5", claimed, hashlib.md5(request.body, usedforsecurity=False).hexdigest())
-
-
-def _check_sha256(request: UnsignedRequest) -> None:
-    claimed = request.headers.get("x-log-content-sha256", "")
-    _check_digest("x-log-content-sha256", claimed, hashlib.sha256(request.body).hexdigest())
-
-
-def _check_digest(header: str, claimed: str, actual: str) -> None:
-    if claimed.lower() != actual:
-        raise ApiError("PostBodyInvalid", f"{header} is {claimed[:64]!r}, the body that arrived has {actual}")

@@ -2,6 +2,7 @@
 
     Exception
     ├── ApiError                 one answer: HTTP status, error code, message; never leaves the server
+    ├── ClientGoneError          nobody waits for an answer; never leaves the server
     └── ProducerError
         └── ServerStartError     the server could not start: what happened and what to do
 
@@ -41,6 +42,7 @@ STATUS_OF = {
     "PostBodyTooLarge": 413,
     "InternalServerError": 500,
     "RequestTimeout": 500,
+    "ServerBusy": 503,
 }
 
 
@@ -57,6 +59,10 @@ class ApiError(Exception):
         self.status = STATUS_OF[code]
         self.code = code
         self.message = message
+
+
+class ClientGoneError(Exception):
+    """The client went away before its request was whole, or before what it asked for was done."""
 
 
 class ServerStartError(ProducerError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,15 +13,14 @@ from .faults import Faults
 from .journal import Journal, RequestRecord
 from .limits import Limits
 from .service import Service
-from .serving.runner import Runner, listen
+from .serving.listening import check_exposure, listen
+from .serving.runner import Runner
 from .store.log_groups import StoredLog, StoredLogGroup
 from .store.rows import EVERYTHING, Place
 from .store.store import Store
 
 TEST_ACCESS_KEY_ID = "test-access-key-id"
 TEST_ACCESS_KEY_SECRET = "test-access-key-secret"  # noqa: S105 - a name for everybody, not a secret
-
-_PAGE = 256
 
 
 class LogHubServer:
@@ -55,31 +54,41 @@ class LogHubServer:
         :param host: the address to listen on.
         :param port: the port to listen on; 0 for a free one.
         :param data: a directory for what is stored, made if it is missing; None for memory.
-        :param access_keys: secrets (or :class:`AccessKey`) by access key id; by default one key, see ``access_key_id``.
+        :param access_keys: secrets (or :class:`AccessKey`) by access key id; by default one key, see ``access_key_id``,
+            that everybody knows, and that is good on this machine only.
         :param shards: shards of a logstore whose creator does not say, 1 to 256.
         :param auto_create: whether the first write to a logstore, or the first look at its shards, creates it and its
             project.
         :param clock_offset: seconds that the server's clock is ahead of the machine's.
         :param limits: what is too much.
         :param keep_requests: how many of the last requests ``requests`` knows.
-        :raises ServerStartError: the data directory cannot be used.
+        :raises ServerStartError: the data directory cannot be used, or ``host`` can be reached from other machines and
+            the access key is the default one.
         :raises ValueError: ``shards`` is out of range.
         """
         if not 1 <= shards <= 256:
             raise ValueError(f"shards is {shards}: it must be from 1 to 256")
+        limits = limits or Limits()
         self.host = host
         self._port = port
         keys = {TEST_ACCESS_KEY_ID: TEST_ACCESS_KEY_SECRET} if access_keys is None else access_keys
         self._access_keys: dict[str, AccessKey | str] = dict(keys)
+        self._check_exposure()
         self._service = Service(
-            store=Store(Path(data) if data else None, shards=shards, auto_create=auto_create),
-            limits=limits or Limits(),
+            store=Store(
+                Path(data) if data else None,
+                shards=shards,
+                auto_create=auto_create,
+                sequence_keys=limits.sequence_keys,
+            ),
+            limits=limits,
             access_keys=self._access_keys,
             faults=Faults(),
             journal=Journal(keep_requests),
             clock_offset=clock_offset,
         )
         self._runner: Runner | None = None
+        self._closed = False
 
     def __enter__(self) -> Self:
         try:
@@ -100,10 +109,14 @@ class LogHubServer:
     def start(self) -> Self:
         """Listen; on return connections are accepted. After :meth:`stop` it takes the same port and still has its data.
 
-        :raises ServerStartError: the port is taken, or the server is listening already.
+        :raises ServerStartError: the port is taken, the server is listening or closed already, or what the constructor
+            says of the access keys.
         """
         if self._runner is not None:
             raise ServerStartError(f"the server listens on {self.endpoint} already")
+        if self._closed:
+            raise ServerStartError("the server is closed, and its data with it: make another one")
+        self._check_exposure()
         listener = listen(self.host, self._port)
         self._port = listener.getsockname()[1]
         self._runner = Runner(self._service, listener)
@@ -120,9 +133,14 @@ class LogHubServer:
 
     def close(self) -> None:
         """Stop, and forget the data unless it is in a directory. Calling it again does nothing."""
+        self._closed = True
         self.stop()
-        self._service.workers.shutdown()
-        self._service.store.close()
+        self._service.close()
+
+    def _check_exposure(self) -> None:
+        secrets = (key if isinstance(key, str) else key.secret for key in self._access_keys.values())
+        if TEST_ACCESS_KEY_SECRET in secrets:
+            check_exposure(self.host)
 
     @property
     def port(self) -> int:
@@ -179,27 +197,29 @@ class LogHubServer:
     def count(self, project: str, logstore: str) -> int:
         """How many logs a logstore holds; 0 when it does not exist."""
         try:
-            return self._service.store.count(Place(project=project, logstore=logstore)).result()
+            return self._service.store.count(Place(project=project, logstore=logstore), self._service.now()).result()
         except ApiError:
             return 0
 
     def log_groups(self, project: str, logstore: str) -> list[StoredLogGroup]:
         """The LogGroups that a logstore holds, in order of arrival; none when it does not exist."""
-        place = Place(project=project, logstore=logstore)
-        groups: list[StoredLogGroup] = []
-        after, full = 0, True
-        while full:
-            try:
-                page = self._service.store.search(place, EVERYTHING, after, _PAGE).result()
-            except ApiError:
-                return []
-            groups += [group.unpack() for group in page]
-            full = len(page) == _PAGE
-            after = page[-1].row if page else after
-        return groups
+        return list(self.iter_log_groups(project, logstore))
+
+    def iter_log_groups(self, project: str, logstore: str) -> Iterator[StoredLogGroup]:
+        """The LogGroups that a logstore holds now, one by one: more of them than fit into memory can be looked at."""
+        place, store, now = Place(project=project, logstore=logstore), self._service.store, self._service.now()
+        try:
+            until = store.last_row(place).result()
+        except ApiError:
+            return
+        after: int | None = 0
+        while after is not None:
+            page = store.search(place, EVERYTHING, after, until, now).result()
+            yield from (group.unpack() for group in page.groups)
+            after = page.after
 
     def logs(self, project: str, logstore: str) -> list[StoredLog]:
         """The logs that a logstore holds: LogGroups in order of arrival, in each the order sent; none when it does not
         exist.
         """
-        return [log for group in self.log_groups(project, logstore) for log in group.iter_logs()]
+        return [log for group in self.iter_log_groups(project, logstore) for log in group.iter_logs()]

@@ -46,9 +46,9 @@ class ApiRequest:
     logstore: str
     path_params: Mapping[str, Any]
 
-    def to_verify(self, body: bytes) -> UnsignedRequest:
-        """The request in the form that signatures are computed from."""
-        return UnsignedRequest(method=self.method, path=self.path, params=self.query, headers=self.headers, body=body)
+    def to_verify(self) -> UnsignedRequest:
+        """The request in the form that signatures are computed from, without its body."""
+        return UnsignedRequest(method=self.method, path=self.path, params=self.query, headers=self.headers)
 
     @property
     def raw_size(self) -> int | None:
@@ -108,6 +108,11 @@ def parse_number(name: str, text: str, low: int = 0, high: int = (1 << 63) - 1) 
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 20 or not low <= int(digits) <= high:
         raise ApiError("ParameterInvalid", f"{name} is {text[:64]!r}: it must be a whole number from {low} to {high}")
     return int(digits)
+
+
+def too_large(size: int, limit: int) -> ApiError:
+    """The refusal of a body of ``size`` bytes where ``limit`` are allowed."""
+    return ApiError("PostBodyTooLarge", f"the body has {size} bytes, {limit} are allowed")
 
 
 def path_of_target(target: bytes) -> str:

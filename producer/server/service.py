@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from .auth import AccessKey
+from .budget import Budget, Lease
 from .faults import Faults
 from .journal import Journal
 from .limits import Limits
@@ -19,6 +20,10 @@ from .store.store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_DECODERS = 4
+#: Raw bytes beyond which a request is decoded alone.
+_LARGE_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +36,12 @@ class Service:
     :ivar faults: what shall go wrong.
     :ivar journal: what was asked.
     :ivar clock_offset: seconds that its clock is ahead of the machine's.
+    :ivar memory: bytes that all requests together may hold.
+    :ivar searches: searches that may run at once.
     :ivar workers: decoding and hashing happen here, so that a large request does not hold up small ones.
+    :ivar large_decoder: large requests are decoded here, one after the other: what decoding takes at most is taken
+        once, and not again by each thread, to which the allocator leaves what it had.
+    :ivar searchers: searches happen here, so that they do not hold up writes.
     """
 
     store: Store
@@ -40,9 +50,24 @@ class Service:
     faults: Faults
     journal: Journal
     clock_offset: float = 0.0
-    workers: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(max_workers=4, thread_name_prefix="loghub-server-worker")
-    )
+    memory: Budget = field(init=False)
+    searches: Budget = field(init=False)
+    workers: ThreadPoolExecutor = field(init=False)
+    large_decoder: ThreadPoolExecutor = field(init=False)
+    searchers: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what is shared out among the requests."""
+        limits = self.limits
+        self.memory = Budget(
+            "memory for requests", limits.held_bytes, waiting=limits.connections, seconds=limits.receive_seconds
+        )
+        self.searches = Budget(
+            "a place for searches", limits.searches, waiting=limits.searches_waiting, seconds=limits.search_seconds
+        )
+        self.workers = ThreadPoolExecutor(_DECODERS, thread_name_prefix="loghub-server-worker")
+        self.large_decoder = ThreadPoolExecutor(1, thread_name_prefix="loghub-server-decoder")
+        self.searchers = ThreadPoolExecutor(limits.searches, thread_name_prefix="loghub-server-search")
 
     def now(self) -> float:
         """The server's time, Unix seconds."""
@@ -52,15 +77,67 @@ class Service:
         """Run ``work`` in a worker thread."""
         return await asyncio.wrap_future(self.workers.submit(work, *args, **kwargs))
 
+    async def decode(self, raw_size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``work``, which decodes ``raw_size`` bytes, in a thread.
+
+        A body that was made to takes twenty times its size while it is decoded.
+        """
+        executor = self.large_decoder if raw_size > _LARGE_BYTES else self.workers
+        return await asyncio.wrap_future(executor.submit(work, *args, **kwargs))
+
+    async def search(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``work``, a part of a search, in a thread for searches."""
+        return await asyncio.wrap_future(self.searchers.submit(work, *args, **kwargs))
+
     @staticmethod
     async def stored(answer: Future[T]) -> T:
         """Wait for the store."""
         return await asyncio.wrap_future(answer)
 
+    def close(self) -> None:
+        """End the threads and close the store."""
+        self.workers.shutdown()
+        self.large_decoder.shutdown()
+        self.searchers.shutdown()
+        self.store.close()
 
-Handler = Callable[[Service, ApiRequest, bytes], Awaitable[Answer]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request that was let in, as its operation gets it.
+
+    :ivar request: its head.
+    :ivar body: its body.
+    :ivar lease: what it holds of the server's memory; what its operation reads for it belongs in there.
+    :ivar is_gone: tells whether nobody waits for the answer any more.
+    """
+
+    request: ApiRequest
+    body: bytes
+    lease: Lease
+    is_gone: Callable[[], bool]
+
+    @property
+    def place(self) -> Place:
+        """The logstore that the request names."""
+        return Place(project=self.request.project, logstore=self.request.logstore)
 
 
-def place_of(request: ApiRequest) -> Place:
-    """The logstore that ``request`` names."""
-    return Place(project=request.project, logstore=request.logstore)
+Handler = Callable[[Service, Call], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One thing that can be asked.
+
+    :ivar name: as LogHub calls it.
+    :ivar handler: carries it out.
+    :ivar max_body: bytes that the body of such a request may have.
+    :ivar holds: bytes of memory that carrying out this request takes, from its head and the declared size of its body;
+        what fits beside the buffers of a connection is 0.
+    """
+
+    name: str
+    handler: Handler
+    max_body: Callable[[Limits], int] = lambda limits: limits.json_bytes
+    holds: Callable[[ApiRequest, int | None, Limits], int] = lambda _request, _declared, _limits: 0

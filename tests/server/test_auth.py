@@ -91,14 +91,32 @@ def test_parameters_that_need_encoding_verify(signed: Client) -> None:
     assert signed.get("/logstores/app-log", **params).status_code == 200
 
 
-def test_a_body_changed_on_the_way_is_refused(signed: Client) -> None:
-    """A body that does not have the digest that was signed is PostBodyInvalid."""
+def test_a_body_changed_on_the_way_is_refused(server: LogHubServer, signed: Client) -> None:
+    """A body that does not have the digest that was signed is PostBodyInvalid, whatever its size."""
+    path = "/logstores/app-log/shards/lb"
+    for raw in (log_group("x"), log_group("x" * 100_000)):
+        headers = signed.sign("POST", path, {}, {"Content-Type": "application/x-protobuf"}, raw)
+        changed = raw[:-1] + bytes([raw[-1] ^ 1])
+        answer = signed.session.post(server.endpoint + path, headers=headers, data=changed)
+        assert error_of(answer) == (400, "PostBodyInvalid")
+    assert server.count(PROJECT, "app-log") == 0
+
+
+def test_a_digest_changed_on_the_way_is_401(signed: Client) -> None:
+    """The signature covers the digest of the body, so that it is verified before the body is read."""
     digests = {
         "Content-MD5": hashlib.md5(b"other").hexdigest().upper(),
         "x-log-content-sha256": hashlib.sha256(b"other").hexdigest(),
     }
     header = "Content-MD5" if signed.sign_version == 1 else "x-log-content-sha256"
     answer = signed.put(log_group("x"), after_signing={header: digests[header]})
+    assert error_of(answer) == (401, "SignatureNotMatch")
+
+
+def test_version_4_wants_the_digest_of_every_body(client: Client) -> None:
+    """A version 4 request without x-log-content-sha256 is PostBodyInvalid, also when it has no body."""
+    client.sign_version = 4
+    answer = client.request("GET", "/logstores", after_signing={"x-log-content-sha256": None})
     assert error_of(answer) == (400, "PostBodyInvalid")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from producer.server import Limits
 from producer.server.errors import STATUS_OF
 
+KIB, MIB = 1024, 1024 * 1024
 TEXT = (Path(__file__).parents[2] / "docs" / "embedded-server.md").read_text()
 
 
@@ -21,5 +22,18 @@ def test_the_documented_limits_are_those_of_the_code() -> None:
     assert (limits.raw_bytes, limits.pull_bytes) == (10 * 1024 * 1024, 10 * 1024 * 1024)
     assert f"| logs in a LogGroup | {limits.logs:,} |" in TEXT
     assert f"| time for a request to arrive whole | {limits.receive_seconds:g} s |" in TEXT
-    assert f"| logs in one GetLogs | {limits.page_logs} |" in TEXT
+    for row in (
+        f"| a body that holds no logs | {limits.json_bytes // KIB} KiB |",
+        f"| logs in one GetLogs | {limits.page_logs}, and {limits.page_bytes // MIB} MiB of JSON |",
+        f"| a query of GetLogs | {limits.query_chars:,} characters, {limits.query_words} words |",
+        f"| searches at once | {limits.searches}, and {limits.searches_waiting} that wait,"
+        f" each up to {limits.search_seconds:g} s |",
+        f"| time for a search | {limits.search_seconds:g} s |",
+        f"| time for a client to take an answer | {limits.send_seconds:g} s |",
+        f"| time that a connection may be idle | {limits.keep_alive_seconds:g} s |",
+        f"| connections at once | {limits.connections} |",
+        f"| bodies and answers of all connections together | {limits.held_bytes // MIB} MiB |",
+        f"| keys of a logstore whose sequence numbers are remembered | {limits.sequence_keys:,} |",
+    ):
+        assert row in TEXT
     assert f"| {limits.pull_groups}, and 10 MiB before compression |" in TEXT

@@ -18,9 +18,11 @@ import pytest
 import requests
 
 import producer.server
-from producer.server import LogHubServer, ServerStartError, faults
+from producer.server import AccessKey, LogHubServer, ServerStartError, faults
 
 from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+
+TEST_SECRET = "test-access-key-secret"
 
 
 def test_start_returns_when_the_port_accepts(server: LogHubServer) -> None:
@@ -333,3 +335,46 @@ def test_a_missing_extra_is_named_as_it_is_installed(
     monkeypatch.setattr("producer.server.importlib.import_module", missing)
     with pytest.raises(ImportError, match=rf"needs {package}, .*\[server\]"):
         producer.server.__getattr__("LogHubServer")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "0", "192.0.2.1"])
+def test_the_default_key_is_not_offered_to_other_machines(host: str, tmp_path: Path) -> None:
+    """A host beyond this machine with the key that everybody knows is refused in words, before anything is opened."""
+    for keys in (None, {"mine": "mine", "test": "test-access-key-secret"}, {"t": AccessKey(secret=TEST_SECRET)}):
+        with pytest.raises(ServerStartError, match=r"other machines.*access keys of your own"):
+            LogHubServer(host, data=tmp_path / "data", access_keys=keys)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.8.8.8"])
+def test_the_default_key_is_good_on_this_machine(host: str) -> None:
+    """Every loopback address, by name too, listens with it."""
+    with LogHubServer(host) as server:
+        socket.create_connection((host, server.port), timeout=5).close()
+
+
+def test_a_key_of_ones_own_may_be_offered_to_other_machines() -> None:
+    """With access keys of its own a server listens on all addresses; one that takes the default key later does not
+    start again.
+    """
+    with LogHubServer("0.0.0.0", access_keys={"mine": "secret"}) as server:
+        server.stop()
+        server.access_keys["test"] = TEST_SECRET
+        with pytest.raises(ServerStartError, match="other machines"):
+            server.start()
+
+
+@pytest.mark.parametrize("host", ["x" * 300, "a..b"])
+def test_a_host_that_nobody_knows_is_refused_in_words(host: str) -> None:
+    """The message names the host, with and without keys of one's own."""
+    for keys in (None, {"mine": "secret"}):
+        with pytest.raises(ServerStartError, match="cannot listen on"), LogHubServer(host, access_keys=keys):
+            pass
+
+
+def test_a_closed_server_does_not_start_again() -> None:
+    """After close() there is no store to serve, and start() says so."""
+    server = LogHubServer().start()
+    server.close()
+    with pytest.raises(ServerStartError, match="closed"):
+        server.start()

@@ -106,6 +106,12 @@ def test_a_wrong_option_is_refused_in_words(
     assert message in capsys.readouterr().err
 
 
+def test_the_default_key_is_not_served_to_other_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    """--host beyond this machine needs an access key of one's own, and the message names its options."""
+    assert run(parse("--host", "0.0.0.0", "--port", "0")) == 1
+    assert "--access-key-id" in capsys.readouterr().err
+
+
 def test_a_taken_port_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """The command says which port cannot be had."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

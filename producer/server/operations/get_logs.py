@@ -7,92 +7,35 @@ compressed. There is no index: every LogGroup of the range is read. To read ever
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...wire.compression import compress
 from ..errors import ApiError
 from ..limits import Limits
-from ..messages import Answer, ApiRequest, json_answer, parse_number
-from ..service import Service, place_of
+from ..messages import Answer, parse_number
+from ..service import Call, Service
 from ..store.log_groups import StoredLog
-from ..store.rows import PackedGroup, Search
+from ..store.rows import Search
+from .json_body import parse_json
 from .pull_logs import accepted_compression
-from .query import Matcher, compile_query
-
-_GROUPS_AT_ONCE = 32
-
-# A log that matched, behind what it is sorted by: its time, then the order of arrival.
-_Found = tuple[tuple[int, int, int, int], StoredLog]
+from .query import compile_query
+from .search import Wanted, find_page, load_page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a reader asks for: a search, which logs of it match, which page of those, and the newest first or last."""
-
-    search: Search
-    matches: Matcher
-    offset: int
-    line: int
-    reverse: bool
-
-    def keep(self, found: list[_Found]) -> list[_Found]:
-        """Of all found so far, those that the page can still need, sorted."""
-        found.sort(key=lambda item: item[0], reverse=self.reverse)
-        return found[: self.offset + self.line]
-
-
-async def get_logs(service: Service, request: ApiRequest, _body: bytes) -> Answer:
+async def get_logs(service: Service, call: Call) -> Answer:
     """``GET /logstores/{logstore}?type=log&from=…&to=…[&query=…&topic=…&line=…&offset=…&reverse=…]``."""
-    logs = await _find(service, request, parse_wanted(request.query, service.limits))
-    answer = json_answer([_as_json(log) for log in logs])
-    facts = {
-        "x-log-progress": "Complete",
-        "x-log-count": str(len(logs)),
-        "x-log-processed-rows": str(len(logs)),
-        "x-log-has-sql": "false",
-    }
-    return Answer(headers={**answer.headers, **facts}, body=answer.body)
+    wanted = parse_wanted(call.request.query, service.limits)
+    return await _search(service, call, wanted, _as_list)
 
 
-async def get_logs_by_json(service: Service, request: ApiRequest, body: bytes) -> Answer:
+async def get_logs_by_json(service: Service, call: Call) -> Answer:
     """``POST /logstores/{logstore}/logs``, the same parameters as a JSON object."""
-    logs = await _find(service, request, parse_wanted(parse_json(body), service.limits))
-    meta = {"progress": "Complete", "count": len(logs), "processedRows": len(logs), "hasSQL": False, "mode": 0}
-    raw = json.dumps({"meta": meta, "data": [_as_json(log) for log in logs]}).encode()
-    headers = {"Content-Type": "application/json", "x-log-bodyrawsize": str(len(raw))}
-    compression = accepted_compression(request)
-    if compression != "none":
-        headers["x-log-compresstype"] = compression
-    return Answer(headers=headers, body=compress(raw, compression))
-
-
-def parse_json(body: bytes) -> dict[str, Any]:
-    """A JSON object.
-
-    :raises ApiError: ``PostBodyInvalid``, the body is something else; ``ParameterInvalid``, it holds a text that is not
-        Unicode.
-    """
-    try:
-        content = json.loads(body)
-        text = json.dumps(content, ensure_ascii=False)
-    except (ValueError, RecursionError) as error:
-        raise ApiError("PostBodyInvalid", f"the body is not JSON: {error}") from error
-    _check_unicode(text)
-    if not isinstance(content, dict):
-        raise ApiError("PostBodyInvalid", "the body is not a JSON object")
-    return content
-
-
-def _check_unicode(text: str) -> None:
-    # JSON can write half of a surrogate pair, which is no text: neither the store nor an answer can hold it.
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        half = f"\\u{ord(text[error.start]):04x}"
-        raise ApiError("ParameterInvalid", f"a text in the body holds {half}, half of a surrogate pair") from error
+    wanted = parse_wanted(parse_json(call.body), service.limits)
+    compression = accepted_compression(call.request)
+    return await _search(service, call, wanted, lambda logs: _as_object(logs, compression))
 
 
 def parse_wanted(params: Mapping[str, Any], limits: Limits) -> Wanted:
@@ -107,7 +50,7 @@ def parse_wanted(params: Mapping[str, Any], limits: Limits) -> Wanted:
         search=Search(
             begin=_number(params, "from", 0), end=_number(params, "to", 0), topic=_text(params, "topic") or None
         ),
-        matches=compile_query(_text(params, "query")),
+        matches=compile_query(_text(params, "query"), limits),
         offset=_number(params, "offset", 0),
         line=_number(params, "line", limits.page_logs, limits.page_logs),
         reverse=str(params.get("reverse", "")).lower() == "true",
@@ -125,31 +68,48 @@ def _text(params: Mapping[str, Any], name: str) -> str:
     return value
 
 
-async def _find(service: Service, request: ApiRequest, wanted: Wanted) -> list[StoredLog]:
-    kept: list[_Found] = []
-    after = 0
-    while True:
-        groups = await service.stored(service.store.search(place_of(request), wanted.search, after, _GROUPS_AT_ONCE))
-        kept = await service.offload(_sift, wanted, groups, kept)
-        if len(groups) < _GROUPS_AT_ONCE:
-            return [log for _, log in kept[wanted.offset :]]
-        after = groups[-1].row
+async def _search(service: Service, call: Call, wanted: Wanted, answer: Callable[[list[str]], Answer]) -> Answer:
+    """Search when there is room for it, and hold the answer before another search begins."""
+    async with service.searches.taken(1):
+        try:
+            async with asyncio.timeout(service.limits.search_seconds):
+                places = await find_page(service, call, wanted)
+                logs = await load_page(service, call, places, _as_json)
+                found = await service.search(answer, logs)
+        except TimeoutError as error:
+            raise ApiError(
+                "RequestTimeout",
+                f"the search did not end within {service.limits.search_seconds:g} s: narrow its time, or use PullLogs",
+            ) from error
+        await call.lease.resize(len(found.body))
+        return found
 
 
-def _sift(wanted: Wanted, groups: list[PackedGroup], kept: list[_Found]) -> list[_Found]:
-    begin, end = wanted.search.begin, wanted.search.end
-    for group in groups:
-        for index, log in enumerate(group.unpack().iter_logs()):
-            if begin <= log.time < end and wanted.matches(log):
-                kept.append(((log.time, log.time_ns, group.row, index), log))
-    return wanted.keep(kept)
+def _as_list(logs: list[str]) -> Answer:
+    headers = {
+        "Content-Type": "application/json",
+        "x-log-progress": "Complete",
+        "x-log-count": str(len(logs)),
+        "x-log-processed-rows": str(len(logs)),
+        "x-log-has-sql": "false",
+    }
+    return Answer(headers=headers, body=f"[{', '.join(logs)}]".encode())
 
 
-def _as_json(log: StoredLog) -> dict[str, str]:
+def _as_object(logs: list[str], compression: str) -> Answer:
+    meta = {"progress": "Complete", "count": len(logs), "processedRows": len(logs), "hasSQL": False, "mode": 0}
+    raw = f'{{"meta": {json.dumps(meta)}, "data": [{", ".join(logs)}]}}'.encode()
+    headers = {"Content-Type": "application/json", "x-log-bodyrawsize": str(len(raw))}
+    if compression != "none":
+        headers["x-log-compresstype"] = compression
+    return Answer(headers=headers, body=compress(raw, compression))
+
+
+def _as_json(log: StoredLog) -> str:
     fields = {"__time__": str(log.time), "__source__": log.source, "__topic__": log.topic}
     if log.time_ns:
         fields["__time_ns_part__"] = str(log.time_ns)
     fields |= {f"__tag__:{key}": value for key, value in log.tags.items()}
     for key, value in log.contents:
         fields[key] = value if isinstance(value, str) else value.decode(errors="replace")
-    return fields
+    return json.dumps(fields)

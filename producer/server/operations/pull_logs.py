@@ -7,67 +7,69 @@ from __future__ import annotations
 
 from ...wire.compression import compress
 from ..errors import ApiError
+from ..limits import Limits
 from ..messages import Answer, ApiRequest, json_answer, parse_number
-from ..service import Service, place_of
+from ..service import Call, Service
 from ..store.rows import PackedGroup
 from .cursors import decode_cursor, encode_cursor
 
 
-async def read_shard(service: Service, request: ApiRequest, _body: bytes) -> Answer:
+def bytes_held(request: ApiRequest, _declared: int | None, limits: Limits) -> int:
+    """Bytes of memory that a read takes: LogGroups as they are stored, as they were sent, and as they are answered."""
+    return 3 * max(limits.pull_bytes, limits.raw_bytes) if request.query.get("type") == "log" else 0
+
+
+async def read_shard(service: Service, call: Call) -> Answer:
     """``GET /logstores/{logstore}/shards/{shard}?type=cursor|cursor_time|log``."""
-    kind = request.query.get("type")
+    kind = call.request.query.get("type")
     handlers = {"cursor": _get_cursor, "cursor_time": _get_cursor_time, "log": _pull_logs}
     if kind not in handlers:
         raise ApiError("ParameterInvalid", f"type is {kind!r}: use {', '.join(handlers)}")
-    return await handlers[kind](service, request, parse_number("shard", request.path_params["shard"]))
+    return await handlers[kind](service, call, parse_number("shard", call.request.path_params["shard"]))
 
 
-async def _get_cursor(service: Service, request: ApiRequest, shard: int) -> Answer:
-    start = request.query.get("from", "")
-    place = place_of(request)
-    # Asked in every case: it also tells whether the shard exists.
-    end = await service.stored(service.store.end_position(place, shard))
-    if start == "begin":
-        position = 0
-    elif start == "end":
-        position = end
+async def _get_cursor(service: Service, call: Call, shard: int) -> Answer:
+    start = call.request.query.get("from", "")
+    if start == "end":
+        position = await service.stored(service.store.end_position(call.place, shard))
     else:
-        time = parse_number("from ('begin', 'end' or Unix seconds)", start)
-        position = await service.stored(service.store.position_at(place, shard, time))
+        time = 0 if start == "begin" else parse_number("from ('begin', 'end' or Unix seconds)", start)
+        position = await service.stored(service.store.position_since(call.place, shard, time, service.now()))
     return json_answer({"cursor": encode_cursor(position)})
 
 
-async def _get_cursor_time(service: Service, request: ApiRequest, shard: int) -> Answer:
-    position = _cursor(request, "cursor")
-    groups = await _read(service, request, shard, range(position, position + 1))
-    return json_answer({"cursor_time": int(groups[0].received if groups else service.now())})
+async def _get_cursor_time(service: Service, call: Call, shard: int) -> Answer:
+    position, now = _cursor(call.request, "cursor"), service.now()
+    received = await service.stored(service.store.received_at(call.place, shard, position, now))
+    return json_answer({"cursor_time": int(now if received is None else received)})
 
 
-async def _pull_logs(service: Service, request: ApiRequest, shard: int) -> Answer:
+async def _pull_logs(service: Service, call: Call, shard: int) -> Answer:
+    request = call.request
     if "query" in request.query or "processor" in request.query:
         raise ApiError("ParameterInvalid", "PullLogs with a query or a processor is not supported by this server")
     start = _cursor(request, "cursor")
     count = parse_number("count", request.query.get("count", "100"), 1, service.limits.pull_groups)
-    stop = start + count
-    if "end_cursor" in request.query:
-        stop = min(stop, _cursor(request, "end_cursor"))
-    groups = await _read(service, request, shard, range(start, stop))
-    end = await service.stored(service.store.end_position(place_of(request), shard))
-    return await service.offload(_list_answer, request, groups, start, end)
-
-
-async def _read(service: Service, request: ApiRequest, shard: int, positions: range) -> list[PackedGroup]:
-    return await service.stored(
-        service.store.read_shard(place_of(request), shard, positions, service.limits.pull_bytes)
+    # The end first: what arrives between the two questions is then behind this end, and nothing is passed over.
+    end = await service.stored(service.store.end_position(call.place, shard))
+    stop = min(end, _cursor(request, "end_cursor")) if "end_cursor" in request.query else end
+    groups = await service.stored(
+        service.store.read_shard(
+            *(call.place, shard, range(start, max(start, stop)), service.now()),
+            limit=count,
+            max_raw_bytes=service.limits.pull_bytes,
+        )
     )
+    return await service.offload(_list_answer, request, groups, max(start, stop), end)
 
 
 def _cursor(request: ApiRequest, name: str) -> int:
     return decode_cursor(request.query.get(name, ""))
 
 
-def _list_answer(request: ApiRequest, groups: list[PackedGroup], start: int, end: int) -> Answer:
-    following = groups[-1].position + 1 if groups else start
+def _list_answer(request: ApiRequest, groups: list[PackedGroup], stop: int, end: int) -> Answer:
+    # Where there is nothing up to ``stop``, it has expired.
+    following = groups[-1].position + 1 if groups else stop
     raw = b"".join(_framed(group.unpack().raw) for group in groups)
     compression = accepted_compression(request)
     headers = {

@@ -15,8 +15,8 @@ from ...wire.compression import COMPRESSIONS, decompress
 from ...wire.schema import LogPackageList
 from ..errors import ApiError
 from ..limits import Limits
-from ..messages import Answer, ApiRequest, parse_number
-from ..service import Service, place_of
+from ..messages import Answer, ApiRequest, parse_number, too_large
+from ..service import Call, Service
 from ..store.log_groups import CheckedGroup, check_group
 from ..store.rows import Route
 from ..store.shards import parse_key
@@ -25,21 +25,39 @@ _CONTENT_TYPE = "application/x-protobuf"
 _PACKAGE_COMPRESSIONS = {0: "none", 1: "deflate", 2: "lz4", 3: "zstd"}
 
 
-async def put_logs(service: Service, request: ApiRequest, body: bytes) -> Answer:
+def max_body(limits: Limits) -> int:
+    """Bytes that the body of a write may have."""
+    return limits.wire_bytes
+
+
+def bytes_held(request: ApiRequest, declared: int | None, limits: Limits) -> int:
+    """Bytes of memory that a write takes: its body and what that becomes, each of them once more while it is made.
+
+    :raises ApiError: ``PostBodyTooLarge`` or ``ParameterInvalid``, the declared size is too large or none.
+    """
+    # Of a batch the header tells the size of the body; its packages declare theirs.
+    raw_size = limits.raw_bytes if _is_batch(request) else request.raw_size or 0
+    if raw_size > limits.raw_bytes:
+        raise too_large(raw_size, limits.raw_bytes)
+    return 2 * (raw_size + (limits.wire_bytes if declared is None else declared))
+
+
+async def put_logs(service: Service, call: Call) -> Answer:
     """``POST /logstores/{logstore}``, ``…/shards/lb``: any shard."""
-    return await _store(service, request, body, None)
+    return await _store(service, call, None)
 
 
-async def put_logs_by_key(service: Service, request: ApiRequest, body: bytes) -> Answer:
+async def put_logs_by_key(service: Service, call: Call) -> Answer:
     """``POST /logstores/{logstore}/shards/route?key=…[&seqid=…]``: the shard of the key, at most once for a sequence
     number.
     """
-    return await _store(service, request, body, parse_route(request))
+    return await _store(service, call, parse_route(call.request))
 
 
-async def _store(service: Service, request: ApiRequest, body: bytes, route: Route | None) -> Answer:
-    groups = await service.offload(read_groups, request, body, service.limits)
-    await service.stored(service.store.append(place_of(request), groups, route, service.now()))
+async def _store(service: Service, call: Call, route: Route | None) -> Answer:
+    raw_size = service.limits.raw_bytes if _is_batch(call.request) else call.request.raw_size or 0
+    groups = await service.decode(raw_size, read_groups, call.request, call.body, service.limits)
+    await service.stored(service.store.append(call.place, groups, route, service.now()))
     return Answer(logs=sum(group.count for group in groups))
 
 
@@ -62,9 +80,13 @@ def read_groups(request: ApiRequest, body: bytes, limits: Limits) -> list[Checke
     raw_size = request.raw_size
     if raw_size is None:
         raise ApiError("MissingBodyRawSize", "x-log-bodyrawsize must say how many bytes the body has uncompressed")
-    if request.headers.get("x-log-mode") == "batch_group":
+    if _is_batch(request):
         return _read_packages(body, limits)
     return [check_group(_inflate(body, _compression_of(request), raw_size, limits), limits)]
+
+
+def _is_batch(request: ApiRequest) -> bool:
+    return request.headers.get("x-log-mode") == "batch_group"
 
 
 def _compression_of(request: ApiRequest) -> str:
@@ -78,16 +100,11 @@ def _inflate(data: bytes, compression: str, raw_size: int, limits: Limits) -> by
     """``data`` uncompressed; never more than the limit, whatever the sender declared."""
     actual = len(data) if compression == "none" else raw_size
     if max(actual, raw_size) > limits.raw_bytes:
-        raise too_large(max(actual, raw_size), limits)
+        raise too_large(max(actual, raw_size), limits.raw_bytes)
     try:
         return decompress(data, compression, raw_size)
     except CompressionError as error:
         raise ApiError("PostBodyUncompressError", str(error)) from error
-
-
-def too_large(size: int, limits: Limits) -> ApiError:
-    """The refusal of a body of ``size`` bytes."""
-    return ApiError("PostBodyTooLarge", f"the body has {size} bytes, {limits.raw_bytes} are allowed (uncompressed)")
 
 
 def _read_packages(body: bytes, limits: Limits) -> list[CheckedGroup]:
@@ -111,7 +128,7 @@ def _check_batch(packages: Sequence[Any], limits: Limits) -> None:
     # Decompression never gives more than was declared, so the declared sizes bound the memory of all together.
     total = sum(_raw_size_of(package) for package in packages)
     if total > limits.raw_bytes:
-        raise too_large(total, limits)
+        raise too_large(total, limits.raw_bytes)
 
 
 def _open_package(package: Any, limits: Limits) -> bytes:

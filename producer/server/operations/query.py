@@ -8,48 +8,102 @@
     word   = letters without spaces, or "quoted"; a trailing * matches any ending
 
 Text is cut into tokens at spaces and punctuation, and compared without regard to case; a word that holds several
-tokens matches where they follow one another. Where a word is not plain ASCII, it matches anywhere in the text, because
-such text is not cut at spaces alone. ``__topic__`` and ``__source__`` can be named as keys. ``a or b c`` is ``a or (b
-and c)``.
+tokens matches where they follow one another. A text is cut once, however many words look at it. Where a word is not
+plain ASCII, it matches anywhere in the text, because such text is not cut at spaces alone. ``__topic__`` and
+``__source__`` can be named as keys. ``a or b c`` is ``a or (b and c)``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from ..errors import ApiError
-from ..store.log_groups import StoredLog
+from ..limits import Limits
 
-Matcher = Callable[[StoredLog], bool]
+#: Tells whether a log matches, from the names and texts of all that can be searched of it.
+Matcher = Callable[[Iterable[tuple[str, str]]], bool]
 
 _LEXER = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([():])|([^\s():"]+))')
-_DELIMITERS = re.compile(r"[\s,'\";=()\[\]{}?@&<>/:]+")
+_SPACES = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+_DELIMITERS = ",'\";=()[]{}?@&<>/:" + _SPACES
+_ASCII_DELIMITERS = str.maketrans(dict.fromkeys(filter(str.isascii, _DELIMITERS), "\0"))
+_OTHER_DELIMITERS = [sign for sign in _DELIMITERS if not sign.isascii()]
 _OPERATORS = {"and", "or", "not"}
 _MAX_DEPTH = 50
 
 
-def compile_query(text: str) -> Matcher:
+class _Text:
+    """One text of a log, in the forms that words are looked for in; each is made when it is first needed."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self._text = text
+        self._lower: str | None = None
+        self._tokens: str | None = None
+
+    @property
+    def lower(self) -> str:
+        """Without capitals."""
+        if self._lower is None:
+            self._lower = self._text.lower()
+        return self._lower
+
+    @property
+    def tokens(self) -> str:
+        """Its tokens without capitals, one zero before and after each."""
+        if self._tokens is None:
+            self._tokens = _tokens_of(self.lower)
+        return self._tokens
+
+
+# Whether one text of a log has a word; which words a log has, as what a part of the query makes of it.
+_Word = Callable[[_Text], bool]
+_Condition = Callable[[bytearray], bool]
+
+
+def compile_query(text: str, limits: Limits) -> Matcher:
     """The function that tells whether a log matches ``text``; an empty query matches all.
 
-    :raises ApiError: ``ParameterInvalid``, the query cannot be read (SQL after ``|`` is not supported).
+    :raises ApiError: ``ParameterInvalid``, the query cannot be read (SQL after ``|`` is not supported), or is too long.
     """
+    if len(text) > limits.query_chars:
+        raise _unreadable(f"it has {len(text)} characters, {limits.query_chars} are allowed")
     if "|" in text:
         raise ApiError("ParameterInvalid", "SQL after '|' is not supported by this server: use keywords")
-    parser = _Parser(_tokens(text))
+    parser = _Parser(list(_tokens(text)), limits.query_words)
     if parser.at_end:
-        return lambda _log: True
-    matcher = parser.alternatives()
+        return lambda _texts: True
+    condition = parser.alternatives()
     if not parser.at_end:
         raise _unreadable(f"{parser.next()[1]!r} is not expected")
-    return matcher
+    return _matcher(parser.words, condition)
+
+
+def _matcher(words: list[_Word], condition: _Condition) -> Matcher:
+    """Each text of a log is looked at once, by all words that no text before had."""
+
+    def matches(texts: Iterable[tuple[str, str]]) -> bool:
+        found = bytearray(len(words))
+        left = dict(enumerate(words))
+        for name, content in texts:
+            text = _Text(name, content)
+            for index in [index for index, has in left.items() if has(text)]:
+                found[index] = True
+                del left[index]
+            if not left:
+                break
+        return condition(found)
+
+    return matches
 
 
 _Token = tuple[str, str]  # its kind ("word", "quoted", or the sign itself) and its text
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
+def _tokens(text: str) -> Iterator[_Token]:
     place = 0
     text = text.rstrip()
     while place < len(text):
@@ -58,11 +112,10 @@ def _tokens(text: str) -> list[_Token]:
             raise _unreadable("a quotation mark is not closed")
         quoted, sign, word = match.groups()
         if quoted is not None:
-            tokens.append(("quoted", re.sub(r"\\(.)", r"\1", quoted)))
+            yield "quoted", re.sub(r"\\(.)", r"\1", quoted)
         else:
-            tokens.append((sign, sign) if sign else _word_token(word))
+            yield (sign, sign) if sign else _word_token(word)
         place = match.end()
-    return tokens
 
 
 def _word_token(word: str) -> _Token:
@@ -70,8 +123,15 @@ def _word_token(word: str) -> _Token:
 
 
 class _Parser:
-    def __init__(self, tokens: list[_Token]) -> None:
+    """Reads a query.
+
+    :ivar words: the words that it has met so far.
+    """
+
+    def __init__(self, tokens: list[_Token], max_words: int) -> None:
+        self.words: list[_Word] = []
         self._tokens = tokens
+        self._max_words = max_words
         self._place = 0
         self._depth = 0
 
@@ -93,29 +153,36 @@ class _Parser:
         self._place += seen
         return seen
 
-    def alternatives(self) -> Matcher:
-        matchers = [self._conjunction()]
+    def alternatives(self) -> _Condition:
+        parts = [self._conjunction()]
         while self._skip("or"):
-            matchers.append(self._conjunction())
-        return lambda log: any(matches(log) for matches in matchers)
+            parts.append(self._conjunction())
+        return parts[0] if len(parts) == 1 else lambda found: any(part(found) for part in parts)
 
-    def _conjunction(self) -> Matcher:
-        matchers = [self._term()]
+    def _conjunction(self) -> _Condition:
+        parts = [self._term()]
         while self._skip("and") or not (self.at_end or self._sees("or") or self._sees(")")):
-            matchers.append(self._term())
-        return lambda log: all(matches(log) for matches in matchers)
+            parts.append(self._term())
+        return parts[0] if len(parts) == 1 else lambda found: all(part(found) for part in parts)
 
-    def _term(self) -> Matcher:
+    def _term(self) -> _Condition:
         kind, text = self.next()
         if kind in ("not", "("):
             return self._nested(kind)
         if kind not in ("word", "quoted"):
             raise _unreadable(f"{text!r} is not expected")
         if self._skip(":"):
-            return _match_key(text, self._value())
-        return _match_anywhere(text, quoted=kind == "quoted")
+            return self._word(_of_key(text, self._value()))
+        return self._word(_word(text, quoted=kind == "quoted"))
 
-    def _nested(self, kind: str) -> Matcher:
+    def _word(self, word: _Word) -> _Condition:
+        if len(self.words) == self._max_words:
+            raise _unreadable(f"it has more than {self._max_words} words")
+        self.words.append(word)
+        index = len(self.words) - 1
+        return lambda found: bool(found[index])
+
+    def _nested(self, kind: str) -> _Condition:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise _unreadable(f"it is nested deeper than {_MAX_DEPTH} levels")
@@ -123,50 +190,42 @@ class _Parser:
         if kind == "(" and not self._skip(")"):
             raise _unreadable("a parenthesis is not closed")
         self._depth -= 1
-        return inner if kind == "(" else lambda log: not inner(log)
+        return inner if kind == "(" else lambda found: not inner(found)
 
-    def _value(self) -> Callable[[str], bool]:
+    def _value(self) -> _Word:
         kind, text = self.next()
         if kind in ("(", ")", ":"):
             raise _unreadable(f"{text!r} is not expected after ':'")
-        return _match_text(text, quoted=kind == "quoted")
+        return _word(text, quoted=kind == "quoted")
 
 
-def _match_key(key: str, matches: Callable[[str], bool]) -> Matcher:
-    return lambda log: any(matches(text) for name, text in _texts(log) if name == key)
+def _of_key(key: str, has: _Word) -> _Word:
+    return lambda text: text.name == key and has(text)
 
 
-def _match_anywhere(word: str, *, quoted: bool) -> Matcher:
-    matches = _match_text(word, quoted=quoted)
-    return lambda log: any(matches(text) for _, text in _texts(log))
-
-
-def _texts(log: StoredLog) -> Iterable[tuple[str, str]]:
-    yield "__topic__", log.topic
-    yield "__source__", log.source
-    for key, text in log.tags.items():
-        yield f"__tag__:{key}", text
-    for key, value in log.contents:
-        yield key, value if isinstance(value, str) else value.decode(errors="replace")
-
-
-def _match_text(word: str, *, quoted: bool) -> Callable[[str], bool]:
+def _word(word: str, *, quoted: bool) -> _Word:
     if not quoted and set(word) == {"*"}:
         return lambda _text: True
     prefix = not quoted and word.endswith("*")
     wanted = word.rstrip("*").lower() if prefix else word.lower()
     if not wanted.isascii():
-        return lambda text: wanted in text.lower()
-    return _match_tokens(_split(wanted), prefix=prefix)
+        return lambda text: wanted in text.lower
+    needle = _tokens_of(wanted)
+    if needle == "\0":  # nothing but punctuation, which no token has
+        return lambda _text: False
+    needle = needle[:-1] if prefix else needle
+    return lambda text: needle in text.tokens
 
 
-def _match_tokens(wanted: list[str], *, prefix: bool) -> Callable[[str], bool]:
-    needle = "\0" + "\0".join(wanted) + ("" if prefix else "\0")
-    return lambda text: needle in "\0" + "\0".join(_split(text.lower())) + "\0"
-
-
-def _split(text: str) -> list[str]:
-    return [token for token in _DELIMITERS.split(text) if token]
+def _tokens_of(text: str) -> str:
+    # In a few steps over the whole text: one that cuts it, of megabytes, holds everything up for a second.
+    text = f"\0{text}\0".translate(_ASCII_DELIMITERS)
+    if not text.isascii():
+        for sign in _OTHER_DELIMITERS:
+            text = text.replace(sign, "\0")
+    while "\0\0" in text:
+        text = text.replace("\0\0", "\0")
+    return text
 
 
 def _unreadable(reason: str) -> ApiError:

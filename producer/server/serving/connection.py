@@ -2,10 +2,14 @@
 
 Beside what uvicorn does, it
 
+* turns a connection away when there are too many already;
 * gives a request a bounded time to arrive whole, so that a client that sends a byte a second holds nothing for long;
-* answers bytes that are not HTTP, and requests that end too early, in the JSON form that clients of LogHub read;
+* gives an answer a bounded time to be taken, so that a client that does not read holds nothing for long either;
+* reads little at once, so that many connections together hold little before anybody looks at what they send;
+* answers bytes that are not HTTP, and requests that end too early, in the JSON form that clients of LogHub read, and
+  lets them read it: a connection that is closed while bytes arrive is reset, and its client may lose the answer;
 * still answers a client that has closed its sending side after a whole request;
-* lets the application reach the transport, through ``scope["state"]``, for faults that no HTTP server would commit by
+* lets the application reach the connection, through ``scope["state"]``, for faults that no HTTP server would commit by
   itself.
 """
 
@@ -14,40 +18,75 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import formatdate
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 
+from ..limits import Limits
 from ..messages import Answer, error_answer, new_request_id
 
-TRANSPORT = "loghub.transport"
+CONNECTION = "loghub.connection"
+
+#: Bytes that are read from a socket at once.
+_READ_BYTES = 64 * 1024
+#: Seconds in which a client that was refused can end what it was sending, and read why.
+_LINGER_SECONDS = 2.0
 
 
 class LogHubConnection(H11Protocol):
     """One client's connection; made by uvicorn."""
 
-    #: Seconds for a request to arrive whole. Set by a subclass for one server.
-    receive_seconds: float = 30.0
+    #: The limits of the server. Set by a subclass for one server.
+    limits = Limits()
 
     _receive_timer: asyncio.TimerHandle | None = None
+    _send_timer: asyncio.TimerHandle | None = None
+    _linger_timer: asyncio.TimerHandle | None = None
     _half_closed = False
+    _untimed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Arm the timer: a client that connects and says nothing is not kept either."""
-        self.app_state = {**self.app_state, TRANSPORT: transport}
+        self.app_state = {**self.app_state, CONNECTION: self}
+        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # of every transport of asyncio's own loops
+        # Whatever the socket does not take at once is a client that is slow to read, and starts the timer for it.
+        transport.set_write_buffer_limits(0)
         super().connection_made(transport)
-        self._arm()
+        if len(self.connections) > self.limits.connections:
+            self._turn_away()
+        else:
+            self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Forget the timers."""
         self._disarm()
+        self.resume_writing()
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client is slow to read: its time runs until it has taken everything."""
+        super().pause_writing()
+        if self._send_timer is None:
+            self._send_timer = self.loop.call_later(self.limits.send_seconds, reset, self.transport)
+
+    def resume_writing(self) -> None:
+        """The client has taken everything."""
+        super().resume_writing()
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
 
     def data_received(self, data: bytes) -> None:
         """Feed uvicorn; the timer runs exactly while a request is arriving."""
-        if self._receive_timer is None and not self._waits_for_answer():
+        if self._linger_timer is not None:
+            return
+        if not self._waits_for_answer():
             self._arm()
         super().data_received(data)
         if self._waits_for_answer() or self._is_idle():
@@ -56,6 +95,8 @@ class LogHubConnection(H11Protocol):
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn never keeps a half-closed connection
         """A client that half-closed gets the answer to a whole request, and is told of one that is not whole."""
         self._half_closed = True
+        if self._linger_timer is not None:
+            return False
         if self._waits_for_answer():
             return True
         if not self._is_idle():
@@ -70,7 +111,7 @@ class LogHubConnection(H11Protocol):
         if self._half_closed:
             self.eof_received()
             self.transport.close()
-        elif not self._is_idle() and self._receive_timer is None:
+        elif not self._is_idle():
             self._arm()
 
     def send_400_response(self, msg: str) -> None:
@@ -85,8 +126,25 @@ class LogHubConnection(H11Protocol):
     def _is_idle(self) -> bool:
         return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
 
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """Inside the block the server is what is slow: the time for a request to arrive starts anew behind it."""
+        self._disarm()
+        self._untimed = True
+        try:
+            yield
+        finally:
+            self._untimed = False
+            if not (self._waits_for_answer() or self.transport.is_closing()):
+                self._arm()
+
+    def _turn_away(self) -> None:
+        message = f"{self.limits.connections} clients are connected already: close connections, or try again later"
+        self._refuse(error_answer(503, "ServerBusy", message))
+
     def _arm(self) -> None:
-        self._receive_timer = self.loop.call_later(self.receive_seconds, self._too_slow)
+        if self._receive_timer is None and not self._untimed:
+            self._receive_timer = self.loop.call_later(self.limits.receive_seconds, self._too_slow)
 
     def _disarm(self) -> None:
         if self._receive_timer is not None:
@@ -98,7 +156,7 @@ class LogHubConnection(H11Protocol):
         if self._is_idle():
             self.transport.close()
             return
-        message = f"the request did not arrive whole within {self.receive_seconds:g} s"
+        message = f"the request did not arrive whole within {self.limits.receive_seconds:g} s"
         self._refuse(error_answer(500, "RequestTimeout", message))
 
     def _refuse(self, answer: Answer) -> None:
@@ -112,7 +170,16 @@ class LogHubConnection(H11Protocol):
         answered = cycle is not None and cycle.response_started and (cycle.more_body or not cycle.response_complete)
         if not answered:
             self.transport.write(serialize(answer, standard_headers(new_request_id(), None, answer)))
-        self.transport.close()
+        self._linger()
+
+    def _linger(self) -> None:
+        """End the sending side, and close when the client has ended its own, or soon."""
+        if self._half_closed or self.transport.is_closing():
+            self.transport.close()
+        elif self._linger_timer is None:
+            self.flow.resume_reading()
+            self.transport.write_eof()
+            self._linger_timer = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
 
 def standard_headers(request_id: str, now: float | None, answer: Answer) -> dict[str, str]:

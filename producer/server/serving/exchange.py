@@ -1,4 +1,10 @@
-"""One request from its head to its answer: faults, body, signature, operation, answer, record."""
+"""One request from its head to its answer: faults, signature, body, operation, answer, record.
+
+The head decides first. Its key, time, signature and lengths are checked before a byte of the body is kept, so nobody
+without a key makes the server hold anything; and what a request will hold is taken from the memory that all requests
+share before its body is read. What is refused is still taken from the client, and thrown away: a client that is still
+sending reads no answer.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,9 @@ import asyncio
 import logging
 import time
 
-from ..auth import authenticate
-from ..errors import ApiError
+from ..auth import SignedDigest, authenticate
+from ..budget import Lease
+from ..errors import ApiError, ClientGoneError
 from ..faults import Cut, DripAnswer, Plan, RawAnswer, Refuse
 from ..journal import RequestRecord
 from ..messages import (
@@ -19,50 +26,55 @@ from ..messages import (
     new_request_id,
     parse_query,
     project_of,
+    too_large,
 )
 from ..operations.admin import check_name
-from ..operations.put_logs import too_large
-from ..service import Handler, Service
+from ..service import Call, Operation, Service
+from .body import Body
 from .connection import standard_headers
 from .outcomes import Wire, commit, send_answer
 
 _logger = logging.getLogger("producer.server")
 
-#: Of a body that is too large, this much is read before it is refused: a client that is still sending reads no answer.
-_MAX_DISCARDED_BYTES = 64 * 1024 * 1024
 #: Bodies up to this size are hashed where they are: a thread costs more.
 _INLINE_BYTES = 16 * 1024
-
-
-class ClientGoneError(Exception):
-    """The client went away before its request was whole."""
 
 
 class Exchange:
     """One request and its answer."""
 
-    def __init__(self, service: Service, wire: Wire, operation: str, number: int) -> None:
+    def __init__(self, service: Service, wire: Wire, operation: Operation, number: int) -> None:
         self._service = service
         self._wire = wire
+        self._operation = operation
         self._when = time.monotonic()
-        self._request = _read_head(wire, operation, number)
-        self._body_size = 0
+        self._request = _read_head(wire, operation.name, number)
+        self._body = Body(self._request.headers, wire.receive)
+        self._lease = Lease(service.memory)
         self._plan = Plan()
 
-    async def run(self, handler: Handler) -> None:
+    async def run(self) -> None:
         """Carry it out, and leave a record whatever happens."""
         self._plan = self._make_plan()
         try:
-            answer = await self._prepare(handler)
+            answer = await self._prepare_or_end()
+            # Before the answer, so that a client that has it finds the record.
+            self._record(answer)
+            if answer is not None:
+                await self._deliver(answer)
+        finally:
+            self._lease.release()
+
+    async def _prepare_or_end(self) -> Answer | None:
+        """The answer, or None when nobody waits for it any more."""
+        try:
+            return await self._prepare()
         except (ClientGoneError, asyncio.CancelledError) as error:
             _logger.debug("%s %s ended without an answer: %r", self._request.method, self._request.path, error)
-            self._record(None)
             if isinstance(error, asyncio.CancelledError):
+                self._record(None)
                 raise
-            return
-        # Before the answer, so that a client that has it finds the record.
-        self._record(answer)
-        await self._deliver(answer)
+            return None
 
     def _make_plan(self) -> Plan:
         try:
@@ -72,84 +84,91 @@ class Exchange:
             message = f"an installed fault raised {error!r}"
             return Plan(outcome=Refuse(status=500, code="InternalServerError", message=message))
 
-    async def _prepare(self, handler: Handler) -> Answer:
+    async def _prepare(self) -> Answer:
         """The answer that would be proper, or stands for one that will not be sent; what was asked is done by then."""
         outcome = self._plan.outcome
         if isinstance(outcome, Cut) and outcome.when in ("before_body", "in_body"):
-            await self._read_part(outcome)
+            if outcome.when == "in_body":
+                await self._body.discard_half()
             return Answer()
         try:
-            body = await self._read_body()
-            await asyncio.sleep(self._plan.delay)
+            body = await self._receive()
             if isinstance(outcome, Refuse):
                 return _refusal(outcome)
             if _forbids_storing(self._plan):
                 return Answer()
-            answer = await self._operate(handler, body)
+            answer = await self._operate(body)
             await asyncio.sleep(self._plan.delay_stored)
+            await self._hold(len(answer.body))
             return answer
         except ApiError as error:
+            self._lease.release()
             return error_answer(error.status, error.code, error.message)
 
-    async def _operate(self, handler: Handler, body: bytes) -> Answer:
+    async def _receive(self) -> bytes:
+        """The body, if it is wanted.
+
+        :raises ApiError: the request must not reach its operation.
+        """
         try:
-            await self._admit(body)
-            return await handler(self._service, self._request, body)
+            body = await self._receive_wanted()
+        except ApiError:
+            await self._body.discard()
+            await asyncio.sleep(self._plan.delay)
+            raise
+        await asyncio.sleep(self._plan.delay)
+        return body
+
+    async def _receive_wanted(self) -> bytes:
+        if _forbids_storing(self._plan):
+            await self._body.discard()
+            return b""
+        digest = self._admit()
+        limits = self._service.limits
+        await self._hold(self._operation.holds(self._request, self._body.declared, limits))
+        body = await self._body.read(self._operation.max_body(limits))
+        if len(body) <= _INLINE_BYTES:
+            digest.check(body)
+        else:
+            await self._service.offload(digest.check, body)
+        return body
+
+    def _admit(self) -> SignedDigest:
+        """Refuse by its head what must not reach an operation; the result is what its body must be."""
+        request, limit = self._request, self._operation.max_body(self._service.limits)
+        check_api_version(request.headers)
+        digest = authenticate(request.to_verify(), self._service.access_keys, self._now(), self._body.declared or 0)
+        check_name("project", check_project(request.project))
+        if "logstore" in request.path_params:
+            check_name("logstore", request.logstore)
+        if (self._body.declared or 0) > limit:
+            raise too_large(self._body.declared or 0, limit)
+        return digest
+
+    async def _hold(self, size: int) -> None:
+        """Have ``size`` bytes of the server's memory; the client is not to blame for the wait."""
+        with self._wire.connection.untimed():
+            await self._lease.resize(size)
+
+    async def _operate(self, body: bytes) -> Answer:
+        call = Call(request=self._request, body=body, lease=self._lease, is_gone=self._wire.transport.is_closing)
+        try:
+            return await self._operation.handler(self._service, call)
         except (ApiError, ClientGoneError):
             raise
         except Exception as error:
             _logger.exception("%s failed", self._request.operation)
             raise ApiError("InternalServerError", f"the server failed: {error!r}") from error
 
-    async def _admit(self, body: bytes) -> None:
-        """Refuse what must not reach an operation."""
-        request, service = self._request, self._service
-        check_api_version(request.headers)
-        to_verify, now = request.to_verify(body), self._now()
-        if len(body) <= _INLINE_BYTES:
-            authenticate(to_verify, service.access_keys, now)
-        else:
-            await service.offload(authenticate, to_verify, service.access_keys, now)
-        check_name("project", check_project(request.project))
-        if "logstore" in request.path_params:
-            check_name("logstore", request.logstore)
-
     def _now(self) -> float:
         return self._service.now() + self._plan.clock_offset
-
-    async def _read_body(self) -> bytes:
-        limits = self._service.limits
-        chunks: list[bytes] = []
-        more = True
-        while more and self._body_size <= max(_MAX_DISCARDED_BYTES, limits.wire_bytes):
-            chunk, more = await self._receive()
-            if self._body_size > limits.wire_bytes:
-                chunks.clear()
-            else:
-                chunks.append(chunk)
-        if self._body_size > limits.wire_bytes:
-            raise too_large(self._body_size, limits)
-        return b"".join(chunks)
-
-    async def _receive(self) -> tuple[bytes, bool]:
-        """The next part of the body, and whether more follows."""
-        message = await self._wire.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError
-        chunk: bytes = message.get("body", b"")
-        self._body_size += len(chunk)
-        return chunk, message.get("more_body", False)
-
-    async def _read_part(self, outcome: Cut) -> None:
-        """Half of the body for a cut within it, nothing for a cut before it."""
-        declared = self._request.headers.get("content-length", "0")
-        half = int(declared) // 2 if outcome.when == "in_body" and declared.isdigit() else 0
-        while self._body_size < half:
-            await self._receive()
 
     async def _deliver(self, answer: Answer) -> None:
         headers = standard_headers(self._request.request_id, self._now(), answer)
         outcome = self._plan.outcome
+        if self._body.is_withheld:
+            # Whether the client sends its body all the same is its choice, so what follows could be anything.
+            headers["Connection"] = "close"
         if outcome is None or isinstance(outcome, Refuse):
             await send_answer(self._wire, answer, headers)
         else:
@@ -174,7 +193,7 @@ class Exchange:
                 status=answer.status if answer and told else None,
                 error_code=answer.error_code if answer and told else None,
                 raw_size=_declared_raw_size(request),
-                body_size=self._body_size,
+                body_size=self._body.size,
                 logs=answer.logs if answer else 0,
             )
         )
@@ -210,7 +229,7 @@ def _forbids_storing(plan: Plan) -> bool:
     outcome = plan.outcome
     if isinstance(outcome, Cut):
         return outcome.when != "stored"
-    return isinstance(outcome, RawAnswer) and not outcome.stored
+    return isinstance(outcome, Refuse) or (isinstance(outcome, RawAnswer) and not outcome.stored)
 
 
 def _declared_raw_size(request: ApiRequest) -> int:

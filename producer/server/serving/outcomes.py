@@ -10,7 +10,10 @@ from starlette.types import Receive, Scope, Send
 
 from ..faults import Cut, DripAnswer, HalfAnswer, Outcome, RawAnswer
 from ..messages import Answer
-from .connection import TRANSPORT, reset, serialize
+from .connection import CONNECTION, LogHubConnection, reset, serialize
+
+#: Bytes of an answer that are on their way at once.
+_SEND_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +25,28 @@ class Wire:
     send: Send
 
     @property
+    def connection(self) -> LogHubConnection:
+        """The connection that carries it."""
+        connection: LogHubConnection = self.scope["state"][CONNECTION]
+        return connection
+
+    @property
     def transport(self) -> Any:
         """The connection's transport."""
-        return self.scope["state"][TRANSPORT]
+        return self.connection.transport
 
 
 async def send_answer(wire: Wire, answer: Answer, headers: dict[str, str]) -> None:
-    """Answer properly."""
+    """Answer properly; on return the answer has left for the client.
+
+    Each part is sent when the one before it has left, so that nothing holds the answer but the request it is for.
+    """
     encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await wire.send({"type": "http.response.start", "status": answer.status, "headers": encoded})
-    await wire.send({"type": "http.response.body", "body": answer.body, "more_body": False})
+    for start in range(0, len(answer.body), _SEND_BYTES):
+        part = answer.body[start : start + _SEND_BYTES]
+        await wire.send({"type": "http.response.body", "body": part, "more_body": True})
+    await wire.send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def commit(wire: Wire, outcome: Outcome, answer: Answer, headers: dict[str, str]) -> None:

@@ -28,7 +28,7 @@ class Runner:
         :raises ServerStartError: the HTTP server did not start.
         """
         limits = service.limits
-        connection = type("Connection", (LogHubConnection,), {"receive_seconds": limits.receive_seconds})
+        connection = type("Connection", (LogHubConnection,), {"limits": limits})
         self._server = _UvicornServer(
             uvicorn.Config(
                 make_app(service),
@@ -119,24 +119,3 @@ class _UvicornServer(uvicorn.Server):
         deadline = time.monotonic() + self._grace
         while self.server_state.tasks and time.monotonic() < deadline:
             await asyncio.wait(list(self.server_state.tasks), timeout=deadline - time.monotonic())
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
-
-    :raises ServerStartError: the address or the port cannot be had.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio switches Nagle's delay off only where the protocol is named.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise ServerStartError(
-            f"cannot listen on {host} port {port}: {error}; choose another address or port"
-        ) from error
-    return listener

@@ -33,13 +33,14 @@ _Job = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
 class Database:
     """The database and its thread."""
 
-    def __init__(self, path: Path | None, schema: str) -> None:
-        """Open the database and create what ``schema`` creates.
+    def __init__(self, path: Path | None, prepare: Callable[[sqlite3.Connection], object]) -> None:
+        """Open the database.
 
         :param path: a file, or None for memory.
+        :param prepare: makes its tables, or what is missing of them.
         :raises ServerStartError: the file cannot be used.
         """
-        self._connection = _open(path, schema)
+        self._connection = _open(path, prepare)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         # Guards _closed and the order of jobs against the None that ends the thread.
         self._lock = threading.Lock()
@@ -129,7 +130,7 @@ def _undo(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def _open(path: Path | None, schema: str) -> sqlite3.Connection:
+def _open(path: Path | None, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
     try:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,20 +141,23 @@ def _open(path: Path | None, schema: str) -> sqlite3.Connection:
     except (OSError, sqlite3.Error) as error:
         raise _unusable(path, error) from error
     try:
-        _prepare(connection, schema)
+        _own(connection)
+        prepare(connection)
     except sqlite3.Error as error:
         connection.close()
         raise _unusable(path, error) from error
+    except ServerStartError as error:
+        connection.close()
+        raise ServerStartError(f"the data in {path} cannot be used: {error}") from error
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, schema: str) -> None:
+def _own(connection: sqlite3.Connection) -> None:
     # Exclusive: a second server on the same file fails at its start, not in the middle of its work.
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
-    connection.executescript(schema)
 
 
 def _unusable(path: Path | None, error: Exception) -> ServerStartError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -120,6 +121,17 @@ class StoredLogGroup:
             contents = [(content.Key, _text(content.Value)) for content in log.Contents]
             yield self._log(log, contents, *shared)
 
+    def scan(self) -> Iterator[tuple[int, int, Iterator[tuple[str, str]]]]:
+        """Of each log the time, its nanoseconds, and the names and texts of all that can be searched of it.
+
+        A log can have a million contents: nothing is made of them before it is asked for.
+        """
+        group = parse_group(self.raw)
+        shared = [("__topic__", str(group.Topic)), ("__source__", str(group.Source))]
+        shared += [(f"__tag__:{key}", value) for key, value in _tags(group).items()]
+        for log in group.Logs:
+            yield log.Time, log.Time_ns, itertools.chain(shared, _texts(log))
+
     def _log(
         self, log: Any, contents: list[tuple[str, str | bytes]], topic: str, source: str, tags: dict[str, str]
     ) -> StoredLog:
@@ -142,22 +154,22 @@ def check_group(raw: bytes, limits: Limits) -> CheckedGroup:
     :raises ApiError: ``PostBodyInvalid`` (no LogGroup, no logs, or too many), ``InvalidEncoding`` (text that is not
         UTF-8).
     """
+    # One after the other: a body of tiny parts takes twenty times its size while it is read.
+    facts = _read_facts(raw, limits)
+    _check_text(raw)
+    return CheckedGroup(**facts, raw_size=len(raw), packed=pack(raw))
+
+
+def _read_facts(raw: bytes, limits: Limits) -> dict[str, Any]:
     try:
         group = parse_group(raw)
     except DecodeError as error:
         raise ApiError("PostBodyInvalid", f"the body of {len(raw)} bytes is not a LogGroup: {error}") from error
-    _check_text(raw)
+    count = len(group.Logs)
+    if not 1 <= count <= limits.logs:
+        raise ApiError("PostBodyInvalid", f"a LogGroup holds 1 to {limits.logs} logs, this one holds {count}")
     times = [log.Time for log in group.Logs]
-    if not 1 <= len(times) <= limits.logs:
-        raise ApiError("PostBodyInvalid", f"a LogGroup holds 1 to {limits.logs} logs, this one holds {len(times)}")
-    return CheckedGroup(
-        raw_size=len(raw),
-        count=len(times),
-        topic=group.Topic,
-        min_time=min(times),
-        max_time=max(times),
-        packed=pack(raw),
-    )
+    return {"count": count, "topic": group.Topic, "min_time": min(times), "max_time": max(times)}
 
 
 def parse_group(raw: bytes) -> Any:
@@ -168,7 +180,8 @@ def parse_group(raw: bytes) -> Any:
     group = LogGroup()
     group.ParseFromString(raw)
     if not group.IsInitialized():
-        raise DecodeError(f"required fields are missing: {', '.join(group.FindInitializationErrors()[:3])}")
+        # The library would name every single one of them, in any number of them.
+        raise DecodeError("a log has no Time, or a content or a tag has no Key or no Value")
     return group
 
 
@@ -193,6 +206,11 @@ def _check_text(raw: bytes) -> None:
 
 def _tags(group: Any) -> dict[str, str]:
     return {tag.Key: tag.Value for tag in group.LogTags}
+
+
+def _texts(log: Any) -> Iterator[tuple[str, str]]:
+    for content in log.Contents:
+        yield content.Key, content.Value.decode(errors="replace")
 
 
 def _text(value: bytes) -> str | bytes:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from .log_groups import StoredLogGroup, unpack
+
+DEFAULT_TTL_DAYS = 30
+#: A time to live of so many days has no end.
+TTL_FOR_EVER = 3650
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,17 @@ class Logstore:
     settings: dict[str, Any]
     created: float
 
+    @property
+    def ttl_days(self) -> int:
+        """Days after which what it holds expires; 3650 for never."""
+        days = self.settings.get("ttl", DEFAULT_TTL_DAYS)
+        # An earlier version kept whatever a creator wrote there.
+        return days if type(days) is int and 1 <= days <= TTL_FOR_EVER else DEFAULT_TTL_DAYS
+
+    def horizon(self, now: float) -> float:
+        """What was received before this time (Unix seconds) has expired."""
+        return now - self.ttl_days * 86400.0 if self.ttl_days < TTL_FOR_EVER else -math.inf
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedGroup:
@@ -69,6 +85,18 @@ class PackedGroup:
             raw=unpack(self.packed, self.raw_size),
             count=self.count,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some rows that a search found.
+
+    :ivar groups: the rows, in order of arrival.
+    :ivar after: where the next page begins; None when this is the last.
+    """
+
+    groups: list[PackedGroup]
+    after: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

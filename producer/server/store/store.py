@@ -2,7 +2,7 @@
 
 Every function returns a future of its answer and refuses with :class:`ApiError` (``ProjectNotExist``,
 ``LogStoreNotExist``, …). A LogGroup is one row, kept as one lz4 block with what a search needs to skip it; logs are
-decoded when they are read.
+decoded when they are read. ``now`` is the server's time, Unix seconds: what has expired by then is not seen.
 """
 
 from __future__ import annotations
@@ -16,72 +16,45 @@ from typing import Any
 
 from ..errors import ApiError
 from .database import Database
+from .expiry import advance_sequence, remove_expired
 from .log_groups import CheckedGroup
-from .rows import Logstore, PackedGroup, Place, Project, Route, Search
+from .rows import Logstore, PackedGroup, Page, Place, Project, Route, Search
+from .schema import prepare
 from .shards import shard_of_key
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS projects (
-    name TEXT PRIMARY KEY, description TEXT NOT NULL, created REAL NOT NULL
-);
-CREATE TABLE IF NOT EXISTS logstores (
-    id INTEGER PRIMARY KEY,
-    project TEXT NOT NULL REFERENCES projects (name),
-    name TEXT NOT NULL,
-    shard_count INTEGER NOT NULL,
-    settings TEXT NOT NULL,
-    created REAL NOT NULL,
-    UNIQUE (project, name)
-);
-CREATE TABLE IF NOT EXISTS log_groups (
-    id INTEGER PRIMARY KEY,
-    logstore INTEGER NOT NULL REFERENCES logstores (id),
-    shard INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    received REAL NOT NULL,
-    raw_size INTEGER NOT NULL,
-    logs INTEGER NOT NULL,
-    topic TEXT NOT NULL,
-    min_time INTEGER NOT NULL,
-    max_time INTEGER NOT NULL,
-    packed BLOB NOT NULL,
-    UNIQUE (logstore, shard, position)
-);
-CREATE TABLE IF NOT EXISTS sequences (
-    logstore INTEGER NOT NULL REFERENCES logstores (id),
-    hash_key TEXT NOT NULL,
-    last INTEGER NOT NULL,
-    PRIMARY KEY (logstore, hash_key)
-);
-"""
-
+#: One step of a search looks at so many rows at most, whatsoever they belong to, and gives so many raw bytes (but at
+#: least one row): the database has others to serve, and the searcher to keep them.
+_ROWS_PER_STEP = 20_000
+_BYTES_PER_STEP = 4 * 1024 * 1024
 
 _GROUP_COLUMNS = "id, shard, position, received, raw_size, logs, packed"
 _READ_SHARD = (
     f"SELECT {_GROUP_COLUMNS} FROM log_groups"  # noqa: S608 - a constant
-    " WHERE logstore = ? AND shard = ? AND position >= ? AND position < ? ORDER BY position"
+    " WHERE logstore = ? AND shard = ? AND position >= ? AND position < ? AND received >= ? ORDER BY position LIMIT ?"
 )
 _SEARCH = (
     f"SELECT {_GROUP_COLUMNS} FROM log_groups"  # noqa: S608 - a constant
-    " WHERE logstore = :logstore AND id > :after AND max_time >= :begin AND min_time < :end"
-    " AND (:topic IS NULL OR topic = :topic) ORDER BY id LIMIT :limit"
+    " WHERE logstore = :logstore AND id > :after AND id <= :until AND received >= :horizon"
+    " AND max_time >= :begin AND min_time < :end AND (:topic IS NULL OR topic = :topic) ORDER BY id"
 )
 
 
 class Store:
     """The server's memory, or its file."""
 
-    def __init__(self, directory: Path | None, *, shards: int, auto_create: bool) -> None:
+    def __init__(self, directory: Path | None, *, shards: int, auto_create: bool, sequence_keys: int) -> None:
         """Open the store.
 
         :param directory: where ``loghub.sqlite3`` lies or will lie; None for memory.
         :param shards: shards of a logstore whose creator does not say.
         :param auto_create: whether a first write, or a first look at its shards, creates a logstore and its project.
+        :param sequence_keys: keys of a logstore whose sequence numbers are remembered.
         :raises ServerStartError: the directory cannot be used.
         """
-        self._database = Database(directory / "loghub.sqlite3" if directory else None, _SCHEMA)
+        self._database = Database(directory / "loghub.sqlite3" if directory else None, prepare)
         self._shards = shards
         self._auto_create = auto_create
+        self._sequence_keys = sequence_keys
         # Used on the database's thread only.
         self._turn = itertools.count()
 
@@ -131,14 +104,18 @@ class Store:
         """The logstore that a client is about to use: made now if it is missing and may spring into being."""
         return self._database.submit(lambda connection: self._logstore_to_write(connection, place, now))
 
-    def logstore_names(self, project: str) -> Future[list[str]]:
-        """Names of a project's logstores, sorted."""
+    def logstore_names(self, project: str, part: str, offset: int, size: int) -> Future[tuple[int, list[str]]]:
+        """How many of a project's logstores have ``part`` in their names, and ``size`` of these from ``offset`` on,
+        sorted.
+        """
 
-        def job(connection: sqlite3.Connection) -> list[str]:
+        def job(connection: sqlite3.Connection) -> tuple[int, list[str]]:
             if not _has_project(connection, project):
                 raise _no_project(project)
-            query = "SELECT name FROM logstores WHERE project = ? ORDER BY name"
-            return [name for (name,) in connection.execute(query, (project,))]
+            matching = "FROM logstores WHERE project = ? AND instr(name, ?)"
+            (total,) = connection.execute(f"SELECT COUNT(*) {matching}", (project, part)).fetchone()
+            page = f"SELECT name {matching} ORDER BY name LIMIT ? OFFSET ?"
+            return total, [name for (name,) in connection.execute(page, (project, part, size, offset))]
 
         return self._database.submit(job)
 
@@ -154,7 +131,8 @@ class Store:
                 shard = next(self._turn) % logstore.shard_count
             else:
                 shard = shard_of_key(route.key, logstore.shard_count)
-                _advance_sequence(connection, logstore, route)
+                advance_sequence(connection, logstore, route, now, self._sequence_keys)
+            remove_expired(connection, logstore, len(groups), now)
             _insert_groups(connection, logstore, shard, groups, now)
             return shard
 
@@ -163,56 +141,103 @@ class Store:
     def end_position(self, place: Place, shard: int) -> Future[int]:
         """The position after a shard's last LogGroup."""
         return self._database.submit(
-            lambda connection: _end_position(connection, _shard_row(connection, place, shard), shard)
+            lambda connection: _end_position(connection, _with_shard(connection, place, shard), shard)
         )
 
-    def position_at(self, place: Place, shard: int, time: float) -> Future[int]:
+    def position_since(self, place: Place, shard: int, time: float, now: float) -> Future[int]:
         """The position of the first LogGroup that was received at ``time`` (Unix seconds) or later."""
 
         def job(connection: sqlite3.Connection) -> int:
-            row = _shard_row(connection, place, shard)
-            query = "SELECT MIN(position) FROM log_groups WHERE logstore = ? AND shard = ? AND received >= ?"
-            (position,) = connection.execute(query, (row, shard, time)).fetchone()
-            return _end_position(connection, row, shard) if position is None else int(position)
+            logstore = _with_shard(connection, place, shard)
+            query = (
+                "SELECT position FROM log_groups WHERE logstore = ? AND shard = ? AND received >= ?"
+                " ORDER BY position LIMIT 1"
+            )
+            since = max(time, logstore.horizon(now))
+            row = connection.execute(query, (logstore.row, shard, since)).fetchone()
+            return _end_position(connection, logstore, shard) if row is None else int(row[0])
+
+        return self._database.submit(job)
+
+    def received_at(self, place: Place, shard: int, position: int, now: float) -> Future[float | None]:
+        """When the LogGroup at ``position`` was received, Unix seconds; None when there is none."""
+
+        def job(connection: sqlite3.Connection) -> float | None:
+            logstore = _with_shard(connection, place, shard)
+            query = (
+                "SELECT received FROM log_groups WHERE logstore = ? AND shard = ? AND position = ? AND received >= ?"
+            )
+            values = (logstore.row, shard, position, logstore.horizon(now))
+            row = connection.execute(query, values).fetchone()
+            return None if row is None else float(row[0])
 
         return self._database.submit(job)
 
     def read_shard(
-        self, place: Place, shard: int, positions: range, max_raw_bytes: int | None = None
+        self, place: Place, shard: int, positions: range, now: float, *, limit: int, max_raw_bytes: int
     ) -> Future[list[PackedGroup]]:
-        """LogGroups of a shard at ``positions``, in order: no more than ``max_raw_bytes`` in all, but at least one."""
-
-        def job(connection: sqlite3.Connection) -> list[PackedGroup]:
-            row = _shard_row(connection, place, shard)
-            cursor = connection.execute(_READ_SHARD, (row, shard, positions.start, positions.stop))
-            return _take(cursor, max_raw_bytes)
-
-        return self._database.submit(job)
-
-    def search(self, place: Place, search: Search, after: int, limit: int) -> Future[list[PackedGroup]]:
-        """Up to ``limit`` LogGroups in which ``search`` may find something, in order of arrival, from beyond row
-        ``after``.
+        """Up to ``limit`` LogGroups of a shard at ``positions``, in order: no more than ``max_raw_bytes`` in all, but
+        at least one.
         """
 
         def job(connection: sqlite3.Connection) -> list[PackedGroup]:
-            values = {
-                "logstore": _logstore(connection, place).row,
-                "after": after,
-                "begin": search.begin,
-                "end": search.end,
-                "topic": search.topic,
-                "limit": limit,
-            }
-            return [_packed_group(row) for row in connection.execute(_SEARCH, values)]
+            logstore = _with_shard(connection, place, shard)
+            values = (logstore.row, shard, positions.start, positions.stop, logstore.horizon(now), limit)
+            return _take(connection.execute(_READ_SHARD, values), max_raw_bytes)[0]
 
         return self._database.submit(job)
 
-    def count(self, place: Place) -> Future[int]:
+    def last_row(self, place: Place) -> Future[int]:
+        """The row that arrived last, in any logstore; ``place`` must exist."""
+
+        def job(connection: sqlite3.Connection) -> int:
+            _logstore(connection, place)
+            (last,) = connection.execute("SELECT MAX(id) FROM log_groups").fetchone()
+            return last or 0
+
+        return self._database.submit(job)
+
+    def search(self, place: Place, search: Search, after: int, until: int, now: float) -> Future[Page]:
+        """The next LogGroups in which ``search`` may find something, in order of arrival, from beyond row ``after`` to
+        row ``until``. The page may have none although another one follows.
+        """
+
+        def job(connection: sqlite3.Connection) -> Page:
+            logstore = _logstore(connection, place)
+            step = min(until, after + _ROWS_PER_STEP)
+            values = {
+                "logstore": logstore.row,
+                "after": after,
+                "until": step,
+                "horizon": logstore.horizon(now),
+                "begin": search.begin,
+                "end": search.end,
+                "topic": search.topic,
+            }
+            groups, whole = _take(connection.execute(_SEARCH, values), _BYTES_PER_STEP)
+            seen = step if whole else groups[-1].row
+            return Page(groups=groups, after=seen if seen < until else None)
+
+        return self._database.submit(job)
+
+    def group(self, place: Place, row: int, now: float) -> Future[PackedGroup | None]:
+        """The LogGroup of that row, if it is still there."""
+
+        def job(connection: sqlite3.Connection) -> PackedGroup | None:
+            logstore = _logstore(connection, place)
+            query = f"SELECT {_GROUP_COLUMNS} FROM log_groups WHERE id = ? AND logstore = ? AND received >= ?"  # noqa: S608
+            found = connection.execute(query, (row, logstore.row, logstore.horizon(now))).fetchone()
+            return None if found is None else _packed_group(found)
+
+        return self._database.submit(job)
+
+    def count(self, place: Place, now: float) -> Future[int]:
         """How many logs a logstore holds."""
 
         def job(connection: sqlite3.Connection) -> int:
-            query = "SELECT COALESCE(SUM(logs), 0) FROM log_groups WHERE logstore = ?"
-            return int(connection.execute(query, (_logstore(connection, place).row,)).fetchone()[0])
+            logstore = _logstore(connection, place)
+            query = "SELECT COALESCE(SUM(logs), 0) FROM log_groups WHERE logstore = ? AND received >= ?"
+            return int(connection.execute(query, (logstore.row, logstore.horizon(now))).fetchone()[0])
 
         return self._database.submit(job)
 
@@ -262,40 +287,27 @@ def _no_project(name: str) -> ApiError:
     return ApiError("ProjectNotExist", f"project {name} does not exist")
 
 
-def _shard_row(connection: sqlite3.Connection, place: Place, shard: int) -> int:
-    """The row of the logstore of ``place``, which has that shard."""
+def _with_shard(connection: sqlite3.Connection, place: Place, shard: int) -> Logstore:
+    """The logstore of ``place``, which has that shard."""
     logstore = _logstore(connection, place)
     if not 0 <= shard < logstore.shard_count:
         raise ApiError(
             "ShardNotExist", f"shard {shard} does not exist: {place.logstore} has 0 to {logstore.shard_count - 1}"
         )
-    return logstore.row
+    return logstore
 
 
-def _end_position(connection: sqlite3.Connection, logstore_row: int, shard: int) -> int:
-    query = "SELECT MAX(position) FROM log_groups WHERE logstore = ? AND shard = ?"
-    (last,) = connection.execute(query, (logstore_row, shard)).fetchone()
-    return 0 if last is None else int(last) + 1
-
-
-def _advance_sequence(connection: sqlite3.Connection, logstore: Logstore, route: Route) -> None:
-    if route.sequence is None:
-        return
-    hash_key = f"{route.key:032x}"
-    query = "SELECT last FROM sequences WHERE logstore = ? AND hash_key = ?"
-    row = connection.execute(query, (logstore.row, hash_key)).fetchone()
-    if row is not None and route.sequence <= row[0]:
-        raise ApiError(
-            "InvalidSequenceId",
-            f"seqid {route.sequence} of key {hash_key} is not above {row[0]}, the last accepted: nothing was stored",
-        )
-    connection.execute("INSERT OR REPLACE INTO sequences VALUES (?, ?, ?)", (logstore.row, hash_key, route.sequence))
+def _end_position(connection: sqlite3.Connection, logstore: Logstore, shard: int) -> int:
+    query = "SELECT next FROM shards WHERE logstore = ? AND shard = ?"
+    row = connection.execute(query, (logstore.row, shard)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _insert_groups(
     connection: sqlite3.Connection, logstore: Logstore, shard: int, groups: list[CheckedGroup], now: float
 ) -> None:
-    first = _end_position(connection, logstore.row, shard)
+    first = _end_position(connection, logstore, shard)
+    connection.execute("INSERT OR REPLACE INTO shards VALUES (?, ?, ?)", (logstore.row, shard, first + len(groups)))
     connection.executemany(
         "INSERT INTO log_groups"
         " (logstore, shard, position, received, raw_size, logs, topic, min_time, max_time, packed)"
@@ -310,17 +322,18 @@ def _insert_groups(
     )
 
 
-def _take(cursor: sqlite3.Cursor, max_raw_bytes: int | None) -> list[PackedGroup]:
+def _take(cursor: sqlite3.Cursor, max_raw_bytes: int) -> tuple[list[PackedGroup], bool]:
+    """Rows of ``cursor`` up to so many bytes, but at least one; and whether these are all."""
     taken: list[PackedGroup] = []
     total = 0
     for row in cursor:
         group = _packed_group(row)
         total += group.raw_size
-        if taken and max_raw_bytes is not None and total > max_raw_bytes:
-            break
+        if taken and total > max_raw_bytes:
+            cursor.close()
+            return taken, False
         taken.append(group)
-    cursor.close()
-    return taken
+    return taken, True
 
 
 def _packed_group(row: tuple[Any, ...]) -> PackedGroup:

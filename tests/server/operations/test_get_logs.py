@@ -109,7 +109,7 @@ def test_a_search_that_makes_no_sense_is_refused(client: Client, params: dict[st
     assert error_of(client.get(f"/logstores/{LOGSTORE}", type="log", **params)) == (400, "ParameterInvalid")
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 60_000, b"\xff"])
 def test_a_body_that_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
     """POST /logs wants a JSON object."""
     assert error_of(client.post_json(f"/logstores/{LOGSTORE}/logs", body)) == (400, "PostBodyInvalid")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import zlib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from producer.wire.compression import compress
 from producer.wire.schema import LogGroup, LogPackageList
 
 from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
+from ..process import MIB, ServerProcess
 
 
 def messages(server: LogHubServer) -> list[object]:
@@ -313,3 +315,32 @@ def test_a_logstore_name_out_of_rule_is_refused(server: LogHubServer, client: Cl
     """A name that LogHub would not allow is not created by a first write."""
     assert error_of(client.put(log_group("x"), logstore=logstore)) == (400, "ParameterInvalid")
     assert server.count(PROJECT, logstore) == 0
+
+
+@pytest.mark.parametrize(
+    ("unit", "code"),
+    [
+        (b"\x0a\x00", "PostBodyInvalid"),  # logs without a time
+        (b"\x0a\x02\x08\x01", "PostBodyInvalid"),  # more logs than are allowed
+        (b"\x32\x04\x0a\x00\x12\x00", "PostBodyInvalid"),  # tags, and no log
+    ],
+)
+def test_bodies_of_many_tiny_parts_take_bounded_memory(unit: bytes, code: str) -> None:
+    """Three writes at once of 10 MiB that say as much as such a body can are read one after the other, and refused."""
+    raw = unit * (10 * MIB // len(unit))
+    answers: list[tuple[int, str]] = []
+    with ServerProcess() as server, Client(server) as client:
+        before = server.peak()
+
+        def put() -> None:
+            with Client(server) as other:
+                answers.append(error_of(other.put(raw, timeout=60)))
+
+        writers = [threading.Thread(target=put) for _ in range(3)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert answers == [(400, code)] * 3
+        assert server.peak() - before < 450 * MIB
+        assert client.put(log_group("next")).status_code == 200

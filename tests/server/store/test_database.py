@@ -11,7 +11,9 @@ import pytest
 from producer.server.errors import ApiError
 from producer.server.store.database import Database
 
-SCHEMA = "CREATE TABLE IF NOT EXISTS rows (value INTEGER PRIMARY KEY)"
+
+def prepare(connection: sqlite3.Connection) -> None:
+    connection.execute("CREATE TABLE IF NOT EXISTS rows (value INTEGER PRIMARY KEY)")
 
 
 def insert(value: int):  # type: ignore[no-untyped-def]
@@ -25,7 +27,7 @@ def values(database: Database) -> list[int]:
 
 def test_jobs_that_wait_together_share_one_commit(tmp_path: Path) -> None:
     """Twenty writers that wait behind a busy database are made durable by one commit."""
-    database = Database(tmp_path / "db", SCHEMA)
+    database = Database(tmp_path / "db", prepare)
     commits: list[str] = []
     database.submit(
         lambda connection: connection.set_trace_callback(
@@ -46,7 +48,7 @@ def test_jobs_that_wait_together_share_one_commit(tmp_path: Path) -> None:
 
 def test_nobody_is_answered_before_the_commit() -> None:
     """A job's future is still open while the transaction is; a reader in it is answered with its writers."""
-    database = Database(None, SCHEMA)
+    database = Database(None, prepare)
     open_futures: list[bool] = []
     busy, go_on = threading.Event(), threading.Event()
     database.submit(lambda _connection: (busy.set(), go_on.wait(10)))
@@ -62,7 +64,7 @@ def test_nobody_is_answered_before_the_commit() -> None:
 
 def test_a_refusal_harms_no_other_job() -> None:
     """A job that refuses before it wrote leaves the others of its transaction in place."""
-    database = Database(None, SCHEMA)
+    database = Database(None, prepare)
 
     def refuse(_connection: sqlite3.Connection) -> None:
         raise ApiError("ProjectNotExist", "no")
@@ -90,7 +92,7 @@ def test_a_job_that_raises_harms_no_other_job() -> None:
     """Of three writers in one transaction the one in the middle fails after it wrote: its rows are undone, the others'
     rows stay.
     """
-    database = Database(None, SCHEMA)
+    database = Database(None, prepare)
 
     def write_and_fail(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO rows VALUES (7)")
@@ -106,8 +108,9 @@ def test_a_job_that_raises_harms_no_other_job() -> None:
 
 def test_a_failed_commit_undoes_all_and_the_database_goes_on() -> None:
     """A commit that is refused is given to everybody in its transaction, nothing of which stays; the next one works."""
-    schema = f"{SCHEMA}; CREATE TABLE marks (value REFERENCES rows DEFERRABLE INITIALLY DEFERRED)"
-    database = Database(None, schema)
+    database = Database(None, prepare)
+    marks = "CREATE TABLE marks (value REFERENCES rows DEFERRABLE INITIALLY DEFERRED)"
+    database.submit(lambda connection: connection.execute(marks)).result()
     together = run_together(
         database, insert(1), lambda connection: connection.execute("INSERT INTO marks VALUES (99)"), insert(2)
     )
@@ -121,7 +124,7 @@ def test_a_failed_commit_undoes_all_and_the_database_goes_on() -> None:
 
 def test_a_job_whose_error_ends_the_transaction_fails_all_of_it() -> None:
     """Where SQLite itself rolled everything back, nobody of the transaction is told that it was stored."""
-    database = Database(None, SCHEMA)
+    database = Database(None, prepare)
     together = run_together(
         database, insert(1), lambda connection: connection.execute("INSERT OR ROLLBACK INTO rows VALUES (1)"), insert(2)
     )
@@ -134,13 +137,13 @@ def test_a_job_whose_error_ends_the_transaction_fails_all_of_it() -> None:
 
 def test_close_finishes_what_was_handed_over(tmp_path: Path) -> None:
     """Jobs submitted before close() are committed by it; jobs after it are refused."""
-    database = Database(tmp_path / "db", SCHEMA)
+    database = Database(tmp_path / "db", prepare)
     writes = [database.submit(insert(value)) for value in range(200)]
     database.close()
     database.close()
     assert all(write.done() for write in writes)
     with pytest.raises(RuntimeError, match="closed"):
         database.submit(insert(1))
-    again = Database(tmp_path / "db", SCHEMA)
+    again = Database(tmp_path / "db", prepare)
     assert list(range(200)) == values(again)
     again.close()

@@ -11,13 +11,10 @@ from pathlib import Path
 
 from producer.server import LogHubServer
 from producer.server.store.log_groups import parse_group
-from producer.server.store.rows import EVERYTHING, Place
 from producer.ship.session import package_zip
 from tests.spark.conftest import LOGSTORE, PROJECT
 
 from .weblog import MODULUS, SEPARATOR
-
-_PAGE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +43,7 @@ def held(server: LogHubServer, logstore: str = LOGSTORE) -> Held:
 
 def _raw_groups(server: LogHubServer, logstore: str) -> Iterator[bytes]:
     # LogHubServer.log_groups would unpack all of them at once.
-    place, after, full = Place(project=PROJECT, logstore=logstore), 0, True
-    while full:
-        page = server._service.store.search(place, EVERYTHING, after, _PAGE).result()
-        yield from (group.unpack().raw for group in page)
-        full = len(page) == _PAGE
-        after = page[-1].row if page else after
+    return (group.raw for group in server.iter_log_groups(PROJECT, logstore))
 
 
 def _digests(raw: bytes) -> Iterator[int]:

@@ -1,0 +1,35 @@
+"""Bodies that are JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..errors import ApiError
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """A JSON object.
+
+    :raises ApiError: ``PostBodyInvalid``, the body is something else; ``ParameterInvalid``, it holds a text that is not
+        Unicode.
+    """
+    try:
+        content = json.loads(body)
+        # NaN and Infinity, which Python reads, are no JSON, and no answer may hold them.
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise ApiError("PostBodyInvalid", f"the body is not JSON: {error}") from error
+    _check_unicode(text)
+    if not isinstance(content, dict):
+        raise ApiError("PostBodyInvalid", "the body is not a JSON object")
+    return content
+
+
+def _check_unicode(text: str) -> None:
+    # JSON can write half of a surrogate pair, which is no text: neither the store nor an answer can hold it.
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(text[error.start]):04x}"
+        raise ApiError("ParameterInvalid", f"a text in the body holds {half}, half of a surrogate pair") from error

@@ -1,0 +1,78 @@
+"""What is forgotten: LogGroups beyond their logstore's time to live, and sequence numbers that nobody uses.
+
+Whoever reads does not see what has expired, whether its row is still there or not. Rows go when others come: each
+write takes a few expired ones of its logstore with it, more than it adds, so a logstore does not grow beyond what its
+time to live keeps.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+
+from ..errors import ApiError
+from .rows import Logstore, Route
+
+#: A write removes this many expired rows beyond as many as it adds; each can have megabytes.
+_ROWS_BESIDE = 16
+
+
+def remove_expired(connection: sqlite3.Connection, logstore: Logstore, added: int, now: float) -> None:
+    """Remove some of what has expired, beside a write of ``added`` LogGroups."""
+    horizon = logstore.horizon(now)
+    oldest = "SELECT received FROM log_groups WHERE logstore = ? ORDER BY id LIMIT 1"
+    row = connection.execute(oldest, (logstore.row,)).fetchone()
+    if row is not None and row[0] < horizon:
+        connection.execute(
+            "DELETE FROM log_groups WHERE received < ? AND id IN"
+            " (SELECT id FROM log_groups WHERE logstore = ? ORDER BY id LIMIT ?)",
+            (horizon, logstore.row, added + _ROWS_BESIDE),
+        )
+
+
+def advance_sequence(connection: sqlite3.Connection, logstore: Logstore, route: Route, now: float, keys: int) -> None:
+    """Let a sequence number pass once.
+
+    A key is remembered for the time to live of its logstore after its last use: what it would find twice has expired by
+    then. Beyond ``keys`` of them in a logstore the one used longest ago is forgotten.
+
+    :raises ApiError: ``InvalidSequenceId``, the number is not above the last one of its key.
+    """
+    if route.sequence is None:
+        return
+    hash_key = f"{route.key:032x}"
+    query = "SELECT last FROM sequences WHERE logstore = ? AND hash_key = ? AND used >= ?"
+    row = connection.execute(query, (logstore.row, hash_key, logstore.horizon(now))).fetchone()
+    if row is not None and route.sequence <= row[0]:
+        raise ApiError(
+            "InvalidSequenceId",
+            f"seqid {route.sequence} of key {hash_key} is not above {row[0]}, the last accepted: nothing was stored",
+        )
+    update = "UPDATE sequences SET last = ?, used = ? WHERE logstore = ? AND hash_key = ?"
+    if connection.execute(update, (route.sequence, now, logstore.row, hash_key)).rowcount == 0:
+        _add_key(connection, logstore, (hash_key, route.sequence, now), keys)
+
+
+def _add_key(connection: sqlite3.Connection, logstore: Logstore, new: tuple[str, int, float], keys: int) -> None:
+    hash_key, _, now = new
+    connection.execute("INSERT INTO sequences VALUES (?, ?, ?, ?)", (logstore.row, *new))
+    held = _count_keys(connection, logstore, 1)
+    gone = _forget_keys(connection, logstore, hash_key, (logstore.horizon(now), _ROWS_BESIDE))
+    if held - gone > keys:
+        gone += _forget_keys(connection, logstore, hash_key, (math.inf, held - gone - keys))
+    _count_keys(connection, logstore, -gone)
+
+
+def _forget_keys(connection: sqlite3.Connection, logstore: Logstore, but: str, up_to: tuple[float, int]) -> int:
+    """Forget keys last used before a time, the eldest first, up to a number of them; the result is how many went."""
+    eldest = "SELECT rowid FROM sequences WHERE logstore = ? AND hash_key != ? AND used < ? ORDER BY used LIMIT ?"
+    delete = f"DELETE FROM sequences WHERE rowid IN ({eldest})"  # noqa: S608 - a constant
+    return connection.execute(delete, (logstore.row, but, *up_to)).rowcount
+
+
+def _count_keys(connection: sqlite3.Connection, logstore: Logstore, change: int) -> int:
+    update = "UPDATE logstores SET sequence_keys = sequence_keys + ? WHERE id = ?"
+    connection.execute(update, (change, logstore.row))
+    query = "SELECT sequence_keys FROM logstores WHERE id = ?"
+    (held,) = connection.execute(query, (logstore.row,)).fetchone()
+    return int(held)

@@ -1,0 +1,169 @@
+"""A search holds up nobody and keeps little, whatever is asked."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+
+import pytest
+
+from producer.server import Limits, LogHubServer
+from producer.wire.schema import LogGroup
+
+from ..client import LOGSTORE, Client, error_of, log_group
+from ..process import MIB, ServerProcess
+
+T = 1_700_000_000
+SEARCH = f"/logstores/{LOGSTORE}/logs"
+
+
+def test_a_query_of_10_mib_is_refused_and_holds_up_nobody() -> None:
+    """A query as large as a body may be is 413 at once; another client is answered meanwhile, and memory stays."""
+    body = json.dumps({"from": 0, "to": 9, "query": "a or b " * (10 * MIB // 7)}).encode()
+    with ServerProcess() as server, Client(server) as client, Client(server) as other:
+        client.put(log_group("x"))
+        before = server.peak()
+        slow = threading.Thread(target=client.post_json, args=(SEARCH, body))
+        slow.start()
+        while slow.is_alive():
+            started = time.monotonic()
+            assert other.put(log_group("x")).status_code == 200
+            assert time.monotonic() - started < 2
+        assert error_of(client.post_json(SEARCH, body)) == (413, "PostBodyTooLarge")
+        assert server.peak() - before < 64 * MIB
+
+
+def test_a_search_keeps_nothing_of_what_lies_before_its_page() -> None:
+    """With an offset behind 60,000 logs that match, the server's memory does not grow with them."""
+    with ServerProcess() as server, Client(server) as client:
+        for number in range(60):
+            client.put(log_group(*["some text that matches, " * 15] * 1000, time=T + number * 1000))
+        wanted = {"type": "log", "from": "0", "to": str(T * 2), "line": "1"}
+        client.get(f"/logstores/{LOGSTORE}", **wanted, offset="0")
+        before = server.peak()
+        for offset, found in [("59999", 1), (str(10**15), 0)]:
+            assert len(client.get(f"/logstores/{LOGSTORE}", **wanted, offset=offset, query="text").json()) == found
+        assert server.peak() - before < 15 * MIB
+
+
+def test_a_huge_log_is_searched_in_little_memory() -> None:
+    """A log of 300,000 contents, and one of 5 MiB in one text, are searched without a copy of each part, while
+    another client is served.
+    """
+    contents = b"\x12\x06\x0a\x01k\x12\x01v" * 300_000
+    many = b"\x0a" + _varint(len(contents) + 2) + b"\x08\x01" + contents
+    with ServerProcess() as server, Client(server) as client, Client(server) as other:
+        for raw in (many, log_group("one, two; " * (MIB // 2), time=1)):
+            assert client.put(raw).status_code == 200
+        before = server.peak()
+        wanted = json.dumps({"from": 0, "to": 9, "line": 1, "query": "w1 or w2"}).encode()
+        slow = threading.Thread(target=client.post_json, args=(SEARCH, wanted))
+        slow.start()
+        while slow.is_alive():
+            started = time.monotonic()
+            assert other.put(log_group("x")).status_code == 200
+            assert time.monotonic() - started < 2
+        assert server.peak() - before < 30 * MIB
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*data, number])
+
+
+@pytest.mark.parametrize("query", ["x" * 8193, " ".join(["x"] * 101), "(" + "x or " * 200 + "x)"])
+def test_a_query_beyond_its_limits_is_refused_in_words(client: Client, query: str) -> None:
+    """More characters or words than the limit are ParameterInvalid with both numbers, in both forms of a search."""
+    client.put(log_group("x"))
+    for answer in (
+        client.get(f"/logstores/{LOGSTORE}", type="log", **{"from": "0", "to": "9", "query": query}),
+        client.post_json(SEARCH, json.dumps({"from": 0, "to": 9, "query": query}).encode()),
+    ):
+        assert error_of(answer) == (400, "ParameterInvalid")
+        assert "8192" in answer.text or "100" in answer.text
+
+
+@pytest.mark.parametrize("reverse", ["false", "true"])
+def test_a_deep_page_is_the_same_as_a_shallow_one(
+    server: LogHubServer, client: Client, monkeypatch: pytest.MonkeyPatch, reverse: str
+) -> None:
+    """Pages found by counting are cut out of the same order as pages found by keeping, whatever the times are."""
+    dice = random.Random(7)
+    for _ in range(30):
+        group = LogGroup()
+        for _ in range(20):
+            log = group.Logs.add(Time=dice.choice([0, 5, T, T + 1, T + 1, (1 << 32) - 1]))
+            log.Time_ns = dice.choice([0, 0, 1, 999_999_999, (1 << 32) - 1])
+            log.Contents.add(Key="id", Value=str(dice.random()).encode())
+        client.put(group.SerializeToString())
+
+    def page(offset: int) -> list[dict[str, str]]:
+        wanted = {"from": "0", "to": str(1 << 33), "line": "7", "offset": str(offset), "reverse": reverse}
+        return list(client.get(f"/logstores/{LOGSTORE}", type="log", **wanted).json())
+
+    offsets = [0, 3, 100, 301, 592, 593, 599, 600, 10**6]
+    shallow = [page(offset) for offset in offsets]
+    assert [len(found) for found in shallow] == [7, 7, 7, 7, 7, 7, 1, 0, 0]
+    monkeypatch.setattr("producer.server.operations.search._KEPT", 10)
+    monkeypatch.setattr("producer.server.operations.search._BUCKETS", 5)
+    assert [page(offset) for offset in offsets] == shallow
+
+
+def test_a_page_that_is_too_large_says_how_to_get_it() -> None:
+    """Logs that do not fit into one answer are refused with what to do; one alone is always given."""
+    with LogHubServer(limits=Limits(page_bytes=5000)) as server, Client(server) as client:
+        client.put(log_group("x" * 3000, "y" * 3000, "z" * 9000))
+        wanted = {"from": "0", "to": str(2 * T)}
+        answer = client.get(f"/logstores/{LOGSTORE}", type="log", **wanted)
+        assert error_of(answer) == (400, "ParameterInvalid")
+        assert "line" in answer.text
+        pages = [client.get(f"/logstores/{LOGSTORE}", type="log", **wanted, line="1", offset=str(n)) for n in range(3)]
+        assert [len(page.json()) for page in pages] == [1, 1, 1]
+
+
+def test_a_search_that_takes_too_long_ends() -> None:
+    """Beyond its time a search is RequestTimeout with what to do, and the next one has its place."""
+    with LogHubServer(limits=Limits(search_seconds=0.05, searches=1)) as server, Client(server) as client:
+        for _ in range(30):
+            client.put(log_group(*["some words to look at"] * 1000))
+        wanted = {"from": "0", "to": str(2 * T), "query": " ".join(f"not w{n}" for n in range(40))}
+        answer = client.get(f"/logstores/{LOGSTORE}", type="log", **wanted)
+        assert error_of(answer) == (500, "RequestTimeout")
+        assert "PullLogs" in answer.text
+        # The thread of the first search ends what it has in hand.
+        deadline = time.monotonic() + 10
+        while client.get(f"/logstores/{LOGSTORE}", type="log", **{"from": "0", "to": "1"}).status_code != 200:
+            assert time.monotonic() < deadline
+
+
+def test_searches_wait_in_turn_and_writes_do_not_wait_for_them() -> None:
+    """With one search at once and one that may wait, a third is 503 ServerBusy, and a write passes them all."""
+    limits = Limits(searches=1, searches_waiting=1)
+    wanted = {"from": "0", "to": str(2 * T)}
+    with LogHubServer(limits=limits) as server, Client(server) as client:
+        client.put(log_group("x"))
+        busy, go_on = threading.Event(), threading.Event()
+        server._service.searchers.submit(lambda: (busy.set(), go_on.wait(20)))
+        busy.wait(10)
+        statuses: list[int] = []
+
+        def search() -> None:
+            with Client(server) as other:
+                statuses.append(other.get(f"/logstores/{LOGSTORE}", type="log", **wanted).status_code)
+
+        searching = [threading.Thread(target=search) for _ in range(3)]
+        for thread in searching:
+            thread.start()
+        deadline = time.monotonic() + 10
+        while not statuses:
+            assert time.monotonic() < deadline
+            assert client.put(log_group("x")).status_code == 200
+        go_on.set()
+        for thread in searching:
+            thread.join()
+        assert statuses == [503, 200, 200]

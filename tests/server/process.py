@@ -1,0 +1,115 @@
+"""A server in a process of its own, whose memory can be looked at, and a client's bytes on a raw socket."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from .client import LOGSTORE, Client
+
+MIB = 1 << 20
+
+PROGRAM = """
+import json, sys
+from producer.server import Limits, LogHubServer, faults
+limits, delay, data = json.loads(sys.argv[1])
+with LogHubServer(limits=Limits(**limits), data=data) as server:
+    if delay is not None:
+        server.faults.add(faults.delay(delay))
+    print(server.port, flush=True)
+    sys.stdin.read()
+"""
+
+
+@dataclass
+class ServerProcess:
+    """The embedded server in a process; it ends with the block.
+
+    :ivar limits: values for ``Limits``.
+    :ivar delay: seconds that a fault holds each request up, its body read; None for no fault.
+    :ivar errors: a file for what the process says on stderr; None for the stderr of the tests.
+    """
+
+    limits: Mapping[str, Any] | None = None
+    delay: float | None = None
+    data: Path | None = None
+    errors: IO[str] | None = None
+
+    host = "127.0.0.1"
+    port = 0
+    access_key_id = "test-access-key-id"
+    access_key_secret = "test-access-key-secret"
+
+    def __enter__(self) -> Self:
+        options = [dict(self.limits or {}), self.delay, str(self.data) if self.data else None]
+        command = [sys.executable, "-c", PROGRAM, json.dumps(options)]
+        root = Path(__file__).parents[2]
+        self.process = subprocess.Popen(command, stdin=-1, stdout=-1, stderr=self.errors, text=True, cwd=root)
+        self.port = int(self.process.stdout.readline())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens."""
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.process.poll() is None
+
+    def resident(self) -> int:
+        """Bytes of memory that it has now."""
+        return _status(self.process.pid, "VmRSS")
+
+    def peak(self) -> int:
+        """The most bytes of memory that it has had."""
+        return _status(self.process.pid, "VmHWM")
+
+
+def _status(pid: int, name: str) -> int:
+    status = Path(f"/proc/{pid}/status")
+    if status.exists():
+        return int(re.search(rf"^{name}:\s+(\d+) kB$", status.read_text(), re.MULTILINE)[1]) * 1024
+    # Without /proc nobody tells the peak; the present size is the next best.
+    return int(subprocess.check_output(["ps", "-o", "rss=", "-p", str(pid)])) * 1024
+
+
+def whole_put(
+    client: Client, raw: bytes, *, logstore: str = LOGSTORE, without: tuple[str, ...] = (), **changed: str
+) -> bytes:
+    """The bytes of a good PutLogs, with headers changed or left out after signing."""
+    headers = {"Content-Type": "application/x-protobuf"}
+    return request_bytes(client, "POST", f"/logstores/{logstore}/shards/lb", headers, raw, without=without, **changed)
+
+
+def request_bytes(
+    client: Client,
+    method: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    params: Mapping[str, str] | None = None,
+    without: tuple[str, ...] = (),
+    **changed: str,
+) -> bytes:
+    """The bytes of a signed request, with headers changed or left out after signing."""
+    signed = client.sign(method, path, params or {}, headers or {}, body)
+    signed |= {"Content-Length": str(len(body)), **{name.replace("_", "-"): value for name, value in changed.items()}}
+    query = "?" + "&".join(f"{name}={value}" for name, value in params.items()) if params else ""
+    kept = {name: value for name, value in signed.items() if name not in without}
+    lines = [f"{method} {path}{query} HTTP/1.1", *(f"{name}: {value}" for name, value in kept.items())]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
