@@ -24,6 +24,7 @@ from ..records import SEQUENCED, StreamKey, hash_key_of
 from ..results import SendFuture
 from ..wire.log_group import LogEncoder
 from .batch import BatchState, ProducerBatch, Sender, overhead_of_batch
+from .doubt import Doubt, SentBefore
 from .memory import MemoryBudget
 from .open_run import OpenRun, RunLimits
 from .stopped_streams import StoppedStreams
@@ -218,25 +219,25 @@ class LogAccumulator:
         sender: Sender,
         charge: int,
         opening: int,
-        sequence: SequenceId,
+        before: SentBefore,
     ) -> SendFuture | None:
         """As :meth:`append`, to the batch that is sent again after a restart: neither full nor lingering it is handed
         on, but by :meth:`formed`.
 
-        :param sequence: what it was sent under before.
+        :param before: what it was sent under.
         """
         with self._lock:
             if self._closed:
                 raise ProducerClosedError("the producer is closed")
             if self._stopped.any:
                 self._must_go_on(key)
-            given_up = sequence.key in self._given_up
+            given_up = before.sequence.key in self._given_up
             if not given_up:
                 batch = self._forming.get(key)
                 if batch is None:
                     if not opening:
                         return None
-                    batch = self._begin_forming(key, sequence)
+                    batch = self._begin_forming(key, before)
                     charge, opening = charge + opening, 0
                 future = batch.add(record, logs, sender, charge)
         if given_up:  # others of its records were sent under a new key: the old one must not be used again
@@ -245,10 +246,11 @@ class LogAccumulator:
             self._refund(opening)
         return future
 
-    def _begin_forming(self, key: StreamKey, sequence: SequenceId) -> ProducerBatch:
+    def _begin_forming(self, key: StreamKey, before: SentBefore) -> ProducerBatch:
         batch = self._forming[key] = self._new_batch(key)
-        batch.sequence = batch.stream.sequence = sequence
-        batch.forming = batch.noted = batch.doubtful = True
+        batch.sequence = batch.stream.sequence = before.sequence
+        batch.forming = batch.noted = True
+        batch.doubt = Doubt(batch, shorter=before.shorter)
         return batch
 
     def formed(self, key: StreamKey) -> ProducerBatch | None:
@@ -273,7 +275,7 @@ class LogAccumulator:
                 self._take_formed(batch.key)
                 self._given_up.add(batch.sequence.key if batch.sequence is not None else "")
                 batch.sequence = batch.stream.sequence = None
-                batch.noted = batch.doubtful = False
+                batch.noted, batch.doubt = False, None
         for batch in given_up:
             _log.warning(
                 "%s/%s: a batch that was in flight before the restart cannot be formed again (its other records do not "

@@ -23,7 +23,7 @@ from ..errors import (
     SendTimeoutError,
     StreamStoppedError,
 )
-from ..interfaces import Notes, Record, SequenceId, Sink
+from ..interfaces import Notes, Record, Sink
 from ..metrics import Counters, Stats
 from ..records import StreamKey
 from ..results import Attempt, Callback, SendFuture
@@ -31,6 +31,7 @@ from ..wire.log_group import LogEncoder
 from .accumulator import LogAccumulator
 from .acks import Acks
 from .batch import MAX_BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch, overhead_of_batch
+from .doubt import SentBefore
 from .event_format import StoredRecord
 from .fed_batch import FedBatch
 from .handlers import Settlement
@@ -303,12 +304,13 @@ class Pipeline:
                 opened.add(key)
         return charge
 
-    def feed(self, stored: StoredRecord, ticket: Ticket, sequence: SequenceId | None = None) -> None:
+    def feed(self, stored: StoredRecord, ticket: Ticket, before: SentBefore | None = None) -> None:
         """Take over a record of the channel; waits for memory as long as it takes.
 
         One that was accepted when there was more memory than now gets all that there is.
 
-        :param sequence: of the batch that it was in before a restart, and has to be in again; None if it was in none.
+        :param before: what the batch was sent under that it was in before a restart, and has to be in again; None if
+            it was in none.
         :raises ProducerClosedError: after ``close`` began to leave records in the channel.
         :raises StreamStoppedError: a batch of the ordered stream has failed for good: the record stays there.
         """
@@ -318,7 +320,7 @@ class Pipeline:
             raise stopped  # before any memory is waited for
         overhead = overhead_of_batch(key)
         charge = min(len(record) + RECORD_OVERHEAD, max(0, self.budget.limit - overhead))
-        there = self.accumulator.has_open(key) if sequence is None else self.accumulator.is_forming(key)
+        there = self.accumulator.has_open(key) if before is None else self.accumulator.is_forming(key)
         opening = 0 if there else min(overhead, self.budget.limit)
         while True:
             future = None
@@ -327,11 +329,11 @@ class Pipeline:
                 self._give_up_forming()
             self.budget.acquire(charge + opening, None)
             try:
-                if sequence is None:
+                if before is None:
                     number = stored.number
                     future = self.accumulator.append(key, record, stored.logs, ticket, charge, opening, number)
                 else:
-                    future = self.accumulator.form(key, record, stored.logs, ticket, charge, opening, sequence)
+                    future = self.accumulator.form(key, record, stored.logs, ticket, charge, opening, before)
             finally:
                 if future is None:
                     self.budget.release(charge + opening)

@@ -26,6 +26,7 @@ from ..interfaces import Payload, Record, SequenceId
 from ..records import SEQUENCED, StreamKey
 from ..results import Attempt, Callback, Result, SendFuture
 from ..wire.shape import Heads, Run
+from .doubt import Doubt
 from .stream_state import StreamState
 from .ticket import Ticket
 
@@ -109,7 +110,7 @@ class ProducerBatch:
         "attempts",
         "claimed_by",
         "created_at",
-        "doubtful",
+        "doubt",
         "first_attempt_at",
         "forming",
         "futures",
@@ -181,9 +182,10 @@ class ProducerBatch:
         self.first_attempt_at = 0.0
         self.last_error: type[AttemptError] | None = None
         self.same_error_count = 0
-        #: Of an idempotent batch; whether the channel knows of it; whether a request under it may have been stored.
+        #: Of an idempotent batch; whether the channel knows of it; what requests under it may have been stored.
         self.sequence: SequenceId | None = None
-        self.noted = self.doubtful = False
+        self.noted = False
+        self.doubt: Doubt[Self] | None = None
         #: It is being formed anew after a restart: only the feeder says when it is complete.
         self.forming = False
 

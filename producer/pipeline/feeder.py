@@ -18,10 +18,11 @@ from ..errors import (
     StreamStoppedError,
     TransactionFullError,
 )
-from ..interfaces import Channel, Event, SequenceId
+from ..interfaces import Channel, Event
 from ..records import IDEMPOTENT, StreamKey
 from ..results import Attempt, Result
 from .acks import Acks
+from .doubt import SentBefore
 from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
 from .handlers import attempt_of
 from .recovery import Recovery
@@ -62,7 +63,7 @@ class Feeder:
         clock: Clock,
         registry: Registry,
         acks: Acks,
-        feed: Callable[[StoredRecord, Ticket, SequenceId | None], object],
+        feed: Callable[[StoredRecord, Ticket, SentBefore | None], object],
         instance: bytes,
         *,
         recovery: Recovery,
@@ -204,7 +205,7 @@ class Feeder:
             self._acks.settled(ticket)
             return
         try:
-            self._feed(record, ticket, intent.sequence if intent is not None else None)
+            self._feed(record, ticket, intent.before if intent is not None else None)
         except (ProducerClosedError, StreamStoppedError):
             raise
         except Exception:

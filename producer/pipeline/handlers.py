@@ -209,10 +209,12 @@ class Settlement:
         """The server acknowledged ``batch``."""
         self._settle(batch, _Outcome.DELIVERED)
 
-    def fail(self, batch: ProducerBatch, attempt: Attempt | None = None) -> None:
+    def fail(self, batch: ProducerBatch, attempt: Attempt | None = None, *, keep: bool = False) -> None:
         """``batch`` is given up after the attempts that it has noted, and for the reason that ``attempt`` gives.
 
         An ordered stream stops: what waits behind it is failed too, or stays in its channel.
+
+        :param keep: whether the batch itself, of an ordered stream, stays in its channel, if it came out of one.
         """
         if not batch.key.order:
             self._settle(batch, _Outcome.FAILED, attempt)
@@ -220,7 +222,7 @@ class Settlement:
         error = StreamStoppedError(plain(batch.key), batch.outcome(successful=False, last=attempt))
         # Before anybody hears of the failure, so that whoever does finds the stream stopped.
         behind = self._accumulator.stop(batch, error)
-        self._settle(batch, _Outcome.FAILED, attempt)
+        self._settle(batch, _Outcome.PARKED if keep and self._listener.parks else _Outcome.FAILED, attempt)
         for waiting in behind:
             self._settle(waiting, self._fate_behind(waiting, batch), attempt_of(error))
 

@@ -13,6 +13,8 @@ The name of a note is a digest of the stream's names; the value::
     16 bytes  the hash key
     8 bytes   the number of the batch, big-endian
     8 and 8   the positions of its first and its last event, big-endian
+    1 byte    01 if it was cut while it was in doubt: the first of its events may have been sent under the number
+              without the others; else it is left out
 """
 
 from __future__ import annotations
@@ -29,11 +31,13 @@ from ..errors import ChannelError, NumberNotNotedError
 from ..interfaces import Channel, Notes, SequenceId
 from ..records import ADOPTED, StreamKey
 from .batch import ProducerBatch
+from .doubt import SentBefore
 from .fed_batch import FedBatch
 
 _log = logging.getLogger("producer.intents")
 
 _VALUE = Struct(">16sQQQ")
+_CUT = b"\x01"
 #: Notes that are kept; the longest unused of streams with nothing in flight are removed beyond it. About 150 bytes
 #: each.
 MAX_NOTES = 16_384
@@ -48,15 +52,23 @@ class Intent:
     :ivar sequence: its hash key and number.
     :ivar first: the position of its first event.
     :ivar last: the position of its last one.
+    :ivar cut: whether the first of its events may have been sent without the others.
     """
 
     sequence: SequenceId
     first: int
     last: int
+    cut: bool = False
+
+    @property
+    def before(self) -> SentBefore:
+        """What its batch may have been sent under."""
+        return SentBefore(self.sequence, self.cut)
 
     def to_bytes(self) -> bytes:
         """As it stands in a note."""
-        return _VALUE.pack(bytes.fromhex(self.sequence.key), self.sequence.number, self.first, self.last)
+        value = _VALUE.pack(bytes.fromhex(self.sequence.key), self.sequence.number, self.first, self.last)
+        return value + _CUT if self.cut else value
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Intent:
@@ -64,10 +76,11 @@ class Intent:
 
         :raises ValueError: it is none.
         """
-        if len(value) != _VALUE.size:
-            raise ValueError(f"{len(value)} bytes are no intent, which has {_VALUE.size}")
-        key, number, first, last = _VALUE.unpack(value)
-        return cls(SequenceId(key.hex(), number), first, last)
+        end = value[_VALUE.size :]
+        if len(value) < _VALUE.size or end not in (b"", _CUT):
+            raise ValueError(f"{len(value)} bytes are no intent, which has {_VALUE.size}, and one more if it is cut")
+        key, number, first, last = _VALUE.unpack_from(value)
+        return cls(SequenceId(key.hex(), number), first, last, end == _CUT)
 
 
 @lru_cache(maxsize=4096)
@@ -109,10 +122,14 @@ class Intents:
         name = note_name(batch.key)
         if name in self._distrusted:
             return
-        if not isinstance(batch, FedBatch):
+        whole, doubt = batch, batch.doubt
+        if doubt is not None:  # the other parts stand and fall with it
+            whole = doubt.parts[-1]
+        if not isinstance(batch, FedBatch) or not isinstance(whole, FedBatch):
             raise TypeError("a batch of records that are in no channel has nothing to write down")  # a bug
-        first, last = batch.tickets[0], batch.tickets[-1]
-        intent = Intent(sequence, first.position, last.position)
+        first, last = batch.tickets[0], whole.tickets[-1]
+        cut = doubt is not None and (whole is not batch or doubt.shorter)
+        intent = Intent(sequence, first.position, last.position, cut)
         try:
             self._notes.write(name, intent.to_bytes(), last.sequence)
             if name in self._distrusted:  # since a moment ago

@@ -123,6 +123,7 @@ class SendTask:
             if batch.key.order:
                 self._sequencer.number(batch)
             receipt = self._sink.write(Delivery(batch.key, batch.pack_id, payload, batch.sequence))
+            self._sequencer.accepted(batch)
         except AttemptError as refusal:
             error = self._sequencer.judged(batch, refusal)
             if error is not None:
@@ -217,7 +218,7 @@ class SendTask:
 
     def _fail(self, batch: ProducerBatch, error: AttemptError) -> None:
         self._failures.report(batch, error)
-        self._settlement.fail(batch)
+        self._settlement.fail(batch, keep=self._sequencer.undecided(batch))
 
     def _give_up(self, batch: ProducerBatch, error: AttemptError) -> None:
         attempt = Attempt(

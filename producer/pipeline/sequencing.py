@@ -5,19 +5,22 @@ the first attempt: by then all batches before it are settled. A key is forgotten
 of the stream is under way; the next batch gets another key, which is as good.
 
 ``InvalidSequenceId`` says that the server has seen the number, or a higher one. It means success only if an earlier
-request under this number may have stored the batch. Otherwise nobody of ours did: somebody else uses the key (a copied
-machine or directory), or something on the way repeated the request. To count that as success could lose the batch, so
-it fails, the stream stops, and the next batch gets a new key. With a ``SequenceKey`` it always means success: other
-processes send the same batches under the same numbers, which is what such a key is for.
+request under this number may have stored the batch (see :mod:`.doubt`). Otherwise nobody of ours did: somebody else
+uses the key (a copied machine or directory), or something on the way repeated the request. To count that as success
+could lose the batch, so it fails, the stream stops, and the next batch gets a new key. With a ``SequenceKey`` it always
+means success: other processes send the same batches under the same numbers, which is what such a key is for.
 """
 
 from __future__ import annotations
 
-from ..errors import AttemptError, BodyTooLargeError, InvalidSequenceError, ServerError
+from contextlib import suppress
+
+from ..errors import AttemptError, BodyTooLargeError, InvalidSequenceError, NumberNotNotedError, ServerError
 from ..interfaces import SequenceId
 from ..records import IDEMPOTENT, SEQUENCED
 from ..wire.put_logs import new_hash_key
 from .batch import ProducerBatch
+from .doubt import SURE_AFTER, Doubt, Fate
 from .sending.numbers import NumberJournal
 
 _NEVER_CUT = (
@@ -27,7 +30,8 @@ _NEVER_CUT = (
 
 
 class Sequencer:
-    """See the module. Called by the owner of a batch; of a stream's batches only one is in flight.
+    """Numbers batches, and tells from answers whether they are stored. Called by the owner of a batch; of a stream's
+    batches only one is in flight.
 
     :param buckets: a power of two: how many of the first bits of a hash key choose the shard.
     :param journal: where numbers are written down; None if they do not survive the process.
@@ -41,7 +45,10 @@ class Sequencer:
         """Give the batch a number if it wants one and has none, and write that down; it is about to be sent.
 
         :raises NumberNotNotedError: it could not be written down.
+        :raises InvalidSequenceError: the server has said already what becomes of it: it must not be sent.
         """
+        if batch.doubt is not None and batch.doubt.answer is not None:
+            raise batch.doubt.answer
         if batch.noted or not batch.key.order.startswith(IDEMPOTENT):
             return
         sequence = batch.sequence or self._next(batch)
@@ -61,11 +68,14 @@ class Sequencer:
 
         :returns: None if the server has the batch already; else the error.
         """
-        if batch.sequence is None:
-            return error
+        sequence = batch.sequence
         if isinstance(error, InvalidSequenceError):
-            return self._judged_number(batch, batch.sequence, error)
-        if batch.doubtful and error.code == "BadResponse" and not error.retriable:
+            return self._judged_number(batch, error)
+        if sequence is None:
+            return error
+        if error.may_have_been_stored:
+            self._lost(batch)
+        if batch.doubt is not None and error.code == "BadResponse" and not error.retriable:
             # Perhaps what is left of the answer that the number is known: asked again, the server says so whole.
             return ServerError(
                 error.code,
@@ -74,16 +84,52 @@ class Sequencer:
                 request_id=error.request_id,
                 may_have_been_stored=True,
             )
-        batch.doubtful |= error.may_have_been_stored
-        if isinstance(error, BodyTooLargeError) and batch.log_count > 1 and not self.may_split(batch):
+        return self._judged_size(batch, error) if isinstance(error, BodyTooLargeError) else error
+
+    def accepted(self, batch: ProducerBatch) -> None:
+        """The server has stored the batch just now."""
+        if batch.doubt is None:
+            return
+        parts = batch.doubt.parts
+        batch.doubt.dispel()
+        if len(parts) > 1 and self._journal is not None:
+            # Now: after a restart nobody could tell that the doubt is over. What cannot be written is, when it is sent.
+            with suppress(NumberNotNotedError):
+                self.number(parts[1])
+
+    @staticmethod
+    def undecided(batch: ProducerBatch) -> bool:
+        """Whether nobody can tell what became of the batch, nor ever will."""
+        doubt = batch.doubt
+        return doubt is not None and doubt.answer is not None and doubt.fate_of(batch) is Fate.UNKNOWN
+
+    @staticmethod
+    def _lost(batch: ProducerBatch) -> None:
+        if batch.doubt is None:
+            batch.doubt = Doubt(batch)
+        else:
+            batch.doubt.lost()
+
+    def _judged_size(self, batch: ProducerBatch, error: BodyTooLargeError) -> AttemptError:
+        doubt = batch.doubt
+        if doubt is not None and doubt.of_first:
+            doubt.refusals += 1
+            if doubt.refusals < SURE_AFTER:
+                words = f"{error.message} (an earlier request may have been stored: it is asked about again, uncut)"
+                return ServerError(error.code, words, http_status=error.http_status, request_id=error.request_id)
+        if batch.log_count > 1 and not self.may_split(batch):
             return _reworded(error, f"{error.message} ({_NEVER_CUT})")
         return error
 
-    def _judged_number(
-        self, batch: ProducerBatch, sequence: SequenceId, error: InvalidSequenceError
-    ) -> AttemptError | None:
-        if batch.doubtful or batch.key.order.startswith(SEQUENCED):
+    def _judged_number(self, batch: ProducerBatch, error: InvalidSequenceError) -> AttemptError | None:
+        if batch.key.order.startswith(SEQUENCED):
             return None
+        doubt, sequence = batch.doubt, batch.sequence
+        if doubt is not None:
+            doubt.answer = doubt.answer or error
+            return None if doubt.fate_of(batch) is Fate.WRITTEN else _untold(error)
+        if sequence is None:
+            return error
         batch.stream.sequence = None
         message = (
             f"{error.message} (number {sequence.number} of hash key {sequence.key} was not sent before by this "
@@ -94,6 +140,15 @@ class Sequencer:
     def may_split(self, batch: ProducerBatch) -> bool:
         """Whether a batch that is too large may be cut."""
         return batch.log_count > 1 and not batch.indivisible
+
+
+def _untold(error: InvalidSequenceError) -> AttemptError:
+    message = (
+        f"{error.message} (whether these records are stored cannot be told: a larger batch under the number was in "
+        "doubt when it was cut, and so was its first part. Look at what the server has; what is sent after resume() "
+        "may be there twice)"
+    )
+    return _reworded(error, message, may_have_been_stored=True)
 
 
 def _reworded(error: AttemptError, message: str, *, may_have_been_stored: bool | None = None) -> AttemptError:

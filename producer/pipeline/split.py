@@ -90,6 +90,8 @@ class Split:
     def adopt(self) -> None:
         """Point the futures at the batches that will settle them; after the whole batch went to its final state."""
         self._batch.share_with(self.halves, self._middle)
+        if self._batch.doubt is not None:
+            self._batch.doubt.cut(self.halves)
         if self._joined is not None:
             self._joined.future._holder = self._joined
             return
@@ -144,6 +146,7 @@ def _halves(
     left, right = batch.empty_half(), batch.empty_half()
     left.held = batch.held * sum(map(len, left_part)) // max(sum(map(len, whole)), 1)
     right.held = batch.held - left.held
-    # Nothing was stored under the whole's number, so it can be that of the first half; the other one gets the next.
-    left.sequence, left.doubtful = batch.sequence, batch.doubtful
+    # The number stays with the first half. If nothing was stored under it the other one gets the next; if that is not
+    # known it waits for the answer to the first.
+    left.sequence = batch.sequence
     return left, right

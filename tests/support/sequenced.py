@@ -8,11 +8,11 @@ from producer.testing import RecordingSink
 
 
 class Server(RecordingSink):
-    """Keeps the last number of each hash key; nothing of it is lost when a producer dies.
+    """Keeps the last number of each hash key, as LogHub does; nothing of it is lost when a producer dies.
 
     :param script: for each attempt what happens to its answer: None; an error in place of it; an error after storing,
-        where that is one that may have been stored. A batch of one log is never too large, nor one that
-        was stored before.
+        where that is one that may have been stored. A batch of one log is never too large; of a larger one the size
+        is looked at before the number.
     :ivar last: numbers, by hash key.
     :ivar attempts: every delivery.
     """
@@ -29,12 +29,11 @@ class Server(RecordingSink):
         error = self.script.pop(0) if self.script else None
         if error is not None and not error.may_have_been_stored and not isinstance(error, BodyTooLargeError):
             raise error
-        sequence = delivery.sequence
-        known = sequence is not None and sequence.number <= self.last.get(sequence.key, 0)
-        if isinstance(error, BodyTooLargeError) and len(self.decode(delivery.payload)) > 1 and not known:
+        if isinstance(error, BodyTooLargeError) and len(self.decode(delivery.payload)) > 1:
             raise error
+        sequence = delivery.sequence
         if sequence is not None:
-            if known:
+            if sequence.number <= self.last.get(sequence.key, 0):
                 raise InvalidSequenceError("InvalidSequenceId", "not above the last", http_status=400, request_id="r")
             self.last[sequence.key] = sequence.number
         receipt = super().write(delivery)

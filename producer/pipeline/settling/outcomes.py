@@ -31,7 +31,9 @@ class OutcomeListener(Protocol):
         """
 
     def parked(self, batch: ProducerBatch) -> None:
-        """``batch`` waits behind one that failed; its futures are told that their stream is stopped."""
+        """``batch`` waits behind one that failed, or nobody can tell whether it is stored; its futures are told that
+        their stream is stopped.
+        """
 
 
 class NobodyListens:
