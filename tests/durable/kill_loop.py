@@ -18,12 +18,19 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from producer.channels import FileChannel
+from producer.pipeline.event_format import read_event
 from producer.server import LogHubServer
+from producer.server.faults import answer, delay, drop_answer
+from tests.support.log_group_schema import contents_of
 
-from .kill_program import STREAMS
+from .kill_program import BATCH, STREAMS
+
+__all__ = ["BATCH", "IN_FLIGHT", "Outcome", "kill_loop", "kill_loop_under_faults"]
 
 ACCESS_KEY = "loop-id", "loop-secret"
 #: What one kill may leave in doubt: the records that the memory of the program holds at most.
@@ -72,12 +79,8 @@ class Served:
 
     def numbers(self) -> dict[int, list[int]]:
         """What is stored, by stream, in the order of arrival; the process must not run."""
-        found: dict[int, list[int]] = {stream: [] for stream in range(STREAMS)}
         with LogHubServer(data=self.data) as server:
-            for group in server.log_groups("my-project", "app-log"):
-                for log in group.logs:
-                    found[int(group.topic)].append(int(dict(log.contents)["n"]))
-        return found
+            return _numbers_of(server)
 
 
 @dataclass
@@ -86,14 +89,20 @@ class Outcome:
 
     :ivar stored: numbers that the program had printed.
     :ivar arrived: what is on the server, by stream, in order.
+    :ivar refused_alone: numbers of records that were refused in a request of their own: what no cut can help.
+    :ivar buried: in the dead letters.
     :ivar kills: of the program.
     :ivar recoveries: rounds that found something of the round before.
+    :ivar untold: how often a stream stopped because nobody could tell whether a batch was stored.
     """
 
     stored: set[int] = field(default_factory=set)
     arrived: dict[int, list[int]] = field(default_factory=dict)
+    refused_alone: set[int] = field(default_factory=set)
+    buried: list[int] = field(default_factory=list)
     kills: int = 0
     recoveries: int = 0
+    untold: int = 0
 
     @property
     def counts(self) -> Counter[int]:
@@ -101,22 +110,92 @@ class Outcome:
 
     @property
     def missing(self) -> set[int]:
-        return self.stored - self.counts.keys()
+        return self.stored - self.counts.keys() - set(self.buried)
 
     @property
     def duplicates(self) -> int:
         return sum(count - 1 for count in self.counts.values())
 
 
-class _Program:
-    """The sending program, and a thread that reads what it prints."""
+class Faulty:
+    """A server in this process, which harms requests at random: it refuses a part of them with 413, stores others and
+    gives no answer, and is slow.
+    """
 
-    def __init__(self, directory: Path, server: Served, first: int, count: int) -> None:
-        environment = os.environ | {
-            "LOGHUB_ENDPOINT": server.endpoint,
-            "LOGHUB_ACCESS_KEY_ID": ACCESS_KEY[0],
-            "LOGHUB_ACCESS_KEY_SECRET": ACCESS_KEY[1],
-        }
+    def __init__(self, seed: int, refuse: float) -> None:
+        self._server = LogHubServer(access_keys=dict([ACCESS_KEY]), shards=1).start()
+        faults = self._server.faults
+        faults.add(delay(0.01, stored=True), probability=0.5, seed=seed, operation="PutLogs")
+        too_large = answer(413, "PostBodyTooLarge")
+        self._refused = faults.add(too_large, probability=refuse, seed=seed + 1, operation="PutLogs")
+        self._unanswered = faults.add(drop_answer(), probability=0.2, seed=seed + 2, operation="PutLogs")
+        self.endpoint = self._server.endpoint
+
+    @property
+    def refused(self) -> int:
+        """Requests that were answered 413."""
+        return self._refused.fired
+
+    @property
+    def unanswered(self) -> int:
+        """Requests that were stored, and not answered."""
+        return self._unanswered.fired
+
+    def calm(self) -> None:
+        """Answer everything from now on."""
+        self._server.faults.clear()
+
+    def start(self) -> None:
+        """Nothing: it runs."""
+
+    def kill(self) -> None:
+        """End."""
+        self._server.stop()
+
+    def numbers(self) -> dict[int, list[int]]:
+        """See :meth:`Served.numbers`; ends it for good."""
+        found = _numbers_of(self._server)
+        self._server.close()
+        return found
+
+
+def _numbers_of(server: LogHubServer) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {stream: [] for stream in range(STREAMS)}
+    for group in server.log_groups("my-project", "app-log"):
+        for log in group.logs:
+            found[int(group.topic)].append(int(dict(log.contents)["n"]))
+    return found
+
+
+def numbers_in(directory: Path) -> list[int]:
+    """What the events of a file channel hold; they stay there."""
+    found: list[int] = []
+    with FileChannel(directory, minimum_free_space=0) as channel, channel.transaction() as transaction:
+        while events := transaction.take(1000, timeout=0):
+            for event in events:
+                found += [int(log[0][1]) for log in contents_of(read_event(event).record)]
+        transaction.rollback()
+    return found
+
+
+class _Program:
+    """The sending program, and a thread that reads what it prints.
+
+    :param more: of its environment.
+    """
+
+    def __init__(
+        self, directory: Path, server: Served | Faulty, first: int, count: int, more: Mapping[str, str] = {}
+    ) -> None:
+        environment = (
+            os.environ
+            | more
+            | {
+                "LOGHUB_ENDPOINT": server.endpoint,
+                "LOGHUB_ACCESS_KEY_ID": ACCESS_KEY[0],
+                "LOGHUB_ACCESS_KEY_SECRET": ACCESS_KEY[1],
+            }
+        )
         environment = {name: value for name, value in environment.items() if not name.startswith(("COVERAGE", "COV_"))}
         command = [sys.executable, "-m", "tests.durable.kill_program", str(directory), str(first), str(count)]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed in end()
@@ -125,6 +204,7 @@ class _Program:
         )
         self.numbers: list[int] = []
         self.said: dict[str, int] = {}
+        self.sends = threading.Event()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -139,10 +219,20 @@ class _Program:
                     self.said[name] = int(value)
                 else:
                     self.numbers.append(int(word))
+                    self.sends.set()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self.process.send_signal(signal.SIGKILL)
+        self.end()
 
     def end(self, timeout: float = 90) -> str:
         """Wait for its end; what it said on stderr."""
-        self.process.wait(timeout)
+        try:
+            self.process.wait(timeout)
+        finally:
+            self.process.kill()
+            self.process.wait()
         self._reader.join(timeout)
         self._errors.seek(0)
         errors = self._errors.read()
@@ -150,6 +240,43 @@ class _Program:
         assert self.process.stdout is not None
         self.process.stdout.close()
         return errors
+
+
+def kill_loop_under_faults(
+    directory: Path, rounds: int, *, seed: int, idempotent: bool = False, dead_letters: bool = False
+) -> tuple[Outcome, Faulty]:
+    """Run ``rounds`` rounds against a faulty server, then let one program deliver what is left to a calm one."""
+    dice, outcome, first = random.Random(seed), Outcome(), 0
+    # An idempotent stream stops with each record that is refused alone.
+    server = Faulty(seed, refuse=0.1 if idempotent else 0.25)
+    letters, witness = directory / "letters", directory / "refused"
+    environment = {"REFUSED_ALONE": str(witness)}
+    environment |= {"DEAD_LETTERS": str(letters)} if dead_letters else {}
+    environment |= {"IDEMPOTENT": "1"} if idempotent else {}
+    try:
+        for _ in range(rounds):
+            program = _Program(directory / "channel", server, first, 0, environment)
+            assert program.sends.wait(60), "the program sends nothing"
+            time.sleep(dice.uniform(0, 0.7))  # the instant of the kill, not a wait for anything
+            program.kill()
+            outcome.kills += 1
+            outcome.stored.update(program.numbers)
+            outcome.recoveries += program.said.get("recovered", 0) > 0
+            outcome.untold += program.said.get("untold", 0)
+            first = max(outcome.stored, default=-1) + 1000
+        server.calm()
+        last = _Program(directory / "channel", server, first, 10, environment)
+        errors = last.end()
+        assert last.process.returncode == 0, errors
+        assert last.said["stored"] == 0, errors
+        outcome.untold += last.said.get("untold", 0)
+        outcome.stored.update(last.numbers)
+    finally:
+        server.kill()
+    outcome.arrived = server.numbers()
+    outcome.refused_alone = set(map(int, witness.read_text().split())) if witness.exists() else set()
+    outcome.buried = numbers_in(letters) if dead_letters else []
+    return outcome, server
 
 
 def kill_loop(
@@ -166,15 +293,13 @@ def kill_loop(
                 server.kill()
                 time.sleep(dice.uniform(0, 0.3))
             if kill_client:
-                program.process.send_signal(signal.SIGKILL)
-                program.end()
+                program.kill()
                 outcome.kills += 1
             if kill_server:
                 server.start()
             if not kill_client:
                 time.sleep(dice.uniform(0, 0.3))
-                program.process.send_signal(signal.SIGKILL)
-                program.end()
+                program.kill()
                 outcome.kills += 1
             outcome.stored.update(program.numbers)
             outcome.recoveries += program.said.get("recovered", 0) > 0

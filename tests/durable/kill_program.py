@@ -1,18 +1,79 @@
 """Sends numbered records through a durable producer, and prints each number once it is stored; to be killed.
 
 Arguments: the channel's directory, the first number, and how many to send (0: until killed). With a count it waits
-until everything that the channel holds is delivered.
+until everything that the channel holds is delivered. Of the environment: ``IDEMPOTENT`` asks for idempotent streams,
+``DEAD_LETTERS`` names the directory of a channel for what is refused, ``REFUSED_ALONE`` a file for the numbers of the
+records that were found too large in a request of their own.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+from pathlib import Path
 
-from producer import Producer, ProducerConfig, ProjectConfig
+from producer import (
+    BodyTooLargeError,
+    Producer,
+    ProducerConfig,
+    ProjectConfig,
+    SendFuture,
+    Stream,
+    StreamStoppedError,
+)
 from producer.channels import FileChannel
+from producer.clock import SystemClock
+from producer.interfaces import Delivery, Receipt
+from producer.sinks.loghub.sink import LogHubSink
+from tests.support.log_group_schema import contents_of
 
 STREAMS = 3
+#: Records of a batch, at most.
+BATCH = 50
+_untold = itertools.count(1)
+
+
+class _Witness(LogHubSink):
+    """Writes down what is refused alone, before anybody acts upon it: a kill cannot come in between."""
+
+    def write(self, delivery: Delivery) -> Receipt:
+        try:
+            return super().write(delivery)
+        except BodyTooLargeError:
+            records = self.decode(delivery.payload)
+            if len(records) == 1:
+                number = contents_of(records[0])[0][0][1].decode()
+                with Path(os.environ["REFUSED_ALONE"]).open("a") as file:
+                    file.write(f"{number}\n")
+            raise
+
+
+def _sink(project: ProjectConfig, config: ProducerConfig) -> LogHubSink | None:
+    if "REFUSED_ALONE" not in os.environ:
+        return None
+    sink = _Witness(config, SystemClock(), "witness")
+    sink.put_project(project)
+    return sink
+
+
+def _sent(stream: Stream, log: dict[str, str]) -> SendFuture:
+    while True:
+        try:
+            return stream.send(log)
+        except StreamStoppedError:
+            _resumed(stream)
+
+
+def _resumed(stream: Stream) -> bool:
+    """Let a stream go on that stopped; whether it had. What nobody can tell is counted: it may be stored twice."""
+    stopped = stream.stopped
+    if stopped is None:
+        return False
+    if stopped.first.error_code == "InvalidSequenceId":
+        print(f"untold={next(_untold)}", flush=True)
+    stream.resume()
+    return True
 
 
 def main() -> None:
@@ -26,26 +87,37 @@ def main() -> None:
     )
     config = ProducerConfig(
         linger_ms=100,
-        batch_count_threshold=50,
+        batch_count_threshold=BATCH,
         total_size_in_bytes=200_000,
         base_retry_backoff_ms=10,
         io_thread_count=2,
     )
     channel = FileChannel(directory, segment_size=32_768, checkpoint_interval=0.1, minimum_free_space=0)
-    with Producer(project, config=config, channel=channel) as producer:
+    letters = os.environ.get("DEAD_LETTERS")
+    dead_letter = FileChannel(letters, minimum_free_space=0) if letters else None
+    idempotent = "IDEMPOTENT" in os.environ
+    sink = _sink(project, config)
+    with Producer(project, config=config, channel=channel, dead_letter=dead_letter, sink=sink) as producer:
+        streams = [
+            producer.stream("my-project", "app-log", topic=str(topic), idempotent=idempotent)
+            for topic in range(STREAMS)
+        ]
         print(f"recovered={producer.stats().recovered}", flush=True)
         number = first
         while not count or number < first + count:
             numbers = range(number, number + (5 if number % 7 == 0 else 1))
-            futures = [
-                producer.stream("my-project", "app-log", topic=str(each % STREAMS)).send({"n": str(each)})
-                for each in numbers
-            ]
+            if number % 11 == 0 and not idempotent:  # one event of several records, which may be cut
+                futures = [streams[number % STREAMS].send([{"n": str(each)} for each in numbers])] * len(numbers)
+            else:
+                futures = [_sent(streams[each % STREAMS], {"n": str(each)}) for each in numbers]
             for each, future in zip(numbers, futures, strict=True):
                 assert future.stored
                 print(each, flush=True)
             number += len(numbers)
-        producer.flush(60)
+        stopped = [True]
+        while any(stopped):
+            producer.flush(60)
+            stopped = [_resumed(stream) for stream in streams]
         stats = producer.stats()
         print(f"delivered={stats.delivered} stored={stats.stored}", flush=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .kill_loop import IN_FLIGHT, Outcome, kill_loop
+from .kill_loop import BATCH, IN_FLIGHT, Outcome, kill_loop, kill_loop_under_faults
 
 #: ``make soak`` asks for many more rounds.
 SOAK = bool(os.environ.get("PRODUCER_SOAK"))
@@ -36,3 +36,43 @@ def test_every_stored_record_arrives_whoever_is_killed(tmp_path: Path, client: b
     outcome = kill_loop(tmp_path, rounds, seed=rounds, kill_client=client, kill_server=server)
     check(outcome, rounds)
     print(f"{len(outcome.stored)} stored, {outcome.kills} kills, {outcome.duplicates} duplicates")
+
+
+#: In a run of the suite few; a soak asks for more.
+FAULTY_ROUNDS = 60 if SOAK else 6
+
+
+@pytest.mark.timeout(3600 if SOAK else 180)
+@pytest.mark.parametrize("dead_letters", [False, True], ids=["without dead letters", "with dead letters"])
+def test_under_refusals_and_kills_a_record_arrives_or_was_refused_alone(tmp_path: Path, dead_letters: bool) -> None:
+    """A server that answers 413 at random: what is stored and does not arrive was refused in a request of its own, and
+    stands in the dead letters if there are any.
+    """
+    outcome, server = kill_loop_under_faults(tmp_path, FAULTY_ROUNDS, seed=1 + dead_letters, dead_letters=dead_letters)
+    assert server.refused, "no request was refused: the loop proves nothing"
+    assert server.unanswered
+    assert outcome.recoveries > 0
+    absent = outcome.stored - outcome.counts.keys()
+    assert absent <= outcome.refused_alone
+    assert set(outcome.buried) <= outcome.refused_alone
+    if dead_letters:
+        assert absent <= set(outcome.buried)
+    print(
+        f"{len(outcome.stored)} stored, {outcome.kills} kills, {server.refused} refusals, {len(absent)} refused alone"
+    )
+
+
+@pytest.mark.timeout(3600 if SOAK else 180)
+def test_under_refusals_and_kills_idempotent_streams_store_nothing_twice(tmp_path: Path) -> None:
+    """Answers are lost, batches in doubt are found too large, processes die: each record is there once, in order."""
+    outcome, server = kill_loop_under_faults(tmp_path, FAULTY_ROUNDS, seed=3, idempotent=True, dead_letters=True)
+    assert server.refused
+    assert server.unanswered
+    assert outcome.recoveries > 0
+    assert not outcome.missing
+    assert set(outcome.buried) <= outcome.refused_alone
+    assert outcome.duplicates <= outcome.untold * BATCH
+    if not outcome.untold:
+        for numbers in outcome.arrived.values():
+            assert numbers == sorted(set(numbers))
+    print(f"{len(outcome.stored)} stored, {outcome.kills} kills, {server.refused} refusals, {outcome.untold} untold")
