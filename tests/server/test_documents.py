@@ -26,8 +26,10 @@ def test_the_documented_limits_are_those_of_the_code() -> None:
         f"| a body that holds no logs | {limits.json_bytes // KIB} KiB |",
         f"| logs in one GetLogs | {limits.page_logs}, and {limits.page_bytes // MIB} MiB of JSON |",
         f"| a query of GetLogs | {limits.query_chars:,} characters, {limits.query_words} words |",
-        f"| searches at once | {limits.searches}, and {limits.searches_waiting} that wait,"
-        f" each up to {limits.search_seconds:g} s |",
+        (
+            f"| searches at once | {limits.searches}, and {limits.searches_waiting} that wait,"
+            f" each up to {limits.search_seconds:g} s |"
+        ),
         f"| time for a search | {limits.search_seconds:g} s |",
         f"| time for a client to take an answer | {limits.send_seconds:g} s |",
         f"| time that a connection may be idle | {limits.keep_alive_seconds:g} s |",
