@@ -288,7 +288,9 @@ def kill_loop(
     try:
         for _ in range(rounds):
             program = _Program(directory / "channel", server, first, 0)
-            time.sleep(dice.uniform(0.3, 1.3))  # the instant of the kill, not a wait for anything
+            if dice.random() < 0.7:  # else the kill may come while it starts, and recovers
+                assert program.sends.wait(60), "the program sends nothing"
+            time.sleep(dice.uniform(0, 0.8))  # the instant of the kill, not a wait for anything
             if kill_server:
                 server.kill()
                 time.sleep(dice.uniform(0, 0.3))
