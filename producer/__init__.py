@@ -15,64 +15,63 @@ A tour::
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from .channels import MemoryChannel, SpillableChannel
-from .client import Producer
-from .config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
-from .credentials import Credentials, EnvironmentCredentials, StaticCredentials
-from .errors import (
-    AttemptError,
-    BodyTooLargeError,
-    ChannelClosedError,
-    ChannelError,
-    ChannelFormatError,
-    ChannelFullError,
-    ChannelIOError,
-    ChannelKeyError,
-    ChannelLockedError,
-    ClockSkewError,
-    CloseTimeoutError,
-    CompressionError,
-    ConfigError,
-    CredentialsError,
-    DeliveryAbandonedError,
-    DiskFullError,
-    FlushTimeoutError,
-    InternalError,
-    InvalidArgumentError,
-    InvalidSequenceError,
-    LogSizeTooLargeError,
-    MaxBatchCountExceedError,
-    MisconfiguredError,
-    NetworkError,
-    PermanentError,
-    ProducerClosedError,
-    ProducerError,
-    ProjectNotConfiguredError,
-    QuotaExceededError,
-    RejectedError,
-    ResultFailedError,
-    RetriableError,
-    SendTimeoutError,
-    ServerError,
-    StreamStoppedError,
-    TransactionFullError,
-    TransactionStateError,
-    UnauthorizedError,
-    UnreachableError,
-)
-from .interfaces import Channel, ChannelStats, CredentialsProvider, Event, FileStats, Stored, Transaction
-from .metrics import Stats, StreamStats
-from .numbering import SequenceKey
-from .records import LogItem, StreamKey
-from .results import Attempt, Callback, Result, SendFuture
-from .stream import Stream
+if TYPE_CHECKING:
+    from .channels import MemoryChannel, SpillableChannel
+    from .client import Producer
+    from .config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
+    from .credentials import Credentials, EnvironmentCredentials, StaticCredentials
+    from .errors import (
+        AttemptError,
+        BodyTooLargeError,
+        ChannelClosedError,
+        ChannelError,
+        ChannelFormatError,
+        ChannelFullError,
+        ChannelIOError,
+        ChannelKeyError,
+        ChannelLockedError,
+        ClockSkewError,
+        CloseTimeoutError,
+        CompressionError,
+        ConfigError,
+        CredentialsError,
+        DeliveryAbandonedError,
+        DiskFullError,
+        FlushTimeoutError,
+        InternalError,
+        InvalidArgumentError,
+        InvalidSequenceError,
+        LogSizeTooLargeError,
+        MaxBatchCountExceedError,
+        MisconfiguredError,
+        NetworkError,
+        PermanentError,
+        ProducerClosedError,
+        ProducerError,
+        ProjectNotConfiguredError,
+        QuotaExceededError,
+        RejectedError,
+        ResultFailedError,
+        RetriableError,
+        SendTimeoutError,
+        ServerError,
+        StreamStoppedError,
+        TransactionFullError,
+        TransactionStateError,
+        UnauthorizedError,
+        UnreachableError,
+    )
+    from .interfaces import Channel, ChannelStats, CredentialsProvider, Event, FileStats, Stored, Transaction
+    from .metrics import Stats, StreamStats
+    from .numbering import SequenceKey
+    from .records import LogItem, StreamKey
+    from .results import Attempt, Callback, Result, SendFuture
+    from .stream import Stream
 
-try:
-    __version__ = version("loghub-producer")
-except PackageNotFoundError:  # imported from a source tree, or from an archive shipped to executors
-    __version__ = "0.0.0"
+    __version__: str
 
 __all__ = [
     "Attempt",
@@ -143,3 +142,69 @@ __all__ = [
     "UnreachableError",
     "__version__",
 ]
+
+# Where each name is, but for the errors. A name is imported when it is asked for: a program that only sends logs waits
+# for no channel, and one that only needs the errors for nothing that sends.
+_PLACES = {
+    "Attempt": "results",
+    "Callback": "results",
+    "Channel": "interfaces",
+    "ChannelStats": "interfaces",
+    "Credentials": "credentials",
+    "CredentialsProvider": "interfaces",
+    "EnvironmentCredentials": "credentials",
+    "Event": "interfaces",
+    "FileStats": "interfaces",
+    "HttpConfig": "config",
+    "LogItem": "records",
+    "MemoryChannel": "channels",
+    "Producer": "client",
+    "ProducerConfig": "config",
+    "ProjectConfig": "config",
+    "Result": "results",
+    "RetryPolicy": "config",
+    "SendFuture": "results",
+    "SequenceKey": "numbering",
+    "SpillableChannel": "channels",
+    "StaticCredentials": "credentials",
+    "Stats": "metrics",
+    "Stored": "interfaces",
+    "Stream": "stream",
+    "StreamKey": "records",
+    "StreamStats": "metrics",
+    "Transaction": "interfaces",
+}
+
+# Modules that stand in the documents by themselves: they are attributes of the package also before they are imported.
+_MODULES = frozenset(
+    {"channels", "client", "config", "credentials", "errors", "interfaces", "metrics", "records", "results", "stream"}
+)
+
+
+if not TYPE_CHECKING:  # or every misspelt name would pass for one of any type
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for; from then on it is an ordinary attribute."""
+        if name in _MODULES:
+            return import_module(f".{name}", __name__)
+        if name == "__version__":
+            value: Any = _version()
+        elif name in __all__:
+            value = getattr(import_module(f".{_PLACES.get(name, 'errors')}", __name__), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  (takes longer than all the rest)
+
+    try:
+        return version("loghub-producer")
+    except PackageNotFoundError:  # imported from a source tree, or from an archive shipped to executors
+        return "0.0.0"

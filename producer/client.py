@@ -19,6 +19,7 @@ from . import lifecycle
 from .clock import Clock, SystemClock
 from .config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
+from .forks import Stage, watch_fork
 from .interfaces import Channel, Sink
 from .metrics import Stats
 from .numbering import SequenceKey
@@ -103,7 +104,7 @@ class Producer:
         if len(self._projects) < len(projects):
             names = [project.project for project in projects]
             raise ConfigError("projects", "must name each project once", ", ".join(names))
-        lifecycle.watch_fork(self)
+        watch_fork(self, Stage.PRODUCERS)
         if channel is not None:
             self._make_pipeline().start()
 

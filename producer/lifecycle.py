@@ -9,41 +9,26 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import sys
 import threading
 import time
-import weakref
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from . import results as results_module
 from .errors import CloseTimeoutError
-from .pipeline import batch as batch_module
-from .pipeline.shutdown import Shutdown
+from .forks import Stage, call_in_child
+
+if TYPE_CHECKING:
+    from .pipeline.shutdown import Shutdown
 
 _log = logging.getLogger("producer.lifecycle")
 
 #: How much longer than its time a drain takes for the callbacks of the records that it had to fail, at most, seconds.
 CALLBACK_SECONDS = 1.0
 
-
-class Forkable(Protocol):
-    """What a fork concerns."""
-
-    def renew_in_child(self) -> None:
-        """Start empty; called in the child, in its only thread. Takes no lock that existed before."""
-
-
-_forkables: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _lock = threading.Lock()  # guards what follows
 _draining: dict[Shutdown, tuple[str, float]] = {}
 _hooked = False
 _exited = False
-
-
-def watch_fork(forkable: Forkable) -> None:
-    """Tell ``forkable`` about forks, as long as it lives."""
-    _forkables.add(forkable)
 
 
 def drain_at_exit(shutdown: Shutdown, name: str, timeout: float) -> bool:
@@ -150,12 +135,7 @@ def _after_fork_in_child() -> None:
     _lock = threading.Lock()
     _hooked = _exited = False
     _draining.clear()
-    results_module.renew_locks_in_child()
-    batch_module.renew_locks_in_child()
-    for forkable in list(_forkables):
-        forkable.renew_in_child()
 
 
 atexit.register(drain_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+call_in_child(_after_fork_in_child, Stage.LOCKS)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import ResultFailedError
+from .forks import Stage, call_in_child
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -135,6 +136,9 @@ def renew_locks_in_child() -> None:
     """Replace the module's lock after a fork: a thread of the parent may have held it. Likewise every _Watch."""
     global _watching, _process  # a fork is process-wide
     _watching, _process = threading.RLock(), object()
+
+
+call_in_child(renew_locks_in_child, Stage.LOCKS)
 
 
 class SendFuture(Future[Result]):

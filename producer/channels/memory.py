@@ -36,9 +36,9 @@ from ..errors import (
     TransactionFullError,
     TransactionStateError,
 )
+from ..forks import Stage, watch_fork
 from ..interfaces import ChannelStats, Event, Stored
 from .counters import ChannelCounters
-from .forks import watch_fork
 from .limits import Limits, check_integer, event_sizes, total_within
 from .transaction import BaseTransaction
 from .turns import Turn, Turns
@@ -147,7 +147,7 @@ class MemoryChannel:
         self._closed = False
         self._epoch = 0
         self._start_empty()
-        watch_fork(self)
+        watch_fork(self, Stage.CHANNELS)
 
     def _start_empty(self) -> None:
         # Guards all that changes, here and in the transactions; not held while anybody waits.
@@ -289,7 +289,7 @@ class MemoryChannel:
             _log.warning("channel %s: closed with %d events that nobody had taken: they are lost", self._name, lost)
 
     def renew_in_child(self) -> None:
-        """See :class:`~producer.channels.forks.Forkable`."""
+        """See :class:`~producer.forks.Forkable`."""
         self._epoch += 1
         self._start_empty()
 

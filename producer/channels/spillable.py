@@ -38,9 +38,9 @@ from ..errors import (
     TransactionFullError,
     TransactionStateError,
 )
+from ..forks import Stage, watch_fork
 from ..interfaces import Channel, ChannelStats, Event, Stored, Transaction
 from .counters import ChannelCounters
-from .forks import watch_fork
 from .limits import event_sizes
 from .memory import MemoryChannel
 from .transaction import BaseTransaction
@@ -115,7 +115,7 @@ class SpillableChannel:
         self._epoch = 0
         self._start()
         memory.number_from(MEMORY_NUMBERS)
-        watch_fork(self)
+        watch_fork(self, Stage.CHANNELS)
 
     def _start(self) -> None:
         # Guards all that follows, and the transactions; not held while one of the two channels is called.
@@ -211,7 +211,7 @@ class SpillableChannel:
             self._overflow.close()
 
     def renew_in_child(self) -> None:
-        """See :class:`~producer.channels.forks.Forkable`."""
+        """See :class:`~producer.forks.Forkable`."""
         self._epoch += 1
         self._start()
 

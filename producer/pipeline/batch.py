@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Self
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..errors import AttemptError
+from ..forks import Stage, call_in_child
 from ..interfaces import Payload, Record, SequenceId
 from ..records import SEQUENCED, StreamKey
 from ..results import Attempt, Callback, Result, SendFuture
@@ -93,6 +94,9 @@ def renew_locks_in_child() -> None:
     """Replace the module's lock, which a thread of the parent may have held."""
     global _birth  # noqa: PLW0603  # a fork is process-wide
     _birth = threading.Lock()
+
+
+call_in_child(renew_locks_in_child, Stage.LOCKS)
 
 
 class ProducerBatch:

@@ -18,11 +18,11 @@ from queue import SimpleQueue
 
 from pyspark import TaskContext
 
-from .. import lifecycle
 from ..channels import FileChannel
 from ..client import Producer
 from ..clock import Clock, Deadline, SystemClock
 from ..config import ProducerConfig, ProjectConfig
+from ..forks import Stage, watch_fork
 
 _log = logging.getLogger("producer.spark.executor")
 
@@ -107,7 +107,7 @@ class WorkerProducers:
         self._lock = threading.Lock()  # guards _entries and what stands in them
         # From the one used longest ago to the one used last.
         self._entries: list[_Entry] = []
-        lifecycle.watch_fork(self)
+        watch_fork(self, Stage.PRODUCERS)
 
     def acquire(
         self, projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None, *, lease: bool
@@ -202,7 +202,7 @@ class _Caretaker:
         self._producers = producers
         self._clock = clock
         self.renew_in_child()
-        lifecycle.watch_fork(self)
+        watch_fork(self, Stage.PRODUCERS)
 
     def renew_in_child(self) -> None:
         """Be without a thread, as a forked child is."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...clock import Clock, Deadline, SystemClock
 from ...errors import ChannelError, ConfigError
+from ...forks import Stage, call_in_child
 from ...interfaces import ChannelStats, Event, FileStats
 from .checkpointer import Checkpointer
 from .disk import Disk
@@ -450,5 +451,4 @@ def _abandon_in_child() -> None:
     _channels.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_in_child)
+call_in_child(_abandon_in_child, Stage.CHANNELS)

@@ -32,6 +32,7 @@ from ...errors import (
     ChannelLockedError,
     ConfigError,
 )
+from ...forks import Stage, call_in_child
 from ...interfaces import ADOPTED_HEADER, ChannelStats, Event
 from .channel import FileChannel
 from .file_transaction import FileTransaction
@@ -325,5 +326,4 @@ def _renew_in_child() -> None:
         channel.renew_in_child()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_in_child)
+call_in_child(_renew_in_child, Stage.CHANNELS)

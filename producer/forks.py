@@ -1,0 +1,54 @@
+"""What a fork means to this package: the one registry of what has to be made anew in the child.
+
+A child has one thread, and locks as its parent's other threads left them. So whatever holds locks, threads or
+descriptors is told, from below: who is told later finds what stands under it ready, whatever was imported first.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Stage(enum.IntEnum):
+    """Who is told when: the lower first."""
+
+    LOCKS = 0
+    CHANNELS = 1
+    PRODUCERS = 2
+
+
+class Forkable(Protocol):
+    """What a fork concerns."""
+
+    def renew_in_child(self) -> None:
+        """Start empty; called in the child, in its only thread. Takes no lock that existed before."""
+
+
+_functions: dict[Stage, list[Callable[[], None]]] = {stage: [] for stage in Stage}
+_objects: dict[Stage, weakref.WeakSet[Forkable]] = {stage: weakref.WeakSet() for stage in Stage}
+
+
+def call_in_child(renew: Callable[[], None], stage: Stage) -> None:
+    """Call a module's function in every forked child, before the objects of its stage are told."""
+    _functions[stage].append(renew)
+
+
+def watch_fork(forkable: Forkable, stage: Stage) -> None:
+    """Tell ``forkable`` about forks, as long as it lives."""
+    _objects[stage].add(forkable)
+
+
+def _after_fork_in_child() -> None:
+    for stage in Stage:
+        for renew in _functions[stage]:
+            renew()
+        for forkable in list(_objects[stage]):
+            forkable.renew_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,101 @@
+"""What is not used is not imported."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mypy import api as mypy
+
+import producer
+
+#: What costs time or threads, and a program that has only imported the package has not asked for.
+_UNUSED = (
+    "asyncio",
+    "concurrent",
+    "cryptography",
+    "google",
+    "http",
+    "importlib.metadata",
+    "logging",
+    "lz4",
+    "numpy",
+    "pyarrow",
+    "requests",
+    "socket",
+    "sqlite3",
+    "ssl",
+    "tenacity",
+    "urllib3",
+    "zstandard",
+)
+
+
+def imported(statement: str) -> set[str]:
+    """The modules that a statement imports, in a fresh interpreter."""
+    program = (
+        f"import sys, json\nbefore = set(sys.modules)\n{statement}\nprint(json.dumps([*set(sys.modules) - before]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
+    return set(json.loads(done.stdout))
+
+
+def unused(modules: set[str]) -> list[str]:
+    """Those of them that should not be there."""
+    return sorted(name for name in modules if any(name == each or name.startswith(f"{each}.") for each in _UNUSED))
+
+
+def test_importing_the_package_imports_next_to_nothing() -> None:
+    """The package alone is one module of its own, and nothing that sends, stores or compresses."""
+    modules = imported("import producer")
+    assert unused(modules) == []
+    assert [name for name in modules if name.startswith("producer")] == ["producer"]
+    assert len(modules) <= 40, sorted(modules)
+
+
+def test_importing_the_errors_imports_nothing_that_sends() -> None:
+    """Who catches errors in a module of his own does not wait for a producer."""
+    modules = imported("from producer import ProducerError")
+    assert unused(modules) == []
+    assert "producer.client" not in modules
+
+
+def test_every_public_name_is_where_it_is_said_to_be() -> None:
+    """Type checkers, ``__all__`` and the interpreter know the same names, of the same modules."""
+    tree = ast.parse(Path(producer.__file__).read_text(encoding="utf-8"))
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    places = {alias.name: node.module for node in imports for alias in node.names}
+    assert set(places) | {"__version__"} == set(producer.__all__)
+    assert {name: producer._PLACES.get(name, "errors") for name in places} == places
+    assert all(getattr(producer, name) is not None for name in producer.__all__)
+
+
+def test_names_are_listed_before_they_are_imported() -> None:
+    """``dir`` and completion show every public name, and ``import *`` binds them."""
+    assert set(producer.__all__) <= set(dir(producer))
+    bound: dict[str, object] = {}
+    exec("from producer import *", bound)
+    assert set(producer.__all__) <= set(bound)
+
+
+def test_unknown_name_is_an_error_that_says_so() -> None:
+    """A misspelt name is refused where it is imported."""
+    with pytest.raises(ImportError, match="cannot import name 'Prodcer' from 'producer'"):
+        exec("from producer import Prodcer")
+    with pytest.raises(AttributeError, match="module 'producer' has no attribute 'prodcer'"):
+        _ = producer.prodcer  # type: ignore[attr-defined]
+
+
+def test_type_checkers_see_types_and_misspelt_names(tmp_path: Path) -> None:
+    """Names that are imported late are typed as if they were not, and an unknown one is no ``Any``."""
+    program = tmp_path / "program.py"
+    program.write_text("import producer\nreveal_type(producer.Producer.closed)\nproducer.Prodcer\n")
+    told, _, code = mypy.run(["--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path), str(program)])
+    assert code == 1
+    assert '"def (self: producer.client.Producer) -> bool"' in told or 'Revealed type is "bool"' in told
+    assert 'has no attribute "Prodcer"' in told
