@@ -15,8 +15,9 @@ import time
 from collections.abc import Sequence
 
 from .channels import FileChannel
-from .channels.file.encryption import FileKeys, KeyProvider
-from .channels.file.repair import DirectoryReport, examine, repair
+from .channels.file.encryption import FileKeys, KeyProvider, check_available
+from .channels.file.inspection import DirectoryReport, examine
+from .channels.file.repair import repair
 from .client import Producer
 from .config import ProducerConfig, ProjectConfig
 from .credentials import EnvironmentCredentials
@@ -34,7 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inspect.add_argument("--json", action="store_true", help="for programs")
     verify = _add_action(actions, "verify", "check every record; exit code 1 if something is damaged; changes nothing")
     verify.add_argument("--json", action="store_true", help="for programs")
-    _add_action(actions, "repair", "mend what is damaged; what is taken out is kept in DIR/quarantine")
+    mend = _add_action(
+        actions, "repair", "mend what is damaged; files are kept as they were in quarantine/ beside them"
+    )
+    mend.add_argument(
+        "--give-up-missing", action="store_true", help="go on without segments that are missing; their events are lost"
+    )
     drain = _add_action(actions, "drain", "deliver what is in it, then end")
     drain.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
     drain.add_argument(
@@ -75,11 +81,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keys(args: argparse.Namespace) -> KeyProvider | None:
-    return FileKeys(args.key_file) if args.key_file else None
+    if not args.key_file:
+        return None
+    check_available()
+    return FileKeys(args.key_file)
 
 
 def _examine(args: argparse.Namespace) -> DirectoryReport:
-    return examine(_directory(args), data_directories=args.data_directory, keys=_keys(args))
+    return examine(_directory(args), data_directories=_data(args), keys=_keys(args))
+
+
+def _data(args: argparse.Namespace) -> list[str]:
+    return [os.path.abspath(path) for path in args.data_directory]  # noqa: PTH100
 
 
 def _directory(args: argparse.Namespace) -> str:
@@ -101,7 +114,9 @@ def _verify(args: argparse.Namespace) -> int:
         print(json.dumps(dataclasses.asdict(report)))
     else:
         print("\n".join(_damage(report)) or f"{report.directory}: every record checks out")
-    return _FAILED if report.damaged else _OK
+    if report.damaged:
+        return _FAILED
+    return _USAGE if report.unchecked else _OK
 
 
 def _told(report: DirectoryReport) -> list[str]:
@@ -133,14 +148,22 @@ def _damage(report: DirectoryReport) -> list[str]:
     for segment in report.segments:
         if segment.header_damaged:
             lines.append(f"damaged: {segment.path}: one copy of its header (the other one serves)")
-        lines += [f"damaged: {segment.path}: bytes {damage.start} to {damage.end}" for damage in segment.damages]
+        lines += [f"unread: {segment.path}: the disk cannot read bytes {_span(*unread)}" for unread in segment.unread]
+        what = "damaged, or torn in a crash" if report.unchecked else "damaged"
+        lines += [f"{what}: {segment.path}: bytes {_span(*damage[:2])}" for damage in segment.damages]
+        lines += [
+            f"torn: {segment.path}: bytes {_span(*torn[:2])}, half written in a crash: nothing is lost"
+            for torn in segment.torn
+        ]
     lines += [f"damaged: {path}: no readable header" for path in report.unreadable]
+    lines += [f"unknown: {path}: missing when the checkpoint was written" for path in report.unknown]
     if report.bad_checkpoints:
         lines.append(f"damaged: {report.bad_checkpoints} copies of the checkpoint (the log serves)")
     if report.missing:
         numbers = ", ".join(map(str, report.missing))
         lines.append(
-            f"missing: segments {numbers}; mount their directory (--data-directory), or give them up by repair"
+            f"missing: segments {numbers}; mount their directory (--data-directory), or give them up: "
+            "repair --give-up-missing"
         )
     if report.unopened:
         lines.append(
@@ -153,6 +176,10 @@ def _damage(report: DirectoryReport) -> list[str]:
     return lines
 
 
+def _span(start: int, end: int) -> str:
+    return f"{start} to {end}"
+
+
 def _age(seconds: float) -> str:
     for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
@@ -161,22 +188,24 @@ def _age(seconds: float) -> str:
 
 
 def _repair(args: argparse.Namespace) -> int:
-    directory, keys = _directory(args), _keys(args)
-
-    def reopen() -> None:
-        _open(args, keys).close()
-
-    done = repair(directory, data_directories=args.data_directory, keys=keys, reopen=reopen)
-    for path, size in done.removed.items():
-        print(f"mended {path}: {size} damaged bytes were taken out; the file as it was is in {directory}/quarantine")
-    if done.forgotten:
-        print(f"gave up the missing segments {', '.join(map(str, done.forgotten))}; the checkpoints are in quarantine")
-    if not done.removed:
+    directory = _directory(args)
+    done = repair(directory, data_directories=_data(args), keys=_keys(args), give_up_missing=args.give_up_missing)
+    for path, size in done.mended.items():
+        print(f"mended {path}: {size} damaged bytes were taken out; the file as it was is {done.copies[path]}")
+    if done.given_up:
+        numbers = ", ".join(map(str, done.given_up))
+        print(f"gave up the missing segments {numbers}; the checkpoints that knew them are in {directory}/quarantine")
+    if done.lost_events:
+        print(f"lost: {done.lost_events} events, by their sequence numbers")
+    for failure in done.failures:
+        print(f"failed: {failure}")
+    if not done.mended and not done.failures:
         print(f"{directory}: no segment had to be mended")
     print("\n".join(_told(done.after)))
-    if done.removed or done.forgotten:
-        print("what could be mended is mended" if not done.after.damaged else "not everything could be mended")
-    return _FAILED if done.after.damaged else _OK
+    failed = bool(done.failures or done.after.damaged)
+    if done.mended or failed:
+        print("not everything could be mended" if failed else "what could be mended is mended")
+    return _FAILED if failed else _OK
 
 
 def _open(args: argparse.Namespace, keys: KeyProvider | None) -> FileChannel:

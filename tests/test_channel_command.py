@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from producer import Producer, ProducerConfig
-from producer.channels import Event, FileChannel
+from producer.channels import Event, FileChannel, FileKeys
+from producer.channels.file.disk import Disk
 from producer.cli import main
 from producer.errors import AttemptError, RejectedError
 from producer.interfaces import Delivery
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.testing import RecordingSink
+from tests.channels.file.test_repair import OWED, torn
+from tests.support.sim_fs import SimFS
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -54,6 +58,18 @@ def damage(directory: Path, body: bytes = b"body-010") -> Path:
             segment.write_bytes(content)
             return segment
     raise AssertionError("no such event")
+
+
+def put_on_disk(disk: SimFS, directory: Path) -> None:
+    """Make a real directory of the channel on a simulated disk."""
+    directory.mkdir()
+    for name in disk.names("/channel"):
+        (directory / name).write_bytes(disk.content(f"/channel/{name}"))
+
+
+def key_file(path: Path) -> Path:
+    path.write_text(json.dumps({"current": "k1", "keys": {"k1": "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="}}))
+    return path
 
 
 def content_of(directory: Path) -> dict[str, bytes]:
@@ -106,7 +122,7 @@ def test_repair_takes_damage_out_and_keeps_it(run: Run, directory: Path) -> None
     as_it_was = segment.read_bytes()
     code, out, _ = run("repair", directory)
     assert f"mended {segment}" in out
-    assert (directory / "quarantine" / segment.name).read_bytes() == as_it_was
+    assert (directory / "quarantine" / f"{segment.name}.copy").read_bytes() == as_it_was
     assert run("inspect", directory)[1].count("52, ") == 1
     with FileChannel(directory, minimum_free_space=0) as channel, channel.transaction() as transaction:
         bodies = [event.body[:8] for event in transaction.take(100)]
@@ -141,6 +157,89 @@ def test_repair_restores_a_damaged_header(run: Run, directory: Path) -> None:
     assert run("verify", directory)[0] == 0
 
 
+def test_repair_without_room_for_a_copy_changes_nothing_and_says_so(
+    run: Run, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 1; the segment is as it was, and once there is room it is mended."""
+    segment = damage(directory)
+    before = content_of(directory)
+    create = Disk.create
+
+    def full(self: Disk, path: str) -> int:
+        if "/quarantine/" in path:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return create(self, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "create", full)
+        code, out, _ = run("repair", directory)
+    assert segment.read_bytes() == before[segment.name]
+    assert (code, "nothing in it was changed" in out, "No space left on device" in out) == (1, True, True)
+    assert "mended" not in out.replace("could be mended", "").replace("not mended", "")
+    assert run("repair", directory)[0] == 0
+
+
+def test_repair_beside_an_older_copy_keeps_the_segment_as_it_is_now(run: Run, directory: Path) -> None:
+    """What was kept at an earlier damage is no copy of what is overwritten now."""
+    segment = damage(directory)
+    (directory / "quarantine").mkdir()
+    for name in (segment.name, f"{segment.name}.copy"):
+        (directory / "quarantine" / name).write_bytes(b"of an earlier damage")
+    as_it_was = segment.read_bytes()
+    assert run("repair", directory)[0] == 0
+    kept = [path.read_bytes() for path in (directory / "quarantine").iterdir()]
+    assert as_it_was in kept
+    assert kept.count(b"of an earlier damage") == 2
+
+
+@pytest.mark.parametrize("place", ["at the end", "in the middle"])
+def test_repair_brings_no_half_of_a_torn_transaction_to_life(run: Run, tmp_path: Path, place: str) -> None:
+    """Also where it does not stand in the last segment: only what was committed is there, with a checkpoint or not."""
+    put_on_disk(torn(place), tmp_path / "logs")
+    assert run("repair", tmp_path / "logs")[0] == 0
+    for checkpoint in (True, False):
+        for name in ("checkpoint", "checkpoint.backup"):
+            if not checkpoint:
+                (tmp_path / "logs" / name).unlink()
+        with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel:
+            assert [event.body.decode() for event in channel.peek()] == OWED
+
+
+def test_repair_of_an_encrypted_directory_needs_its_keys(run: Run, tmp_path: Path) -> None:
+    """Without them nobody can tell what is torn: exit code 2, the key's name, and nothing is changed."""
+    keys = key_file(tmp_path / "keys.json")
+    with FileChannel(tmp_path / "logs", encryption=FileKeys(keys), minimum_free_space=0) as channel:
+        for body in (b"one", b"two", b"three"):
+            with channel.transaction() as transaction:
+                transaction.put(Event({}, body))
+    (segment,) = (tmp_path / "logs").glob("log-*")
+    content = bytearray(segment.read_bytes())
+    content[700] ^= 0xFF
+    segment.write_bytes(content)
+    before = content_of(tmp_path / "logs")
+    code, _, errors = run("repair", tmp_path / "logs")
+    assert (code, "--key-file" in errors) == (2, True)
+    assert content_of(tmp_path / "logs") == before
+    assert run("verify", tmp_path / "logs")[0] == 2
+    assert run("verify", tmp_path / "logs", "--key-file", keys)[0] == 1
+    assert run("repair", tmp_path / "logs", "--key-file", keys)[0] == 0
+    assert run("verify", tmp_path / "logs", "--key-file", keys)[0] == 0
+
+
+def test_repair_gives_missing_segments_up_only_when_told_to(run: Run, directory: Path) -> None:
+    """Whoever forgot a data directory, or to mount it, loses nothing by a repair."""
+    gone = sorted(directory.glob("log-*"))[1]
+    gone.rename(directory.parent / gone.name)
+    before = content_of(directory)
+    code, _, errors = run("repair", directory)
+    assert (code, f"segments {int(gone.name[4:])}" in errors, "--give-up-missing" in errors) == (2, True, True)
+    assert content_of(directory) == before
+    code, out, _ = run("repair", directory, "--give-up-missing")
+    assert (code, "gave up the missing segments" in out, "lost: " in out) == (0, True, True)
+    assert (directory / "quarantine" / "checkpoint.copy").read_bytes() == before["checkpoint"]
+    assert run("verify", directory)[0] == 0
+
+
 def test_repair_refuses_a_directory_in_use(run: Run, directory: Path) -> None:
     """It says who has it."""
     with FileChannel(directory, minimum_free_space=0):
@@ -162,11 +261,8 @@ def test_what_is_no_channel_s_directory_is_an_error_for_people(run: Run, tmp_pat
 
 def test_encrypted_directory_without_its_keys_is_still_counted(run: Run, tmp_path: Path) -> None:
     """Records are counted; which events are left needs the key file, and no key is printed."""
-    key = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
-    keys = tmp_path / "keys.json"
-    keys.write_text(json.dumps({"current": "k1", "keys": {"k1": key}}))
-    from producer.channels import FileKeys
-
+    keys = key_file(tmp_path / "keys.json")
+    key = json.loads(keys.read_text())["keys"]["k1"]
     with FileChannel(tmp_path / "logs", encryption=FileKeys(keys), minimum_free_space=0) as channel:
         with channel.transaction() as transaction:
             transaction.put_many([Event({}, b"secret")] * 3)

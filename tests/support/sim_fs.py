@@ -200,6 +200,9 @@ class SimFS:
         with self._call("open", path):
             return self._open(self._medium.tree.file(path), path)
 
+    def open_to_read(self, path: str) -> int:
+        return self.open(path)
+
     def append(self, file: int, data: bytes) -> int:
         with self._call("append", self._path(file), len(data)) as fault:
             handle = self._opened(file)
@@ -302,11 +305,15 @@ class SimFS:
                 raise error(errno.EAGAIN, path)
             return self._open(file, path, locked=True)
 
+    def is_locked(self, path: str) -> bool:
+        with self._lock:
+            return any(handle.locked and handle.path == path for handle in self._handles.values())
+
     def rewrite(self, file: int, data: bytes) -> None:
         with self._call("rewrite", self._path(file), len(data)):
             handle = self._opened(file)
+            self._must_fit(len(data) - len(handle.file.content), handle.path)
             handle.file.truncate(0)
-            self._must_fit(len(data), handle.path)
             handle.file.write(0, data)
 
     def overwrite(self, file: int, data: bytes, offset: int) -> None:

@@ -12,7 +12,7 @@ On disk
       log-0000000007        segments; with ``data_directories`` these lie there, in turn
       notes.db              what idempotent streams were about to send: SQLite, see :mod:`.notes`
       reserve               space that is given up when the disk is full, so that takes can still be written
-      quarantine/           copies of damaged segments, and the cut ends of torn ones
+      quarantine/           what is kept aside for people: see :mod:`.quarantine`; likewise in ``data_directories``
 
 All numbers are little-endian.
 
@@ -84,5 +84,6 @@ log from its position on; without one that is whole and fits the segments, the w
 when no event in it is left and both copies of a checkpoint with a later position are on the disk. So a Take may be gone
 before the Put that it took, in a segment that another event keeps: should both copies be lost, such an event is
 delivered again. If a segment that a checkpoint needs is missing, the channel does not open: a directory is not mounted,
-or was not named.
+or was not named. It lists all segments that existed when it was written, also those that were deleted then: one before
+its position that it does not list was missing, and is kept aside. No two segments ever have the same number.
 """

@@ -21,7 +21,9 @@ from ...clock import Clock, Deadline, SystemClock
 from ...errors import ChannelError, ConfigError
 from ...forks import Stage, call_in_child
 from ...interfaces import ChannelStats, Event, FileStats
+from . import quarantine
 from .checkpointer import Checkpointer
+from .directories import Directories
 from .disk import Disk
 from .encryption import OVERHEAD, KeyProvider, check_available
 from .event_reader import EventReader
@@ -31,7 +33,7 @@ from .ledger import Ledger, Taken
 from .log import Log
 from .notes import FileNotes
 from .options import FileChannelOptions, check_paths, fewest
-from .ownership import QUARANTINE, Ownership, own
+from .ownership import Ownership, own
 from .recovery import recover
 from .run import Run
 from .segments import Segments
@@ -120,7 +122,8 @@ class FileChannel:
         self._ledger = Ledger(self.name, self.options, self._clock)
         self._closing = threading.Lock()  # held by the one who closes; guards _ended
         self._ended = False
-        self._ownership = own(self._disk, self.name, (self.directory, *self.data_directories), self._clock)
+        self._place = Directories(self._disk, self.name, self.directory, self.data_directories)
+        self._ownership = own(self._place, self._clock)
         self._segments = Segments(self._disk, self.name, self.data_directories, self._keys, self._clock)
         self._log = self._new_log()
         #: What idempotent streams need to survive a restart; a disk of a test's own has none.
@@ -166,14 +169,11 @@ class FileChannel:
         self.checkpoint(force=True)
 
     def _recover(self) -> None:
-        found = recover(
-            self._disk, self.name, self.directory, self.data_directories, self._segments.cipher_of, self._clock
-        )
+        found = recover(self._place, self._segments.cipher_of, self._clock)
         self._ledger.restore(found.events, found.sums)
         self._log.resume(found.segments, next_sequence=found.next_sequence, next_transaction=found.next_transaction)
-        self._reader = EventReader(
-            self._disk, self.name, self.directory, self._segments, self._ledger, damaged=found.damaged
-        )
+        self._segments.pass_over(found.last_number)
+        self._reader = EventReader(self._disk, self.name, self._segments, self._ledger)
         self._checkpointer = Checkpointer(
             self._disk,
             self.name,
@@ -207,8 +207,8 @@ class FileChannel:
 
     @property
     def quarantined(self) -> bool:
-        """Whether something damaged is kept in the directory."""
-        return self._disk.exists(f"{self.directory}/{QUARANTINE}")
+        """Whether something is kept aside in ``quarantine/``."""
+        return bool(quarantine.files(self._disk, self._place.all))
 
     def close(self) -> None:
         """Write a checkpoint and give the directory up; what is in the channel stays there. May be called again, also

@@ -174,6 +174,17 @@ def remove_backup(disk: Disk, directory: str) -> None:
         disk.sync_directory(directory)
 
 
+def readable(disk: Disk, directory: str) -> list[Checkpoint]:
+    """The copies that can be read, whether they fit the segments or not."""
+    found = []
+    for copy in (NAME, BACKUP_NAME):
+        with contextlib.suppress(BadCheckpointError):
+            checkpoint = load(disk, directory, copy)
+            if checkpoint is not None:
+                found.append(checkpoint)
+    return found
+
+
 def missing_segments(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> set[int]:
     """The segments that the newest readable checkpoint of this log needs, and that are not there.
 
@@ -181,14 +192,11 @@ def missing_segments(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> 
 
     :param salts: of each segment that exists.
     """
-    found: list[Checkpoint] = []
-    for copy in (NAME, BACKUP_NAME):
-        with contextlib.suppress(BadCheckpointError):
-            checkpoint = load(disk, directory, copy)
-            if checkpoint is not None and all(
-                salts.get(number, salt) == salt for number, salt in checkpoint.segments.items()
-            ):
-                found.append(checkpoint)
+    found = [
+        checkpoint
+        for checkpoint in readable(disk, directory)
+        if all(salts.get(number, salt) == salt for number, salt in checkpoint.segments.items())
+    ]
     newest = max(found, key=lambda checkpoint: checkpoint.generation, default=None)
     if newest is None:
         return set()

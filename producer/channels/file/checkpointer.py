@@ -91,7 +91,7 @@ class Checkpointer:
             position=position,
             next_sequence=self._journal.next_sequence,
             next_transaction=self._journal.next_transaction,
-            segments={number: salt for number, salt in salts.items() if number not in unneeded},
+            segments=salts,
             events=events,
         )
         return changes, unneeded, checkpoints.encode(checkpoint)

@@ -13,6 +13,9 @@ import os
 import shutil
 from pathlib import Path
 
+#: Whoever only looks at a lock has it for a few microseconds; so often it is tried again.
+_LOOKERS = 1000
+
 
 def _has_name(file: int, path: str) -> bool:
     """Whether the open file is the one that ``path`` names."""
@@ -21,6 +24,32 @@ def _has_name(file: int, path: str) -> bool:
     except FileNotFoundError:
         return False
     return os.path.samestat(named, os.fstat(file))
+
+
+def _lock_alone(file: int) -> None:
+    """Take the lock, past those who only look whether it is free: they have it for a moment, and share it.
+
+    :raises BlockingIOError: somebody has it.
+    """
+    for _ in range(_LOOKERS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not _is_free(file):
+                raise
+        else:
+            return
+    raise BlockingIOError(errno.EWOULDBLOCK, "the lock is looked at all the time")
+
+
+def _is_free(file: int) -> bool:
+    """Whether nobody has the lock of an open file for himself."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return True
 
 
 class Disk:
@@ -36,6 +65,10 @@ class Disk:
     def open(self, path: str) -> int:
         """An existing file, for reading and truncating."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def open_to_read(self, path: str) -> int:
+        """An existing file, which this user may perhaps not write."""
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def append(self, file: int, data: bytes) -> int:
         """Write at the end; returns how many bytes were written, which may be fewer than were given."""
@@ -141,13 +174,24 @@ class Disk:
         """
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_alone(file)
             if not _has_name(file, path):  # its owner removed it while it was opened here
                 raise BlockingIOError(errno.EWOULDBLOCK, "the lock file was removed", path)
         except BaseException:
             os.close(file)
             raise
         return file
+
+    def is_locked(self, path: str) -> bool:
+        """Whether somebody has the lock; whoever wants it in this moment gets it all the same."""
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _is_free(file)
+        finally:
+            os.close(file)
 
     def unlock(self, file: int) -> None:
         """Give up what :meth:`lock` returned, also for a forked child that has not closed its copy yet."""
@@ -157,9 +201,9 @@ class Disk:
             os.close(file)
 
     def rewrite(self, file: int, data: bytes) -> None:
-        """Replace a small file's content in place; for the lock file, whose content is for people."""
-        os.ftruncate(file, 0)
+        """Replace a small file's content in place, which needs no room on a full disk; for the lock file."""
         os.pwrite(file, data, 0)
+        os.ftruncate(file, len(data))
 
     def load(self, path: str, limit: int) -> bytes:
         """The first ``limit`` bytes of a small file."""

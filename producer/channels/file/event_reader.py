@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ...errors import ChannelIOError
 from ...interfaces import Event
+from . import quarantine
 from .disk import Disk
 from .event_queue import Columns, Entry
 from .format import decode_event
 from .ledger import Ledger, Taken
-from .recovery import quarantine_copy
 from .segments import Segments
 
 _log = logging.getLogger("producer.channel")
@@ -25,16 +25,13 @@ _PEEKED_AT_ONCE = 1000
 class EventReader:
     """See the module.
 
-    :param directory: the channel's, for ``quarantine/``.
-    :param damaged: numbers of the segments that are in quarantine already.
+    :param disk: for copies of what is damaged.
     """
 
-    def __init__(
-        self, disk: Disk, name: str, directory: str, segments: Segments, ledger: Ledger, damaged: Iterable[int]
-    ) -> None:
-        self._disk, self._name, self._directory = disk, name, directory
+    def __init__(self, disk: Disk, name: str, segments: Segments, ledger: Ledger) -> None:
+        self._disk, self._name = disk, name
         self._segments, self._ledger = segments, ledger
-        self._damaged = set(damaged)
+        self._kept: dict[int, int] = {}  # for each segment with damage, its size when a copy was kept
         self._failures: dict[int, int] = {}
 
     def read(self, taken: Taken, entries: Sequence[Entry]) -> list[Event]:
@@ -132,11 +129,20 @@ class EventReader:
         _log.error(
             "channel %s: %d events are damaged on the disk and lost; the next ones follow", self._name, len(entries)
         )
-        for number in {entry.segment for entry in entries} - self._damaged:
-            self._damaged.add(number)
-            segment = self._segments.get(number)
-            if segment is not None and quarantine_copy(self._disk, self._name, self._directory, segment.path):
+        for entry in entries:
+            self._keep_damaged(entry)
+
+    def _keep_damaged(self, entry: Entry) -> None:
+        """Keep a copy of the segment in which this one stood, unless it was there when one was made."""
+        segment = self._segments.get(entry.segment)
+        if segment is None or entry.offset < self._kept.get(entry.segment, 0):
+            return
+        try:
+            self._kept[entry.segment] = self._disk.size_of(segment.path)
+            if quarantine.keep(self._disk, segment.path):
                 self._ledger.add("quarantined", 1)
+        except OSError as error:
+            _log.error("channel %s: no copy of the damaged %s could be kept: %s", self._name, segment.path, error)
 
     def peek(self, events: Columns) -> Iterator[Event]:
         """The events of these entries, but those that cannot be read."""

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...clock import Clock
 from ...errors import ChannelFormatError, ChannelIOError, ChannelLockedError
 from .checkpoint import BACKUP_NAME, NAME
+from .directories import Directories
 from .disk import Disk
 from .notes import COMPANIONS, NOTES_NAME
+from .quarantine import QUARANTINE
 from .replay import SEGMENT_NAME
 from .space import RESERVE_NAME
 
 LOCK_NAME = "LOCK"
-QUARANTINE = "quarantine"
 _OURS = {
     LOCK_NAME,
     QUARANTINE,
@@ -31,7 +33,7 @@ _OURS = {
     *(f"{NOTES_NAME}{suffix}" for suffix in ("", *COMPANIONS)),
     "lost+found",  # what a file system of its own brings along
 }
-_MOST = 4096
+_MOST = 1 << 16
 
 
 @dataclass(slots=True)
@@ -59,41 +61,77 @@ class Ownership:
                 how(file)
 
 
-def own(disk: Disk, name: str, directories: Iterable[str], clock: Clock) -> Ownership:
-    """Make the directories, and lock all of them or none.
+def own(place: Directories, clock: Clock, *, make: bool = True, give_up_missing: bool = False) -> Ownership:
+    """Lock all directories of a channel, or none.
 
-    :raises ChannelFormatError: one is a file, or holds files of something else.
+    :param make: make those that do not exist.
+    :param give_up_missing: take a data directory that has been emptied for a new one.
+    :raises ChannelFormatError: one is a file, or holds files of something else, or none is to be made.
     :raises ChannelLockedError: one belongs to somebody.
-    :raises ChannelIOError: one cannot be made or written.
+    :raises ChannelIOError: one cannot be made or written, or what the channel had in it is gone.
     """
-    ownership = Ownership(disk, [])
+    ownership = Ownership(place.disk, [])
     try:
-        for directory in dict.fromkeys(directories):
-            _own_one(disk, name, directory, clock, ownership)
+        main, *others = place.all
+        _lock(place, main, ownership, make=make)
+        if not give_up_missing:
+            _check_mounted(place, others)
+        for directory in others:
+            _lock(place, directory, ownership, make=make)
+        text = json.dumps(_owner(place, clock)).encode()
+        for directory, file in zip(place.all, ownership.files, strict=True):
+            _say(place, directory, file, text)
     except BaseException:
         ownership.release()
         raise
     return ownership
 
 
-def _own_one(disk: Disk, name: str, directory: str, clock: Clock, ownership: Ownership) -> None:
+def _lock(place: Directories, directory: str, ownership: Ownership, *, make: bool) -> None:
+    disk, name, path = place.disk, place.name, f"{directory}/{LOCK_NAME}"
     try:
         if disk.exists(directory) and not disk.is_directory(directory):
             raise ChannelFormatError(name, f"{directory} is a file: give the path of a directory")
-        disk.make_directory(directory)
+        if make:
+            disk.make_directory(directory)
+        elif not disk.exists(directory):
+            raise ChannelFormatError(name, f"{directory} is not a directory")
         check_contents(name, directory, disk.names(directory))
-        ownership.files.append(disk.lock(f"{directory}/{LOCK_NAME}"))
-        disk.rewrite(ownership.files[-1], json.dumps(_owner(name, clock)).encode())
+        new = not disk.exists(path)
+        ownership.files.append(disk.lock(path))
+        if new:
+            disk.sync_directory(directory)  # before anything says that it is there
     except BlockingIOError:
         raise ChannelLockedError(name, _told(directory, read_owner(disk, directory))) from None
     except NotADirectoryError as error:
         raise ChannelFormatError(name, f"{directory}: a part of the path is a file: give another") from error
-    except (ChannelFormatError, ChannelIOError):
-        raise
     except OSError as error:
-        advice = "give a directory that this user may write, or change its owner"
-        number = error.errno or 0
-        raise ChannelIOError(name, f"{directory} cannot be used: {error}: {advice}", number) from error
+        raise _unusable(name, directory, error) from error
+
+
+def _say(place: Directories, directory: str, file: int, text: bytes) -> None:
+    try:
+        place.disk.rewrite(file, text)
+    except OSError as error:
+        raise _unusable(place.name, directory, error) from error
+
+
+def _unusable(name: str, directory: str, error: OSError) -> ChannelIOError:
+    advice = "give a directory that this user may write, or change its owner"
+    return ChannelIOError(name, f"{directory} cannot be used: {error}: {advice}", error.errno or 0)
+
+
+def _check_mounted(place: Directories, others: Sequence[str]) -> None:
+    """A data directory without a lock file, in which the channel has had one, is not new: it is not mounted."""
+    used = read_owner(place.disk, place.main).get("directories")
+    for directory in others:
+        if isinstance(used, list) and directory in used and not place.disk.exists(f"{directory}/{LOCK_NAME}"):
+            message = (
+                f"{directory} is one of the channel's directories, and nothing of the channel is in it: is its disk "
+                "mounted? If what was in it is gone for good, producer channel repair --give-up-missing goes on "
+                "without it"
+            )
+            raise ChannelIOError(place.name, message, errno.ENOENT)
 
 
 def check_contents(name: str, directory: str, names: Sequence[str]) -> None:
@@ -112,8 +150,9 @@ def check_contents(name: str, directory: str, names: Sequence[str]) -> None:
         raise ChannelFormatError(name, message)
 
 
-def _owner(name: str, clock: Clock) -> dict[str, Any]:
-    return {"channel": name, "host": socket.gethostname(), "pid": os.getpid(), "since": int(clock.time())}
+def _owner(place: Directories, clock: Clock) -> dict[str, Any]:
+    owner = {"channel": place.name, "host": socket.gethostname(), "pid": os.getpid(), "since": int(clock.time())}
+    return owner | ({"directories": place.all} if len(place.all) > 1 else {})
 
 
 def read_owner(disk: Disk, directory: str) -> dict[str, Any]:

@@ -1,270 +1,64 @@
-"""Looking into a channel's directory, and mending it, while no channel runs on it.
+"""Repair: puts something readable in the place of what is damaged, while no channel runs on it.
 
-``examine`` and ``verify`` change nothing. ``repair`` keeps a copy of whatever it changes in ``quarantine/``.
+It takes the lock before it looks. Of each file that it changes it keeps a copy first, which it brings to the disk and
+compares; without one the file stays as it is. What is torn it does not mend, which would bring half of a transaction to
+life, but cuts, as opening the channel would.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ...clock import Clock, SystemClock
-from ...errors import ChannelFormatError, ChannelIOError, ChannelKeyError
+from ...errors import ChannelFormatError, ChannelIOError
 from . import checkpoint as checkpoints
+from . import quarantine
+from .checkpoint import Checkpoint
+from .directories import Directories
 from .disk import Disk
-from .encryption import KeyProvider, SegmentCipher
-from .event_queue import Entry
+from .encryption import KeyProvider
+from .event_queue import Columns
 from .format import (
     FIRST_RECORD,
     FRAME_SIZE,
     HEADER_SIZE,
     SECOND_HEADER,
-    Kind,
-    SegmentHeader,
+    decode_segment_header,
     encode_gap,
     encode_segment_header,
 )
-from .ownership import LOCK_NAME, QUARANTINE, check_contents, own, read_owner
-from .recovery import quarantine_copy
-from .replay import Found, Replay, find_segments
-from .segment import Damage, Record, Segment, scan
+from .inspection import DirectoryReport, SegmentReport, check_is_channel, look, place_of
+from .ownership import own
+from .recovery import Recovered, check_keys, recover, told_missing
+from .replay import find_segments
+from .run import Position
+from .segment import Damage, Record, Segment, SegmentWriter, scan
+from .segments import Segments
 
-
-@dataclass(frozen=True, slots=True)
-class SegmentReport:
-    """One segment.
-
-    :ivar records: how many of each kind it holds.
-    :ivar damages: stretches that do not check out, as offsets.
-    :ivar gaps: stretches that a repair has taken out.
-    :ivar unopened: records that do not open, for want of their key or with a wrong one.
-    :ivar header_damaged: one of the two copies of its header does not check out.
-    """
-
-    number: int
-    path: str
-    size: int
-    created: float
-    key_id: str | None
-    records: dict[str, int]
-    damages: Sequence[Damage]
-    gaps: Sequence[tuple[int, int]]
-    header_damaged: bool
-    unopened: int = 0
-
-    def holds(self, offset: int) -> bool:
-        """Whether what begins at ``offset`` can still be read."""
-        broken = [(damage.start, damage.end) for damage in self.damages]
-        return not any(start <= offset < end for start, end in [*broken, *self.gaps])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryReport:
-    """A channel's directory.
-
-    :ivar owner: who has it, or had it last.
-    :ivar in_use: whether that one has it now; then the rest may be a moment old.
-    :ivar events: in the channel; None if that cannot be told without a key.
-    :ivar event_bytes: their bytes.
-    :ivar oldest: when the first of them was put, seconds since the epoch.
-    :ivar checkpoint: the generation of the checkpoint that opening would use; None for none.
-    :ivar torn: whether the end of the log is torn: opening the channel cuts it, which loses nothing that was promised.
-    :ivar missing: numbers of segments that the checkpoint needs and that do not exist.
-    :ivar unopened: records that do not open, for want of their key or with a wrong one.
-    :ivar lost_events: events in damaged records, as far as the sequence numbers tell.
-    :ivar unreadable: files that should be segments and are not.
-    :ivar quarantine: what is kept aside.
-    """
-
-    directory: str
-    owner: dict[str, Any]
-    in_use: bool
-    events: int | None
-    event_bytes: int
-    oldest: float | None
-    checkpoint: int | None
-    bad_checkpoints: int
-    torn: bool
-    lost_events: int
-    missing: Sequence[int] = ()
-    unopened: int = 0
-    unreadable: Sequence[str] = ()
-    quarantine: Sequence[str] = ()
-    segments: Sequence[SegmentReport] = field(default=())
-
-    @property
-    def damaged(self) -> bool:
-        """Whether anything does not check out that a crash would not have left so."""
-        flawed = any(segment.header_damaged or segment.damages for segment in self.segments)
-        gone = self.bad_checkpoints or self.unreadable or self.missing or self.unopened
-        return bool((flawed and not self.torn) or gone)
-
-
-def examine(
-    directory: str, *, data_directories: Sequence[str] = (), keys: KeyProvider | None = None, clock: Clock | None = None
-) -> DirectoryReport:
-    """Read a directory without changing anything, also while a channel runs on it.
-
-    :param keys: for encrypted segments; without them their records are counted, but not which events are left.
-    :raises ChannelFormatError: it is not a channel's directory.
-    :raises ChannelIOError: it cannot be read.
-    """
-    disk, name = Disk(), os.path.basename(directory) or directory  # noqa: PTH119
-    if not disk.is_directory(directory):
-        raise ChannelFormatError(name, f"{directory} is not a directory")
-    every = tuple(data_directories) or (directory,)
-    try:
-        names = disk.names(directory)
-        below = [other for other in names if disk.exists(f"{directory}/{other}/{LOCK_NAME}")]
-        if below and LOCK_NAME not in names:
-            message = f"{directory} holds the directories of several processes: name one of them: {', '.join(below)}"
-            raise ChannelFormatError(name, message)
-        check_contents(name, directory, names)
-        if not names:
-            raise ChannelFormatError(name, f"{directory} is empty: no channel was ever there")
-        found, unreadable = find_segments(disk, name, tuple(dict.fromkeys((directory, *every))))
-        return _report(disk, name, directory, found, unreadable, keys, clock or SystemClock())
-    except OSError as error:
-        if isinstance(error, ChannelIOError):
-            raise
-        raise ChannelIOError(name, f"{directory} cannot be read: {error}", error.errno or 0) from error
-
-
-def _report(
-    disk: Disk,
-    name: str,
-    directory: str,
-    found: Sequence[Found],
-    unreadable: Sequence[str],
-    keys: KeyProvider | None,
-    clock: Clock,
-) -> DirectoryReport:
-    segments = _segments(name, found, keys)
-    salts = {segment.header.number: segment.header.salt for segment in found}
-    sizes = {segment.header.number: segment.size for segment in found}
-    start, bad = checkpoints.load_best(disk, directory, name, salts, sizes)
-    replay = None if segments is None else Replay(disk, name, segments, start, clock).run()
-    ciphers = {} if segments is None else {segment.number: segment.cipher for segment in segments}
-    looked = tuple(_look_through(disk, segment, ciphers.get(segment.header.number)) for segment in found)
-    events, lost = ([], 0) if replay is None else _readable(replay, looked)
-    quarantine = f"{directory}/{QUARANTINE}"
-    return DirectoryReport(
-        directory=directory,
-        owner=read_owner(disk, directory),
-        in_use=_in_use(disk, directory),
-        events=None if replay is None else len(events),
-        event_bytes=sum(entry.length for entry in events),
-        oldest=min((entry.time for entry in events), default=None),
-        checkpoint=None if start is None else start.generation,
-        bad_checkpoints=bad,
-        torn=replay is not None and replay.cut is not None,
-        lost_events=lost,
-        missing=tuple(sorted(checkpoints.missing_segments(disk, directory, salts))),
-        unopened=sum(segment.unopened for segment in looked),
-        unreadable=tuple(unreadable),
-        quarantine=tuple(disk.names(quarantine)) if disk.exists(quarantine) else (),
-        segments=looked,
-    )
-
-
-def _readable(replay: Replay, segments: Sequence[SegmentReport]) -> tuple[list[Entry], int]:
-    """The events that can still be read, and how many of those that should be there cannot."""
-    flawed = {segment.number: segment for segment in segments if segment.damages or segment.gaps}
-    entries = replay.events.entries(0, len(replay.events))
-    events = [entry for entry in entries if entry.segment not in flawed or flawed[entry.segment].holds(entry.offset)]
-    return events, replay.findings.lost_events + len(entries) - len(events)
-
-
-def _segments(name: str, found: Sequence[Found], keys: KeyProvider | None) -> list[Segment] | None:
-    """The segments with what opens them; None if a key is missing."""
-    try:
-        return [Segment(one.path, one.header, _cipher(name, one.header, keys)) for one in found]
-    except ChannelKeyError:
-        return None
-
-
-def _cipher(name: str, header: SegmentHeader, keys: KeyProvider | None) -> SegmentCipher | None:
-    if header.key_id is None:
-        return None
-    try:
-        if keys is None:
-            raise KeyError(header.key_id)
-        return SegmentCipher(keys.get_key(header.key_id), header.salt)
-    except KeyError:
-        raise ChannelKeyError(name, header.key_id, "the key is missing") from None
-
-
-def _in_use(disk: Disk, directory: str) -> bool:
-    path = f"{directory}/{LOCK_NAME}"
-    if not disk.exists(path):
-        return False
-    try:
-        disk.close(disk.lock(path))
-    except OSError:
-        return True
-    return False
-
-
-def _read(disk: Disk, path: str) -> bytes:
-    file = disk.open(path)
-    try:
-        return disk.read(file, disk.size(file), 0)
-    finally:
-        disk.close(file)
-
-
-def _look_through(disk: Disk, found: Found, cipher: SegmentCipher | None) -> SegmentReport:
-    data = _read(disk, found.path)
-    header = found.header
-    counts: Counter[str] = Counter()
-    damages, gaps, unopened = [], [], 0
-    for item in scan(data, header.seed):
-        if isinstance(item, Damage):
-            damages.append(item)
-        elif item.kind == Kind.GAP:
-            gaps.append((item.offset, item.offset + FRAME_SIZE + item.length))
-        else:
-            counts[Kind(item.kind).name.lower()] += 1
-            unopened += header.key_id is not None and not _opens(cipher, data, item)
-    copies = data[:HEADER_SIZE], data[SECOND_HEADER:FIRST_RECORD]
-    return SegmentReport(
-        number=header.number,
-        path=found.path,
-        size=len(data),
-        created=header.created,
-        key_id=header.key_id,
-        records=dict(counts),
-        damages=tuple(damages),
-        gaps=tuple(gaps),
-        header_damaged=copies[0] != copies[1],
-        unopened=unopened,
-    )
-
-
-def _opens(cipher: SegmentCipher | None, data: bytes, record: Record) -> bool:
-    start = record.offset + FRAME_SIZE
-    try:
-        if cipher is not None:
-            cipher.open(record.kind, record.sequence, record.transaction, data[start : start + record.length])
-    except ValueError:
-        return False
-    return cipher is not None
+#: More segments than a directory that is given up may hold behind the last checkpoint.
+_JUMP = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
     """What :func:`repair` did.
 
-    :ivar removed: for each segment that was changed, its path and the bytes that were taken out of it.
-    :ivar forgotten: numbers of missing segments that are given up.
+    :ivar mended: for each segment that was changed, its path and the bytes that were taken out of it.
+    :ivar copies: for each of them, where it is kept as it was.
+    :ivar failures: what could not be done, and why.
+    :ivar given_up: numbers of missing segments.
+    :ivar lost_events: events that were in what was taken out, and in what was given up.
     :ivar after: the directory as it is now.
     """
 
-    removed: dict[str, int]
-    forgotten: Sequence[int]
+    mended: dict[str, int]
+    copies: dict[str, str]
+    failures: Sequence[str]
+    given_up: Sequence[int]
+    lost_events: int
     after: DirectoryReport
 
 
@@ -273,71 +67,206 @@ def repair(
     *,
     data_directories: Sequence[str] = (),
     keys: KeyProvider | None = None,
+    give_up_missing: bool = False,
     clock: Clock | None = None,
-    reopen: Callable[[], None] = lambda: None,
+    disk: Disk | None = None,
 ) -> Repair:
-    """Put something readable in the place of what is damaged, after a copy of the segment was kept.
+    """Mend what is damaged, cut what is torn, set aside what cannot be read, and write a checkpoint of what is left.
 
-    :param reopen: called last, with the directory free: opens a channel once, which cuts what is torn and writes a
-        checkpoint.
+    :param keys: for encrypted segments: without them nobody can tell what is torn from what is damaged.
+    :param give_up_missing: go on without segments that are missing.
     :raises ChannelLockedError: a channel runs on it.
+    :raises ChannelFormatError: it is not a channel's directory, or a segment is there twice.
+    :raises ChannelKeyError: a key is missing, or not the right one.
+    :raises ChannelIOError: it cannot be read, or segments are missing.
     """
-    clock = clock or SystemClock()
-    disk, name = Disk(), os.path.basename(directory) or directory  # noqa: PTH119
-    before = examine(directory, data_directories=data_directories, keys=keys, clock=clock)
-    ownership = own(disk, name, (directory, *data_directories), clock)
-    removed = {}
+    disk, clock = Disk() if disk is None else disk, clock or SystemClock()
+    place = place_of(disk, directory, data_directories)
+    check_is_channel(place)
+    ownership = own(place, clock, make=False, give_up_missing=give_up_missing)
     try:
-        if before.missing:
-            _forget_checkpoints(disk, directory)
-        found, _ = find_segments(disk, name, tuple(dict.fromkeys((directory, *(data_directories or (directory,))))))
-        headers = {segment.header.number: segment.header for segment in found}
-        last = max(headers, default=0)
-        for report in before.segments:
-            torn_end = report.number == last and before.torn
-            damages = [damage for damage in report.damages if not (torn_end and damage.final)]
-            if damages or report.header_damaged:
-                quarantine_copy(disk, name, directory, report.path)
-                removed[report.path] = _mend(disk, report.path, headers[report.number], damages)
+        return _Repair(place, keys, clock, give_up_missing=give_up_missing).run()
     except OSError as error:
         if isinstance(error, ChannelIOError):
             raise
-        raise ChannelIOError(name, f"{directory} cannot be repaired: {error}", error.errno or 0) from error
+        raise ChannelIOError(place.name, f"{directory} cannot be repaired: {error}", error.errno or 0) from error
     finally:
         ownership.release()
-    reopen()
-    after = examine(directory, data_directories=data_directories, keys=keys, clock=clock)
-    return Repair(removed, before.missing, after)
 
 
-def _forget_checkpoints(disk: Disk, directory: str) -> None:
-    """Keep aside what says that other segments should be there: they are given up."""
-    disk.make_directory(f"{directory}/{QUARANTINE}")
-    for name in (checkpoints.NAME, checkpoints.BACKUP_NAME):
-        if disk.exists(f"{directory}/{name}"):
-            disk.rename(f"{directory}/{name}", f"{directory}/{QUARANTINE}/{name}")
-    disk.sync_directory(directory)
+class _Repair:
+    """One repair of directories that are locked."""
+
+    def __init__(self, place: Directories, keys: KeyProvider | None, clock: Clock, *, give_up_missing: bool) -> None:
+        self._place, self._keys, self._clock = place, keys, clock
+        self._give_up_missing = give_up_missing
+        self._ciphers = Segments(place.disk, place.name, (), keys, clock)
+        self._mended: dict[str, int] = {}
+        self._copies: dict[str, str] = {}
+        self._failures: list[str] = []
+
+    def run(self) -> Repair:
+        """See :func:`repair`."""
+        self._check_keys()
+        before = self._look()
+        if before.missing and not self._give_up_missing:
+            raise ChannelIOError(self._place.name, told_missing(self._place, before.missing), errno.ENOENT)
+        for segment in before.segments:
+            if segment.damages or segment.header_damaged:
+                self._mend_segment(segment)
+        if before.damaged or before.torn or self._give_up_missing:
+            self._settle()
+        return Repair(
+            mended=self._mended,
+            copies=self._copies,
+            failures=self._failures,
+            given_up=before.missing,
+            lost_events=before.lost_events,
+            after=self._look(),
+        )
+
+    def _look(self) -> DirectoryReport:
+        return look(self._place, self._keys, self._clock, in_use=False)
+
+    def _check_keys(self) -> None:
+        """Refuse without all keys, before anything is changed."""
+        found, _ = find_segments(self._place.disk, self._place.name, self._place.all)
+        segments = [Segment(one.path, one.header, self._ciphers.cipher_of(one.header)) for one in found]
+        check_keys(self._place.disk, self._place.name, segments)
+
+    def _mend_segment(self, segment: SegmentReport) -> None:
+        disk, path = self._place.disk, segment.path
+        try:
+            if segment.unread:
+                stretches = ", ".join(f"{start} to {end}" for start, end in segment.unread)
+                raise OSError(f"the disk cannot read its bytes {stretches}; copy it to a sound disk first")
+            self._copies[path] = quarantine.copy(disk, path)
+        except OSError as error:
+            what = "was not mended, and nothing in it was changed: no copy of it could be kept"
+            self._failures.append(f"{path} {what}: {error}")
+            return
+        try:
+            self._mended[path] = _mend(disk, segment, self._positions())
+        except OSError as error:
+            what = f"is not wholly mended, and as it was in {self._copies[path]}"
+            self._failures.append(f"{path} {what}: {error}")
+
+    def _positions(self) -> list[Position]:
+        """Where the copies of the checkpoint go on: there a gap ends, and another one begins."""
+        return [each.position for each in checkpoints.readable(self._place.disk, self._place.main)]
+
+    def _settle(self) -> None:
+        """Do what opening the channel would do: cut, set aside, and write down which events are left."""
+        place = self._place
+        try:
+            if self._give_up_missing:
+                self._keep_checkpoints()
+            found = recover(
+                place, self._ciphers.cipher_of, self._clock, careful=True, give_up_missing=self._give_up_missing
+            )
+            segments = list(found.segments)
+            if self._give_up_missing or not segments:
+                segments.append(self._begin_segment(found))
+            self._write_checkpoint(found, segments)
+        except (OSError, ChannelFormatError) as error:
+            self._failures.append(str(error))
+
+    def _begin_segment(self, found: Recovered) -> Segment:
+        """An empty one with a number above all that is given up, also of what nobody here knows: none is used again."""
+        place = self._place
+        segments = Segments(place.disk, place.name, place.data or (place.main,), self._keys, self._clock)
+        segments.pass_over(found.last_number + _JUMP)
+        writer = SegmentWriter(place.disk, segments.new(found.next_sequence, found.next_transaction - 1))
+        try:
+            writer.append(encode_segment_header(writer.segment.header))
+            writer.sync()
+        finally:
+            writer.close()
+        place.disk.sync_directory(os.path.dirname(writer.segment.path))  # noqa: PTH120  # a string for the Disk
+        return writer.segment
+
+    def _keep_checkpoints(self) -> None:
+        place = self._place
+        for name in (checkpoints.NAME, checkpoints.BACKUP_NAME):
+            if place.disk.exists(f"{place.main}/{name}"):
+                quarantine.keep(place.disk, f"{place.main}/{name}")
+
+    def _write_checkpoint(self, found: Recovered, segments: Sequence[Segment]) -> None:
+        """Of the events that can be read, up to the end of the log."""
+        last = max(segments, key=lambda segment: segment.number)
+        checkpoint = Checkpoint(
+            generation=found.generation + 1,
+            position=Position(last.number, self._place.disk.size_of(last.path)),
+            next_sequence=found.next_sequence,
+            next_transaction=found.next_transaction,
+            segments={segment.number: segment.header.salt for segment in segments},
+            events=self._readable(found.events),
+        )
+        data = checkpoints.encode(checkpoint)
+        names = (checkpoints.NAME, checkpoints.BACKUP_NAME)
+        error = checkpoints.write_both(self._place.disk, self._place.main, names, data)
+        if error is not None:
+            raise ChannelIOError(self._place.name, f"the second copy of the checkpoint could not be written: {error}")
+
+    def _readable(self, events: Columns) -> Columns:
+        """Those that do not stand in what was taken out."""
+        mended = {segment.number: segment for segment in self._look().segments if segment.path in self._mended}
+        kept = Columns()
+        for entry in events.entries(0, len(events)):
+            if entry.segment not in mended or mended[entry.segment].holds(entry.offset):
+                kept.append(entry)
+        return kept
 
 
-def _mend(disk: Disk, path: str, header: SegmentHeader, damages: Sequence[Damage]) -> int:
-    """Write gaps over the damaged stretches, and the header anew; returns the bytes of the stretches."""
-    data = _read(disk, path)
-    before = {
-        item.offset + FRAME_SIZE + item.length: item for item in scan(data, header.seed) if isinstance(item, Record)
-    }
-    file = disk.open(path)
+def _mend(disk: Disk, segment: SegmentReport, positions: Sequence[Position]) -> int:
+    """Write gaps over the damaged stretches, and the good copy of the header over the other one; returns their bytes.
+
+    :raises OSError: the disk could not, or a stretch is too short for a gap.
+    """
+    file = disk.open(segment.path)
     try:
-        for damage in damages:
-            size = damage.end - damage.start
-            if size < FRAME_SIZE:  # only at the end of a file
-                disk.truncate(file, damage.start)
-                continue
-            previous = before.get(damage.start)
-            sequence = header.first_sequence - 1 if previous is None else previous.sequence
-            transaction = 0 if previous is None else previous.transaction
-            disk.overwrite(file, encode_gap(header.seed, max(0, sequence), transaction, size), damage.start)
-        disk.overwrite(file, encode_segment_header(header)[:FIRST_RECORD], 0)
+        data = disk.read(file, disk.size(file), 0)
+        cuts = [position.offset for position in positions if position.segment == segment.number]
+        for start, gap in _gaps(data, segment.damages, cuts):
+            disk.overwrite(file, gap, start)
+        if segment.header_damaged:
+            _mend_header(disk, file, data)
         disk.sync(file)
     finally:
         disk.close(file)
-    return sum(damage.end - damage.start for damage in damages)
+    return sum(damage.end - damage.start for damage in segment.damages)
+
+
+def _gaps(data: bytes, damages: Sequence[Damage], cuts: Sequence[int]) -> list[tuple[int, bytes]]:
+    """What to write, and where: the numbers of a gap are those of the record before it."""
+    header = decode_segment_header(data[:FIRST_RECORD])
+    if header is None:
+        raise OSError(errno.EIO, "its header has become unreadable")
+    records = [item for item in scan(data, header.seed) if isinstance(item, Record)]
+    before = {item.offset + FRAME_SIZE + item.length: (item.sequence, item.transaction) for item in records}
+    gaps = []
+    for damage in damages:
+        sequence, transaction = before.get(damage.start, (max(0, header.first_sequence - 1), 0))
+        for start, end in _parts(damage, cuts):
+            # At the end of a file one may reach beyond it; a byte of payload tells it from zeros never written.
+            size = max(end - start, FRAME_SIZE + 1) if damage.final else end - start
+            if size < FRAME_SIZE:
+                raise OSError(errno.EIO, f"{size} damaged bytes at {start} are too few to put anything in their place")
+            gaps.append((start, encode_gap(header.seed, sequence, transaction, size)))
+    return gaps
+
+
+def _parts(damage: Damage, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """The stretch, parted where a checkpoint goes on in its middle: reading begins there."""
+    ends = [*sorted({offset for offset in cuts if damage.start < offset < damage.end}), damage.end]
+    parts = list(zip([damage.start, *ends[:-1]], ends, strict=True))
+    return parts if all(end - start > FRAME_SIZE for start, end in parts) else [(damage.start, damage.end)]
+
+
+def _mend_header(disk: Disk, file: int, data: bytes) -> None:
+    places = (0, SECOND_HEADER)
+    copies = [data[offset : offset + HEADER_SIZE] for offset in places]
+    good = [copy for copy in copies if decode_segment_header(copy.ljust(FIRST_RECORD, b"\0")) is not None]
+    for offset, copy in zip(places, copies, strict=True):
+        if copy != good[0]:
+            disk.overwrite(file, good[0], offset)

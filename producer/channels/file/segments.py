@@ -45,6 +45,10 @@ class Segments:
         self._known = {segment.number: segment for segment in segments}
         self._next = max(self._known, default=0) + 1
 
+    def pass_over(self, number: int) -> None:
+        """Give no new segment this number, nor a lower one."""
+        self._next = max(self._next, number + 1)
+
     def new(self, first_sequence: int, went_past: int) -> Segment:
         """The next segment, which is not known before :meth:`add`."""
         number = self._next

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from contextlib import suppress
 
 import pytest
 
 from producer.channels.file.channel import FileChannel
-from producer.channels.file.format import FRAME_SIZE
 from producer.errors import ChannelIOError
-from tests.channels.file.opening import file_stats, fill, open_channel, opened_channel, put_record, segments
+from tests.channels.file.opening import file_stats, fill, open_channel, opened_channel, segments
 from tests.channels.helpers import bodies, drained, opened, put, take
+from tests.support.bad_sectors import BadSectors
 from tests.support.sim_fs import SimFS
-
-
-class BadSectors(SimFS):
-    """A simulated disk on which some bytes cannot be read.
-
-    :ivar bad: for each path, where they begin and end.
-    """
-
-    def __init__(self, capacity: int | None = None) -> None:
-        super().__init__(capacity)
-        self.bad: dict[str, tuple[int, int]] = {}
-
-    def read(self, file: int, size: int, offset: int) -> bytes:
-        start, end = self.bad.get(self._path(file), (0, 0))
-        if offset < end and offset + size > start:
-            raise OSError(errno.EIO, "Input/output error")
-        return super().read(file, size, offset)
-
-    def break_record(self, body: str) -> None:
-        """Let the record of the event with this body lie in a bad sector."""
-        path, record = put_record(self, body)
-        self.bad[path] = record.offset + FRAME_SIZE, record.end
 
 
 def take_what_comes(channel: FileChannel, takes: int) -> list[str]:

@@ -608,7 +608,7 @@ def test_an_event_that_is_damaged_on_the_disk_is_lost_alone(fsync: str | float, 
         found = file_stats(channel)
         assert (found.lost_events, found.damaged_records, found.quarantined) == (1, 1, 1)
         assert channel.stats().take_errors == 1
-        assert disk.exists(f"/channel/quarantine/{path.rpartition('/')[2]}")
+        assert disk.exists(f"/channel/quarantine/{path.rpartition('/')[2]}.copy")
         put(channel, "on it goes")
         assert drained(channel) == ["on it goes"]
 

@@ -193,7 +193,7 @@ def test_a_segment_of_rubbish_is_set_aside_and_the_channel_opens(caplog: pytest.
         assert (file_stats(channel).quarantined, file_stats(channel).damaged_records) == (1, 1)
         assert drained(channel) == ["a"]
     assert re.search(r"log-0000000009 has no readable header; it is moved to /channel/quarantine/log-", caplog.text)
-    assert disk.content(f"{DIRECTORY}/quarantine/log-0000000009").startswith(b"invalid data")
+    assert disk.content(f"{DIRECTORY}/quarantine/log-0000000009.unreadable").startswith(b"invalid data")
     with opened_channel(disk) as channel:
         assert file_stats(channel).quarantined == 0
 

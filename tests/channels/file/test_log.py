@@ -10,6 +10,7 @@ import pytest
 from producer.channels import Event
 from producer.channels.file.disk import Disk
 from producer.channels.file.format import COMMIT_SIZE, FIRST_RECORD, FRAME_SIZE, Kind
+from producer.channels.file.repair import repair
 from producer.channels.file.space import FRESH, Space
 from producer.errors import ChannelFormatError, ChannelIOError, DiskFullError
 from producer.testing import ManualClock
@@ -181,15 +182,16 @@ def test_a_data_directory_that_is_not_mounted_is_not_forgotten() -> None:
     for path in kept:
         disk.unlink(path)
     for _ in range(2):
-        with pytest.raises(ChannelIOError, match=r"segments 1, 3.* if they are gone for good, remove checkpoint and"):
+        with pytest.raises(ChannelIOError, match=r"segments 1, 3.* if they are gone for good, producer channel repair"):
             open_channel(disk, data_directories=places)
     left = disk.copy()
     for path, content in kept.items():
         disk.put(path, content)
     assert contents(disk, data_directories=places) == expected
-    for path in CHECKPOINTS:
-        left.unlink(path)
+    done = repair(DIRECTORY, data_directories=places, give_up_missing=True, disk=cast("Disk", left))
+    assert (done.given_up, done.failures) == ((1, 3), [])
     found = contents(left, data_directories=places)
+    assert done.lost_events == 60 - len(found)
     assert 0 < len(found) < 60
     assert [body for body in expected if body in found] == found
 

@@ -187,7 +187,7 @@ def test_damaged_orphan_is_not_removed(make: Make, tmp_path: Path) -> None:
     content[content.index(b"abcabc") + 3] ^= 0xFF
     segment.write_bytes(content)
     assert channel.adopt() == 2
-    assert (orphan / "quarantine" / segment.name).exists()
+    assert (orphan / "quarantine" / f"{segment.name}.copy").exists()
 
 
 def test_other_directories_below_the_base_are_left_alone(make: Make, tmp_path: Path) -> None:

@@ -383,7 +383,7 @@ def test_damage_inside_the_log_costs_only_what_it_hit(place: str, caplog: pytest
         assert (found.damaged_records, found.quarantined, found.torn_tails) == (1, 1, 0)
         assert found.lost_events == (lost is not None)
         assert f"1 damaged records in segments [1]; {found.lost_events} events are lost" in caplog.text
-        assert disk.exists(f"{DIRECTORY}/quarantine/log-0000000001")
+        assert disk.exists(f"{DIRECTORY}/quarantine/log-0000000001.copy")
         assert drained(again) == [body for number, body in enumerate(expected) if number != lost]
 
 
