@@ -158,10 +158,7 @@ class HttpConfig(_Options):
     )
     verify: bool = _option(True, _BOOLEAN)
     ca_bundle: str | None = _option(None, _OPTIONAL_TEXT)
-    pool_size: int | None = _option(
-        None,
-        _Rule("None or an integer from 1 to 10000", lambda v: v is None or (type(v) is int and 1 <= v <= 10_000), int),
-    )
+    pool_size: int | None = _option(None, _POOL_SIZE)
     user_agent: str = _option("loghub-producer-python", _HEADER_TEXT)
 
     def __post_init__(self) -> None:
@@ -214,6 +211,10 @@ class ProducerConfig(_Options):
         overheads of a record and a batch included.
     :ivar max_block_ms: how long ``send`` waits for memory, milliseconds; 0 fails at once, negative waits for ever.
     :ivar io_thread_count: threads that send requests.
+    :ivar max_concurrency_per_destination: requests to one project under way at the same time, at most; None is
+        ``io_thread_count``. With fewer than that, threads stay free for the others even when one project hangs.
+    :ivar adaptive_concurrency: lower that number while a destination refuses, does not answer, or answers more slowly
+        than it could, and raise it again.
     :ivar batch_size_threshold_in_bytes: a batch of this size is sent, bytes on the wire before compression.
     :ivar batch_count_threshold: a batch of this many logs is sent.
     :ivar linger_ms: a batch is sent this long after its first record, milliseconds.
@@ -245,6 +246,8 @@ class ProducerConfig(_Options):
     total_size_in_bytes: int = _option(100 * MIB, _integer(1))
     max_block_ms: int = _option(60_000, _ANY_INTEGER)
     io_thread_count: int = _option(None, _integer(1), factory=lambda: max(1, os.cpu_count() or 1))
+    max_concurrency_per_destination: int | None = _option(None, _POOL_SIZE)
+    adaptive_concurrency: bool = _option(True, _BOOLEAN)
     batch_size_threshold_in_bytes: int = _option(512 * 1024, _integer(1, MAX_BATCH_SIZE_IN_BYTES))
     batch_count_threshold: int = _option(4096, _integer(1, MAX_BATCH_COUNT))
     linger_ms: int = _option(2000, _integer(100))

@@ -73,6 +73,40 @@ class StreamStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldStats:
+    """That nothing is sent somewhere at this moment.
+
+    :ivar name: of the destination, or of the logstore.
+    :ivar reason: ``over quota``, ``unreachable``, or ``to be mended``.
+    :ivar seconds: until it is tried again; 0.0 if that is happening.
+    """
+
+    name: str
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationStats:
+    """A destination: what the sink calls one, a project at its endpoint for LogHub.
+
+    :ivar name: the text of that; for LogHub ``my-project https://cn-hangzhou.log.aliyuncs.com``.
+    :ivar limit: requests to it that may be under way at the same time, as learned.
+    :ivar in_flight: requests that are.
+    :ivar queued: batches that wait for their turn.
+    :ivar held: why and how long nothing is sent to it; None if something is.
+    :ivar held_logstores: likewise its logstores, at most 100 of them.
+    """
+
+    name: str
+    limit: int
+    in_flight: int
+    queued: int
+    held: HeldStats | None = None
+    held_logstores: tuple[HeldStats, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """A producer at one moment. Counts of records are logs, since the producer was made.
 
@@ -99,6 +133,7 @@ class Stats:
         there is none.
     :ivar callbacks_pending: settled batches whose callbacks have not run.
     :ivar streams: only streams in use or used a short while ago.
+    :ivar destinations: those in use or used a minute ago, at most 100, the busiest first.
     :ivar stored: events in the channel, those included that are on their way; 0 without a channel. After ``close``:
         what was left there.
     :ivar recovered: events that were in the channel when the producer was made.
@@ -122,6 +157,7 @@ class Stats:
     oldest_record_age: float | None = None
     callbacks_pending: int = 0
     streams: tuple[StreamStats, ...] = field(default=(), repr=False)
+    destinations: tuple[DestinationStats, ...] = field(default=(), repr=False)
     stored: int = 0
     recovered: int = 0
     dead_lettered: int = 0

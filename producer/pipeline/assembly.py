@@ -35,7 +35,6 @@ from .doubt import SentBefore
 from .event_format import StoredRecord
 from .fed_batch import FedBatch
 from .handlers import Settlement
-from .holdback import Holdback
 from .intents import Intents
 from .io_pool import IOThreadPool
 from .memory import MemoryBudget
@@ -45,15 +44,13 @@ from .reservation import Piece, Reservation, with_overhead
 from .retry_queue import RetryQueue
 from .retry_rules import RetryRules
 from .send_task import SendTask
+from .sending.fair_queue import fair_queue_of
 from .sequencing import Sequencer
 from .settling.outcomes import NobodyListens
 from .snapshot import snapshot
 from .ticket import Ticket
 
 _log = logging.getLogger("producer.pipeline")
-
-#: A project that cannot be reached is tried at least this often, seconds: when it is back, its records soon follow.
-LONGEST_UNREACHABLE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +126,13 @@ class Pipeline:
             go=self._go,
             listener=durability.acks if durability else NobodyListens(),
         )
-        base, longest = config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
+        await_mending = durability is not None and durability.await_mending
+        rules = RetryRules(config, clock, endless=durable, await_mending=await_mending)
         task = SendTask(
             sink=sink,
             clock=clock,
-            rules=RetryRules(
-                config, clock, endless=durable, await_mending=durability is not None and durability.await_mending
-            ),
+            rules=rules,
             sequencer=Sequencer(config.buckets, self.intents),
-            over_quota=Holdback(base, longest),
-            unreachable=Holdback(base, min(longest, LONGEST_UNREACHABLE)),
             retry_queue=self.retry_queue,
             accumulator=self.accumulator,
             settlement=self.settlement,
@@ -146,7 +140,16 @@ class Pipeline:
             submit=self.submit,
             keep=self.abandon if durable else None,
         )
-        self.io_pool = IOThreadPool(name, config.io_thread_count, task.run, self.abandon, clock)
+        self.io_pool = IOThreadPool(
+            name,
+            config.io_thread_count,
+            fair_queue_of(config, rules.last_chance),
+            destination=sink.destination,
+            run=task.run,
+            refuse=self.abandon,
+            set_alarm=self.retry_queue.set_alarm,
+            clock=clock,
+        )
         self.mover = Mover(
             name,
             accumulator=self.accumulator,
@@ -154,6 +157,7 @@ class Pipeline:
             submit=self.submit,
             resubmit=self.resubmit,
             submit_open=self.submit_open,
+            open_gates=self.io_pool.wake,
             clock=clock,
             orphaned=orphaned,
             abandon=abandon,
@@ -573,4 +577,4 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """See :class:`~producer.metrics.Stats`."""
-        return snapshot(self.budget, self.accumulator, self.settlement, self.counters)
+        return snapshot(self.budget, self.accumulator, self.io_pool, self.settlement, self.counters)

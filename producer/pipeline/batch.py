@@ -77,7 +77,7 @@ _FINAL = frozenset({BatchState.SUCCEEDED, BatchState.FAILED, BatchState.SPLIT})
 #: From each state, where a batch may go next.
 TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
     BatchState.OPEN: frozenset({BatchState.QUEUED, BatchState.FAILED}),
-    BatchState.QUEUED: frozenset({BatchState.SENDING, BatchState.WAITING, BatchState.FAILED}),
+    BatchState.QUEUED: frozenset({BatchState.SENDING, BatchState.FAILED}),
     BatchState.SENDING: _FINAL | {BatchState.WAITING},
     BatchState.WAITING: frozenset({BatchState.QUEUED, BatchState.FAILED}),
     BatchState.SUCCEEDED: frozenset(),

@@ -1,139 +1,181 @@
 """IOThreadPool: the threads that send, and the unbounded queue before them (bounded because memory is).
 
-Projects take turns, so that a busy one does not push the others back. Those whose last attempt met a network error may
-together occupy at most half of the threads (one at least) until they answer again, so that dead endpoints, whose every
-attempt takes the whole timeout, leave threads to the others.
+Whose turn it is, and who may not go yet, the queue says (see ``sending.fair_queue`` and ``sending.gates``).
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
 
 from ..clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
+from ..metrics import DestinationStats
+from ..records import StreamKey
 from .batch import ProducerBatch
+from .sending.fair_queue import FairQueue, Report, Turn
+from .sending.gates import Verdict
 from .worker import StageThread
+
+_log = logging.getLogger("producer.io_pool")
 
 
 class IOThreadPool:
-    """See the module.
+    """The IO threads and their queue.
 
-    :param run: makes one attempt; returns whether the destination could be reached, None if it was not tried.
+    :param queue: nobody else's.
+    :param destination: says where a stream's batches go; see :meth:`~producer.interfaces.Sink.destination`.
+    :param run: makes one attempt, and reports of it.
     :param refuse: takes batches that come after the pool was stopped.
+    :param set_alarm: told when :meth:`wake` is to be called, monotonic seconds.
     """
 
     def __init__(
         self,
         name: str,
         thread_count: int,
-        run: Callable[[ProducerBatch], bool | None],
+        queue: FairQueue,
+        *,
+        destination: Callable[[StreamKey], Hashable],
+        run: Callable[[Turn], Report],
         refuse: Callable[[ProducerBatch], object],
+        set_alarm: Callable[[float], object],
         clock: Clock,
     ) -> None:
+        self._destination = destination
         self._run = run
         self._refuse = refuse
+        self._set_alarm = set_alarm
         self._clock = clock
-        self._suspect_share = max(1, thread_count // 2)
         self.threads = tuple(StageThread(f"{name}-io-{i}", self._loop) for i in range(thread_count))
         self._idle = WaitingRoom(clock)
         self._lock = threading.Lock()  # guards everything below
-        self._lanes: OrderedDict[str, deque[ProducerBatch]] = OrderedDict()  # projects; whose turn it is comes first
-        self._active: Counter[str] = Counter()
+        # What the queue does takes many steps, which an interrupt must not come between: senders, which a signal may
+        # interrupt, leave their batches here.
+        self._inbox: deque[tuple[ProducerBatch, Hashable]] = deque()
+        self._queue = queue
         # How many threads are with each batch: one may have begun its next attempt before the last one let go of it.
         self._running: Counter[ProducerBatch] = Counter()
-        self._suspects: set[str] = set()
         self._stopped = False
 
     def submit(self, batch: ProducerBatch) -> None:
         """Queue ``batch`` for one attempt; never blocks."""
+        entry = batch, self._destination_of(batch.key)
         with self._lock:
             stopped = self._stopped
             if not stopped:
-                self._lanes.setdefault(batch.key.project, deque()).append(batch)
+                self._inbox.append(entry)
         if stopped:
             self._refuse(batch)
         else:
             self._idle.wake_one()
 
+    def _destination_of(self, key: StreamKey) -> Hashable:
+        try:
+            return self._destination(key)
+        except Exception:  # noqa: BLE001  # whatever a sink of somebody else's raises, the batch is on its way
+            _log.exception("the sink could not say where %s/%s is: taken as one with its project", *key[:2])
+            return key.project
+
     def has(self, batch: ProducerBatch) -> bool:
         """Whether ``batch`` waits for a thread, or is with one."""
         with self._lock:
-            return batch in self._running or batch in self._lanes.get(batch.key.project, ())
+            return batch in self._running or any(batch is entry[0] for entry in self._inbox) or self._queue.holds(batch)
 
     @property
     def queued(self) -> int:
         """Batches that wait for a thread."""
         with self._lock:
-            return sum(map(len, self._lanes.values()))
+            return len(self._inbox) + len(self._queue)
+
+    @property
+    def running(self) -> int:
+        """Attempts under way."""
+        with self._lock:
+            return self._running.total()
+
+    def stats(self) -> tuple[DestinationStats, ...]:
+        """See :attr:`~producer.metrics.Stats.destinations`."""
+        now = self._clock.monotonic()
+        with self._lock:
+            return self._queue.stats(now)
 
     def run_next(self) -> bool:
-        """Make one attempt on the caller's thread, if anything is queued; whether it was. For those without threads."""
-        batch = self._take()
-        if batch is None:
+        """Make one attempt on the caller's thread, if any may be made; whether it was. For those without threads."""
+        turn = self._take()
+        if turn is None:
             return False
-        self._attempt(batch)
+        self._attempt(turn)
         return True
 
-    def _loop(self) -> None:
-        while (batch := self._next()) is not None:
-            self._attempt(batch)
-            del batch  # else its futures would live until the next one comes
+    def wake(self) -> None:
+        """Let those go that were to wait until now."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._let_in(now)
+            self._queue.wake(now)
+            alarm, ready = self._queue.alarm, self._queue.ready
+        self._tell(alarm)
+        if ready:
+            self._idle.wake_one()
 
-    def _next(self) -> ProducerBatch | None:
-        """Wait for a batch; None if none will come any more."""
-        taken: list[ProducerBatch] = []
+    def _tell(self, alarm: float) -> None:
+        if alarm < math.inf:
+            self._set_alarm(alarm)
+
+    def _loop(self) -> None:
+        while (turn := self._next()) is not None:
+            self._attempt(turn)
+            del turn  # else its batch's futures would live until the next one comes
+
+    def _next(self) -> Turn | None:
+        """Wait for a batch that may go; None if none will come any more."""
+        taken: list[Turn] = []
 
         def something_to_do() -> bool:
             stopped = self._stopped  # before the look: what was queued before the stop is seen then
-            batch = self._take()
-            if batch is not None:
-                taken.append(batch)
+            turn = self._take()
+            if turn is not None:
+                taken.append(turn)
             return stopped or bool(taken)
 
         self._idle.wait_until(something_to_do, NO_DEADLINE)
         return taken[0] if taken else None
 
-    def _take(self) -> ProducerBatch | None:
+    def _take(self) -> Turn | None:
+        now = self._clock.monotonic()
         with self._lock:
-            return self._take_in_turn()
+            self._let_in(now)
+            turn = self._queue.take(now)
+            if turn is not None:
+                self._running[turn.batch] += 1
+            alarm, more = self._queue.alarm, turn is not None and self._queue.ready
+        self._tell(alarm)
+        if more:  # a gate may have let in several at once
+            self._idle.wake_one()
+        return turn
 
-    def _take_in_turn(self) -> ProducerBatch | None:
-        """The next batch of the first project that may use another thread. The caller holds the lock."""
-        suspects_wait = self._active_suspects() >= self._suspect_share
-        for project, lane in self._lanes.items():
-            if suspects_wait and project in self._suspects:
-                continue
-            batch = lane.popleft()
-            self._active[project] += 1
-            self._running[batch] += 1
-            self._lanes.move_to_end(project)
-            if not lane:
-                del self._lanes[project]
-            return batch
-        return None
+    def _let_in(self, now: float) -> None:
+        while self._inbox:
+            self._queue.put(*self._inbox[0], now)
+            self._inbox.popleft()
 
-    def _active_suspects(self) -> int:
-        return sum(threads for project, threads in self._active.items() if project in self._suspects)
-
-    def _attempt(self, batch: ProducerBatch) -> None:
-        project = batch.key.project
-        reached = None
+    def _attempt(self, turn: Turn) -> None:
+        report = Report(Verdict.NOT_TRIED)
         try:
-            reached = self._run(batch)
+            report = self._run(turn)
         finally:
+            now = self._clock.monotonic()
             with self._lock:
-                self._running[batch] -= 1
-                if not self._running[batch]:
-                    del self._running[batch]
-                self._active[project] -= 1
-                if not self._active[project]:
-                    del self._active[project]
-                if reached is False:
-                    self._suspects.add(project)
-                elif reached:
-                    self._suspects.discard(project)
-            self._idle.wake_one()  # a lane that was passed over for its share may be served now
+                self._running[turn.batch] -= 1
+                if not self._running[turn.batch]:
+                    del self._running[turn.batch]
+                self._queue.done(turn, report, now)
+                alarm = self._queue.alarm
+            self._tell(alarm)
+            self._idle.wake_one()  # what was passed over for its share may be served now
 
     def start(self) -> None:
         """Start the threads.
@@ -143,8 +185,15 @@ class IOThreadPool:
         for thread in self.threads:
             thread.start()
 
+    def ignore_gates(self) -> None:
+        """Keep nothing back any more: what waits, and what comes, goes for the last time."""
+        with self._lock:
+            self._queue.ignore_gates()
+        self._idle.wake_all()
+
     def stop(self) -> None:
         """Let the threads end after what is queued; refuse what comes later."""
+        self.ignore_gates()
         with self._lock:
             self._stopped = True
         self._idle.wake_all()
@@ -152,7 +201,8 @@ class IOThreadPool:
     def stop_at_once(self) -> None:
         """As :meth:`stop`, and give up what is queued: its owner settles it otherwise."""
         with self._lock:
-            self._lanes.clear()
+            self._inbox.clear()
+            self._queue.clear()
             self._stopped = True
         self._idle.wake_all()
 

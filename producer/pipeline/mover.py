@@ -20,6 +20,7 @@ class Mover:
     :param submit: takes batches that lingered.
     :param resubmit: takes batches that were to be retried.
     :param submit_open: hands on all batches that take records.
+    :param open_gates: lets those go that a gate kept back until now.
     :param orphaned: asked at each turn; when it is True nobody can close the producer any more, and ``abandon``
         is called.
     """
@@ -33,6 +34,7 @@ class Mover:
         submit: Callable[[ProducerBatch], None],
         resubmit: Callable[[ProducerBatch], None],
         submit_open: Callable[[], object],
+        open_gates: Callable[[], object],
         clock: Clock,
         orphaned: Callable[[], bool],
         abandon: Callable[[], None],
@@ -42,6 +44,7 @@ class Mover:
         self._submit = submit
         self._resubmit = resubmit
         self._submit_open = submit_open
+        self._open_gates = open_gates
         self._hurried = False
         self._clock = clock
         self._orphaned = orphaned
@@ -59,6 +62,7 @@ class Mover:
             self._submit(batch)
         for batch in self._retry_queue.take_due(self._clock.monotonic()):
             self._resubmit(batch)
+        self._open_gates()
         return wait
 
     def hurry(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import threading
 
 from ..clock import Clock, Deadline, WaitingRoom
@@ -19,6 +20,7 @@ class RetryQueue:
         self._room = WaitingRoom(clock)
         self._lock = threading.Lock()  # guards everything below
         self._heap: list[tuple[float, int, ProducerBatch]] = []
+        self._alarm = math.inf
         self._order = itertools.count()
         self._closed = False
         self._woken = False
@@ -41,21 +43,33 @@ class RetryQueue:
         if first:
             self._room.wake_all()
 
+    def set_alarm(self, at: float) -> None:
+        """End the wait at ``at`` (monotonic seconds) too, though no batch is due then; the earliest alarm counts."""
+        with self._lock:
+            earlier = at < self._alarm
+            if earlier:
+                self._alarm = at
+                self._earlier = True
+        if earlier:
+            self._room.wake_all()
+
     def take_due(self, now: float) -> list[ProducerBatch]:
         """Every batch whose time has come, in the order of their times."""
         due: list[ProducerBatch] = []
         with self._lock:
+            if self._alarm <= now:
+                self._alarm = math.inf
             while self._heap and self._heap[0][0] <= now:
                 due.append(heapq.heappop(self._heap)[2])
         return due
 
     def wait(self, timeout: float) -> None:
-        """Wait until the earliest batch is due, at most ``timeout`` seconds; an earlier one, and :meth:`wake`, end it
-        before.
+        """Wait until the earliest batch is due, or the alarm, at most ``timeout`` seconds; an earlier one, and
+        :meth:`wake`, end it before.
         """
         end = self._clock.monotonic() + timeout
         with self._lock:
-            due = self._heap[0][0] if self._heap else end
+            due = min(self._alarm, self._heap[0][0] if self._heap else end)
             self._earlier = False
         self._room.wait_until(lambda: self._woken or self._earlier, Deadline(min(due, end)))
         with self._lock:

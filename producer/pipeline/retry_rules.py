@@ -91,18 +91,28 @@ class RetryRules:
         # RetryCallState wants one; no call is ever made through it.
         self._retrying = tenacity.Retrying()
 
-    def waited_enough(self, batch: ProducerBatch) -> bool:
-        """Whether ``batch`` is so old that all its backoffs would be over: it is attempted now, for the last time.
+    def last_chance(self, batch: ProducerBatch, since: float) -> float:
+        """Until when ``batch`` may wait behind a closed gate (monotonic seconds): then it has its last attempt.
 
-        A logstore may refuse for ever, and what waits for it without attempts spends no retries. A user's own
-        strategies know no such bound, nor does a channel; there only ``delivery_timeout_ms`` counts.
+        That is when ``delivery_timeout_ms`` is over, or all its backoffs would be: a logstore may refuse for ever, and
+        what waits for it without attempts spends no retries. A user's own strategies know no such bound, nor does a
+        channel; there only ``delivery_timeout_ms`` counts.
+
+        :param since: since when it waits, or what waited before it (monotonic seconds).
         """
-        if self._clock.monotonic() >= self.latest(batch):
-            return True
-        if self._patience is None or self._clock.monotonic() - batch.created_at < self._patience:
-            return False
-        batch.retry_count = max(batch.retry_count, self._retries)
-        return True
+        chance = self._tried_since(batch, since) + self._delivery_timeout
+        return chance if self._patience is None else min(chance, batch.created_at + self._patience)
+
+    def take_last_chance(self, batch: ProducerBatch, since: float) -> None:
+        """``batch``, which waited since then, is about to be attempted for the last time."""
+        if not batch.attempt_count:
+            batch.first_attempt_at = self._tried_since(batch, since)
+        if self._patience is not None:
+            batch.retry_count = max(batch.retry_count, self._retries)
+
+    def _tried_since(self, batch: ProducerBatch, since: float) -> float:
+        # One that a closed gate kept from its first attempt counts as if it had been made.
+        return batch.first_attempt_at if batch.attempt_count else max(since, batch.created_at)
 
     def latest(self, batch: ProducerBatch) -> float:
         """When ``batch`` is to have its last attempt (monotonic seconds): never later, rather a little sooner."""

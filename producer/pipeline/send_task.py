@@ -9,14 +9,9 @@ from ..clock import Clock
 from ..errors import (
     AttemptError,
     BodyTooLargeError,
-    CredentialsError,
     InternalError,
-    MisconfiguredError,
-    NetworkError,
     ProducerClosedError,
     ProjectNotConfiguredError,
-    QuotaExceededError,
-    UnreachableError,
 )
 from ..interfaces import Delivery, Payload, Receipt, Sink
 from ..metrics import Counters
@@ -25,13 +20,16 @@ from .accumulator import LogAccumulator
 from .batch import BatchState, ProducerBatch
 from .failure_log import FailureLog
 from .handlers import Settlement, run_user_code
-from .holdback import Holdback
 from .retry_queue import RetryQueue
 from .retry_rules import GIVE_UP, Decision, RetryRules
+from .sending.fair_queue import Report, Turn
+from .sending.gates import LONGEST_UNREACHABLE, Verdict, verdict_of
 from .sequencing import Sequencer
 from .split import split
 
 _log = logging.getLogger("producer.send_task")
+
+_NOT_TRIED = Report(Verdict.NOT_TRIED)
 
 
 class SendTask:
@@ -49,8 +47,6 @@ class SendTask:
         clock: Clock,
         rules: RetryRules,
         sequencer: Sequencer,
-        over_quota: Holdback,
-        unreachable: Holdback,
         retry_queue: RetryQueue,
         accumulator: LogAccumulator,
         settlement: Settlement,
@@ -62,8 +58,6 @@ class SendTask:
         self._clock = clock
         self._rules = rules
         self._sequencer = sequencer
-        self._over_quota = over_quota
-        self._unreachable = unreachable
         self._retry_queue = retry_queue
         self._accumulator = accumulator
         self._settlement = settlement
@@ -72,30 +66,22 @@ class SendTask:
         self._keep = keep
         self._failures = FailureLog(clock)
 
-    def run(self, batch: ProducerBatch) -> bool | None:
-        """Make one attempt for ``batch``, which the caller gives away.
+    def run(self, turn: Turn) -> Report:
+        """Make one attempt for the batch whose turn it is, which the caller gives away.
 
-        :returns: whether the destination could be reached; None if it was not tried.
+        :returns: what the attempt tells of the destination.
         """
+        batch = turn.batch
         try:
-            if self._held_back(batch):
-                return None
+            if turn.last_since is not None:
+                self._rules.take_last_chance(batch, turn.last_since)
             return self._attempt(batch)
         except BaseException as error:  # whatever a bug here or in a plugged-in part raises, the record is settled
             _log.exception("a bug: the batch is failed")
             self._give_up(batch, InternalError("InternalError", f"{type(error).__name__}: {error}"))
             if not isinstance(error, Exception):
                 raise
-            return None
-
-    def _held_back(self, batch: ProducerBatch) -> bool:
-        """Whether its destination is held back: the batch then waits, without an attempt."""
-        now = self._clock.monotonic()
-        key = batch.key
-        until = self._over_quota.until(key[:2], now) or self._unreachable.until(key.project, now)
-        if until is None or self._rules.waited_enough(batch):
-            return False
-        return batch.move(BatchState.WAITING) and self._wait_until(batch, until)
+            return _NOT_TRIED
 
     def _wait_until(self, batch: ProducerBatch, due: float) -> bool:
         try:
@@ -104,38 +90,38 @@ class SendTask:
             return False
         return True
 
-    def _attempt(self, batch: ProducerBatch) -> bool | None:
-        if batch.state is BatchState.WAITING:
-            # Held back while the retry queue closed: this attempt is its last.
-            batch.move(BatchState.QUEUED)
+    def _attempt(self, batch: ProducerBatch) -> Report:
         if not batch.move(BatchState.SENDING):
-            return None
+            return _NOT_TRIED
         started = self._clock.monotonic()
-        if batch.attempt_count == 0:
+        if batch.attempt_count == 0 and not batch.first_attempt_at:
             batch.first_attempt_at = started
         timestamp_ms = int(self._clock.time() * 1000)
         payload = self._payload(batch)
         if batch.state is not BatchState.SENDING:  # failed from outside meanwhile, maybe before it was encoded
             batch.drop_bytes()
-            return None
+            return _NOT_TRIED
+        asked = started
         already_written = False
         try:
             if batch.key.order:
                 self._sequencer.number(batch)
+            asked = self._clock.monotonic()
             receipt = self._sink.write(Delivery(batch.key, batch.pack_id, payload, batch.sequence))
             self._sequencer.accepted(batch)
         except AttemptError as refusal:
+            seconds = self._clock.monotonic() - asked
             error = self._sequencer.judged(batch, refusal)
             if error is not None:
                 self._note(batch, timestamp_ms, started, error=error)
                 self._after_failure(batch, error)
-                return not isinstance(error, NetworkError | CredentialsError)
+                return Report(verdict_of(error, await_mending=self._rules.await_mending), seconds)
             receipt, already_written = Receipt(refusal.request_id, refusal.http_status), True
+        else:
+            seconds = self._clock.monotonic() - asked
         self._note(batch, timestamp_ms, started, receipt=receipt, already_written=already_written)
-        self._over_quota.accepted(batch.key[:2])
-        self._unreachable.accepted(batch.key.project)
         self._settlement.succeed(batch)
-        return True
+        return Report(Verdict.ACCEPTED, seconds)
 
     def _payload(self, batch: ProducerBatch) -> Payload:
         payload = batch.payload
@@ -178,7 +164,10 @@ class SendTask:
             self._fail(batch, error)
             return
         now = self._clock.monotonic()
-        due = self._due(batch, error, now, decision.delay)
+        delay = decision.delay
+        if isinstance(error, ProjectNotConfiguredError):  # an attempt costs nothing, and it may be given any moment
+            delay = min(delay, LONGEST_UNREACHABLE)
+        due = now + delay
         batch.retry_count += 1
         batch.rest()
         if not batch.move(BatchState.WAITING):
@@ -190,18 +179,6 @@ class SendTask:
         if self._keep is not None:
             self._failures.report_waiting(batch, error)
         _log.debug("%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
-
-    def _due(self, batch: ProducerBatch, error: AttemptError, now: float, delay: float) -> float:
-        if isinstance(error, QuotaExceededError):
-            return max(now + delay, self._over_quota.refused(batch.key[:2], now))
-        if isinstance(error, UnreachableError):
-            return max(now + delay, self._unreachable.refused(batch.key.project, now))
-        if isinstance(error, ProjectNotConfiguredError) and self._rules.await_mending:
-            # An attempt costs nothing, and it may be given any moment.
-            return self._unreachable.refused(batch.key.project, now)
-        if isinstance(error, MisconfiguredError) and self._rules.await_mending:
-            return max(now + delay, self._over_quota.refused(batch.key[:2], now))
-        return now + delay
 
     def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         try:

@@ -156,6 +156,7 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
     """
     begin(pipeline)
     _retry_for_a_while(pipeline, deadline)
+    pipeline.io_pool.ignore_gates()
     for batch in pipeline.retry_queue.close():
         pipeline.resubmit(batch)
     pipeline.mover.stop()

@@ -7,10 +7,17 @@ from ..records import StreamKey, plain
 from .accumulator import LogAccumulator
 from .batch import ProducerBatch
 from .handlers import Settlement
+from .io_pool import IOThreadPool
 from .memory import MemoryBudget
 
 
-def snapshot(budget: MemoryBudget, accumulator: LogAccumulator, settlement: Settlement, counters: Counters) -> Stats:
+def snapshot(
+    budget: MemoryBudget,
+    accumulator: LogAccumulator,
+    io_pool: IOThreadPool,
+    settlement: Settlement,
+    counters: Counters,
+) -> Stats:
     """See :class:`~producer.metrics.Stats`."""
     batches = accumulator.incomplete()
     memory = dict.fromkeys(MEMORY_STAGES, 0)
@@ -39,6 +46,7 @@ def snapshot(budget: MemoryBudget, accumulator: LogAccumulator, settlement: Sett
         oldest_record_age=accumulator.oldest_age(),
         callbacks_pending=sum(handler.pending for handler in settlement.handlers),
         streams=_stream_stats(accumulator, batches),
+        destinations=io_pool.stats(),
     )
 
 

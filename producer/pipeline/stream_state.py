@@ -12,11 +12,12 @@ class StreamState:
     :ivar next_number: the number of its next batch.
     :ivar alive: its batches that are not settled.
     :ivar idle_since: when the last of them was, monotonic seconds.
+    :ivar turn: its place among the streams of its destination, bytes; guarded by the IO pool's lock.
     :ivar sequence: the newest of an idempotent stream; None before the first. Touched by the owner of the one batch
         that is in flight.
     """
 
-    __slots__ = ("accepted", "alive", "context", "delivered", "failed", "idle_since", "next_number", "sequence")
+    __slots__ = ("accepted", "alive", "context", "delivered", "failed", "idle_since", "next_number", "sequence", "turn")
 
     def __init__(self, context: str) -> None:
         self.context = context
@@ -24,4 +25,5 @@ class StreamState:
         self.accepted = self.delivered = self.failed = 0
         self.alive = 0
         self.idle_since = 0.0
+        self.turn = 0.0
         self.sequence: SequenceId | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -10,8 +11,10 @@ import pytest
 from producer.clock import Deadline, SystemClock
 from producer.pipeline.batch import ProducerBatch
 from producer.pipeline.io_pool import IOThreadPool
+from producer.pipeline.sending.fair_queue import Report, fair_queue_of
+from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.stream_state import StreamState
-from tests.support.pipelines import KEY
+from tests.support.pipelines import KEY, config
 from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 
@@ -28,10 +31,18 @@ def _batch(project: str) -> ProducerBatch:
 
 
 def _pool(
-    run: Callable[[ProducerBatch], bool | None], threads: int = 2, refused: list[ProducerBatch] | None = None
+    run: Callable[[ProducerBatch], Verdict], threads: int = 2, refused: list[ProducerBatch] | None = None
 ) -> IOThreadPool:
-    refuse = (refused if refused is not None else []).append
-    return IOThreadPool("test", threads, run, refuse, SystemClock())
+    return IOThreadPool(
+        "test",
+        threads,
+        fair_queue_of(config(io_thread_count=threads), lambda _batch, _since: math.inf),
+        destination=lambda key: key.project,
+        run=lambda turn: Report(run(turn.batch)),
+        refuse=(refused if refused is not None else []).append,
+        set_alarm=lambda _at: None,
+        clock=SystemClock(),
+    )
 
 
 def _end(pool: IOThreadPool) -> None:
@@ -42,7 +53,7 @@ def _end(pool: IOThreadPool) -> None:
 def test_projects_take_turns_however_busy_one_of_them_is() -> None:
     """Of 100 batches of one project and 2 of another, the other's are the second and the fourth to go."""
     order: list[str] = []
-    pool = _pool(lambda batch: order.append(batch.key.project) or True)
+    pool = _pool(lambda batch: order.append(batch.key.project) or Verdict.ACCEPTED)
     for _ in range(100):
         pool.submit(_batch("busy"))
     for _ in range(2):
@@ -51,14 +62,14 @@ def test_projects_take_turns_however_busy_one_of_them_is() -> None:
         pass
     assert order[:4] == ["busy", "quiet", "busy", "quiet"]
     assert len(order) == 102
-    assert not pool._lanes
-    assert not pool._active
+    assert not pool.queued
+    assert not pool.running
 
 
 def test_batches_of_a_project_go_in_the_order_of_their_coming() -> None:
     """Within a project the queue is a queue."""
     seen: list[ProducerBatch] = []
-    pool, batches = _pool(lambda batch: seen.append(batch) or True), [_batch("p") for _ in range(20)]
+    pool, batches = _pool(lambda batch: seen.append(batch) or Verdict.ACCEPTED), [_batch("p") for _ in range(20)]
     for batch in batches:
         pool.submit(batch)
     while pool.run_next():
@@ -73,10 +84,10 @@ def test_dead_projects_together_leave_half_of_the_threads_to_the_others() -> Non
     most: list[int] = []
     lock = threading.Lock()
 
-    def run(batch: ProducerBatch) -> bool:
+    def run(batch: ProducerBatch) -> Verdict:
         if batch.key.project == "alive":
             served.release()
-            return True
+            return Verdict.ACCEPTED
         if hang.is_set():
             with lock:
                 hanging.append(batch.key.project)
@@ -84,13 +95,13 @@ def test_dead_projects_together_leave_half_of_the_threads_to_the_others() -> Non
             passed(gate)
             with lock:
                 hanging.remove(batch.key.project)
-        return False
+        return Verdict.NO_ANSWER
 
     pool = _pool(run, threads=4)
     pool.start()
     for project in ("dead-1", "dead-2", "dead-3"):
         pool.submit(_batch(project))
-    eventually(lambda: len(pool._suspects) == 3 and not pool._active)
+    eventually(lambda: pool.queued == 0 and not pool.running)
     hang.set()
     for project in ("dead-1", "dead-2", "dead-3"):
         for _ in range(20):
@@ -106,24 +117,24 @@ def test_dead_projects_together_leave_half_of_the_threads_to_the_others() -> Non
 
 
 def test_a_project_that_answers_again_gets_all_threads_back() -> None:
-    """After one attempt that reached its server a suspect may occupy every thread again."""
+    """After one attempt without an answer and a round of answers it may occupy every thread again."""
     both = threading.Barrier(2)
-    answers: list[bool] = [False, True]
+    answers = [Verdict.NO_ANSWER, *[Verdict.ACCEPTED] * 4]
 
-    def run(_batch: ProducerBatch) -> bool:
+    def run(_batch: ProducerBatch) -> Verdict:
         if answers:
             return answers.pop(0)
         both.wait(PATIENCE)  # only two threads at once come past it
-        return True
+        return Verdict.ACCEPTED
 
     pool = _pool(run, threads=2)
+    for _ in range(len(answers)):
+        pool.submit(_batch("p"))
+        assert pool.run_next()
     pool.start()
     for _ in range(2):
         pool.submit(_batch("p"))
-    eventually(lambda: not answers and not pool._active)
-    for _ in range(2):
-        pool.submit(_batch("p"))
-    eventually(lambda: pool.queued == 0 and not pool._active)
+    eventually(lambda: pool.queued == 0 and not pool.running)
     assert not both.broken
     _end(pool)
 
@@ -134,15 +145,15 @@ def test_a_retry_picked_up_before_its_first_thread_let_go_is_known_to_be_with_a_
     """
     again, second, end = threading.Event(), threading.Event(), threading.Event()
 
-    def run(batch: ProducerBatch) -> bool:
+    def run(batch: ProducerBatch) -> Verdict:
         if not again.is_set():
             again.set()
             pool.submit(batch)  # as the mover does with a retry that is due at once
             passed(second)
-            return False
+            return Verdict.NO_ANSWER
         second.set()
         passed(end)
-        return True
+        return Verdict.ACCEPTED
 
     pool, batch = _pool(run), _batch("p")
     pool.submit(batch)
@@ -163,12 +174,12 @@ def test_a_job_that_raises_ends_no_thread(error: BaseException, caplog: pytest.L
     done = threading.Event()
     jobs: list[BaseException | None] = [error, None]
 
-    def run(_batch: ProducerBatch) -> bool:
+    def run(_batch: ProducerBatch) -> Verdict:
         job = jobs.pop(0)
         if job is not None:
             raise job
         done.set()
-        return True
+        return Verdict.ACCEPTED
 
     pool = _pool(run, threads=1)
     pool.start()
@@ -177,7 +188,7 @@ def test_a_job_that_raises_ends_no_thread(error: BaseException, caplog: pytest.L
     passed(done)
     _end(pool)
     assert "test-io-0: an unexpected error; the thread goes on" in caplog.text
-    assert not pool._active
+    assert not pool.running
 
 
 def test_stop_lets_the_queue_run_empty_and_refuses_what_comes_later() -> None:
@@ -199,7 +210,7 @@ def test_stop_lets_the_queue_run_empty_and_refuses_what_comes_later() -> None:
 def test_threads_that_do_not_end_in_time_are_named() -> None:
     """join returns the names of the threads that are still busy."""
     gate, entered = threading.Event(), threading.Event()
-    pool = _pool(lambda _batch: entered.set() or gate.wait(PATIENCE), threads=1)
+    pool = _pool(lambda _batch: entered.set() or (gate.wait(PATIENCE) and Verdict.ACCEPTED), threads=1)
     pool.start()
     pool.submit(_batch("p"))
     passed(entered)

@@ -1,0 +1,531 @@
+"""FairQueue: whose turn it is among the batches that wait for a thread.
+
+Three kinds take turns, each by a rule of its own:
+
+* **Destinations share the threads.** The one with the fewest attempts under way is next, of several the one that was
+  served longest ago: a thread that is free goes to whoever has fewer, however long the attempts of the others take.
+  Those whose last attempt did not reach them together get at most half of the threads, and with those that are slow
+  no more than half while a brisk one is in use, whose batches would else wait for the end of slow attempts.
+* **Streams of a destination share it by bytes**, by start-time fair queuing. The destination's clock counts bytes. A
+  stream's turn is the clock when its first batch comes, and moves on by the size of each of its batches that goes; the
+  lowest turn is next, and the clock goes with it. A stream that sends much is soon ahead of the clock. One that sends
+  little falls behind it, and its batch goes before what the others have queued; but never by more than the size of
+  the largest batch: more than that a stream cannot save up, however long it sent nothing.
+* **Batches of a stream go oldest first**, so that a retry does not wait behind what came after it.
+
+What a gate keeps back stays in here, and no thread sees it; whoever watches the time calls :meth:`FairQueue.wake` at
+the alarm. A batch behind a closed gate has a last chance, when it would be too late for another one: then it goes,
+whatever the gate says.
+
+Each step takes O(log n), n being the streams of a logstore, or the logstores of a destination.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+from ...config import ProducerConfig
+from ...metrics import DestinationStats, HeldStats
+from ..batch import ProducerBatch
+from ..stream_state import StreamState
+from .concurrency import AdaptiveLimit
+from .gates import LONGEST_UNREACHABLE, Gate, GateState, Verdict
+
+M = TypeVar("M", bound=Hashable)
+
+#: Destinations and logstores without batches are remembered for so long, seconds, and so many of them.
+_IDLE_SECONDS, _MOST_IDLE = 60.0, 1024
+#: Destinations, and logstores of each, in the statistics.
+_MOST_SHOWN = 100
+#: A destination whose answers take longer than this is slow; one that is brisk counts as in use for so long. Seconds.
+_SLOW, _IN_USE = 1.0, 10.0
+
+
+class Turns(Generic[M]):
+    """Members in the order of their turns, the lowest first; equal turns in the order of their coming."""
+
+    __slots__ = ("_heap", "members")
+
+    _count = itertools.count()
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, M]] = []
+        #: With their turns, and numbers that rise with the time of coming.
+        self.members: dict[M, tuple[float, int]] = {}
+
+    def put(self, member: M, turn: float) -> None:
+        """Add ``member``, or give it another turn; with the same one it keeps its place."""
+        entry = self.members.get(member)
+        if entry is not None and entry[0] == turn:
+            return
+        entry = self.members[member] = turn, next(self._count)
+        heapq.heappush(self._heap, (*entry, member))
+        if len(self._heap) > 2 * len(self.members) + 16:  # what was replaced
+            self._heap = [(*entry, member) for member, entry in self.members.items()]
+            heapq.heapify(self._heap)
+
+    def remove(self, member: M) -> None:
+        """Take ``member`` out, if it is in."""
+        self.members.pop(member, None)
+
+    def turn_of(self, member: M) -> float:
+        """The turn of ``member``; infinite if it is not in."""
+        return self.members.get(member, (math.inf, 0))[0]
+
+    def first(self) -> tuple[float, int, M] | None:
+        """The lowest turn, a number that rises with the time of coming, and whose they are; None without members."""
+        heap = self._heap
+        while heap and self.members.get(heap[0][2]) != heap[0][:2]:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+
+class _Queue:
+    """The batches of one stream that wait, oldest first."""
+
+    __slots__ = ("_heap", "stream")
+
+    _count = itertools.count()
+
+    def __init__(self, stream: StreamState) -> None:
+        self.stream = stream
+        self._heap: list[tuple[int, int, ProducerBatch]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[ProducerBatch]:
+        return (entry[2] for entry in self._heap)
+
+    def put(self, batch: ProducerBatch) -> None:
+        # The halves of a batch have its serial.
+        heapq.heappush(self._heap, (batch.serial, next(self._count), batch))
+
+    @property
+    def oldest(self) -> ProducerBatch:
+        return self._heap[0][2]
+
+    def pop(self) -> ProducerBatch:
+        return heapq.heappop(self._heap)[2]
+
+
+class _Class:
+    """Destinations that share a part of the threads with their like, and those of them that may go."""
+
+    __slots__ = ("flying", "ready")
+
+    def __init__(self) -> None:
+        #: Attempts under way.
+        self.flying = 0
+        self.ready: Turns[_Destination] = Turns()
+
+
+class _Destination:
+    """A destination, and the logstores of it."""
+
+    __slots__ = ("class_", "clock", "credit", "gate", "key", "latency", "logstores", "may_go", "queued", "urgent")
+
+    def __init__(self, key: Hashable, gate: Gate, clock: float, class_: _Class) -> None:
+        self.key = key
+        self.gate = gate
+        self.class_ = class_
+        #: Bytes, as streams' turns.
+        self.clock = clock
+        #: The size of the largest batch so far, bytes.
+        self.credit = 0
+        self.logstores: dict[tuple[str, str], _Logstore] = {}
+        self.may_go: Turns[_Logstore] = Turns()
+        #: Batches at their last chance, and since when they waited.
+        self.urgent: deque[tuple[_Logstore, ProducerBatch, float]] = deque()
+        self.queued = 0
+        self.latency = 0.0
+
+    def turn_of(self, stream: StreamState) -> float:
+        """The turn of a stream that has a batch again: its own, or the clock, less what it may have saved up."""
+        stream.turn = max(stream.turn, self.clock - self.credit)
+        return stream.turn
+
+    def serve(self, stream: StreamState, size: int) -> None:
+        """A batch of the stream goes."""
+        self.credit = max(self.credit, size)
+        self.clock = max(self.clock, stream.turn)
+        stream.turn = self.turn_of(stream) + size
+
+    def oldest(self) -> ProducerBatch | None:
+        """The batch that waits longest, or about that."""
+        found = [batch for logstore in self.logstores.values() if (batch := logstore.oldest()) is not None]
+        return min(found, key=lambda batch: batch.serial, default=None)
+
+
+class _Logstore:
+    """A logstore of a destination, and the streams of it that have batches."""
+
+    __slots__ = ("by_age", "by_turn", "destination", "gate", "key", "queues")
+
+    def __init__(self, key: tuple[str, str], gate: Gate, destination: _Destination) -> None:
+        self.key = key
+        self.gate = gate
+        self.destination = destination
+        self.queues: dict[StreamState, _Queue] = {}
+        self.by_turn: Turns[_Queue] = Turns()
+        self.by_age: Turns[_Queue] = Turns()
+
+    def oldest(self) -> ProducerBatch | None:
+        """The batch that waits longest."""
+        first = self.by_age.first()
+        return None if first is None else first[2].oldest
+
+    def put(self, batch: ProducerBatch) -> None:
+        queue = self.queues.get(batch.stream)
+        if queue is None:
+            queue = self.queues[batch.stream] = _Queue(batch.stream)
+            self.by_turn.put(queue, self.destination.turn_of(batch.stream))
+        queue.put(batch)
+        if queue.oldest is batch:
+            self.by_age.put(queue, batch.serial)
+
+    def pop(self, queue: _Queue) -> ProducerBatch:
+        batch, stream = queue.pop(), queue.stream
+        self.destination.serve(stream, batch.size)
+        if queue:
+            self.by_turn.put(queue, stream.turn)
+            self.by_age.put(queue, queue.oldest.serial)
+        else:
+            self.by_turn.remove(queue)
+            self.by_age.remove(queue)
+            del self.queues[stream]
+        return batch
+
+    def clear(self) -> None:
+        self.queues, self.by_turn, self.by_age = {}, Turns(), Turns()
+
+
+_Owner = _Destination | _Logstore
+
+
+class Turn(NamedTuple):
+    """A batch whose turn it is, from :meth:`FairQueue.take` to :meth:`FairQueue.done`.
+
+    :ivar batch: the batch.
+    :ivar began: when it was taken, monotonic seconds.
+    :ivar last_since: for a last chance, since when it or its like waited before the gate; else None.
+    :ivar logstore: the queue's own, as the next.
+    :ivar probes: whether it is the probe of its destination's gate, and of its logstore's.
+    """
+
+    batch: ProducerBatch
+    began: float
+    last_since: float | None
+    logstore: _Logstore
+    probes: tuple[bool, bool]
+
+
+class Report(NamedTuple):
+    """What became of an attempt.
+
+    :ivar verdict: what it tells of the other end.
+    :ivar seconds: from the request to its outcome; 0.0 if none was made.
+    """
+
+    verdict: Verdict
+    seconds: float = 0.0
+
+
+def _stats_of(destination: _Destination, now: float) -> DestinationStats:
+    key = destination.key
+    name = " ".join(str(part) for part in key if part is not None) if isinstance(key, tuple) else str(key)
+    held = (_held(logstore.key[1], logstore.gate, now) for logstore in destination.logstores.values())
+    return DestinationStats(
+        name=name,
+        limit=destination.gate.limit.value,
+        in_flight=destination.gate.in_flight,
+        queued=destination.queued,
+        held=_held(name, destination.gate, now),
+        held_logstores=tuple(itertools.islice((why for why in held if why is not None), _MOST_SHOWN)),
+    )
+
+
+def _held(name: str, gate: Gate, now: float) -> HeldStats | None:
+    if gate.reason is None:
+        return None
+    return HeldStats(name=name, reason=gate.reason.value, seconds=max(0.0, gate.until - now))
+
+
+def fair_queue_of(config: ProducerConfig, last_chance: Callable[[ProducerBatch, float], float]) -> FairQueue:
+    """The queue that a configuration asks for; ``last_chance`` as there."""
+    most, adaptive = config.max_concurrency_per_destination or config.io_thread_count, config.adaptive_concurrency
+    return FairQueue(
+        config.io_thread_count,
+        lambda: AdaptiveLimit(most, adaptive=adaptive),
+        hold=(config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000),
+        longest_unreachable=LONGEST_UNREACHABLE,
+        last_chance=last_chance,
+    )
+
+
+class FairQueue:
+    """See the module. It has no lock and no clock: its owner brings both, and passes ``now`` in monotonic seconds.
+
+    :param threads: how many take turns from it.
+    :param new_limit: makes the limit of a gate.
+    :param hold: how long a gate is closed at first and at most, seconds.
+    :param longest_unreachable: how long the gate of a destination is closed at most, seconds.
+    :param last_chance: until when a batch that waits since a certain time can wait, both in monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        new_limit: Callable[[], AdaptiveLimit],
+        *,
+        hold: tuple[float, float],
+        longest_unreachable: float,
+        last_chance: Callable[[ProducerBatch, float], float],
+    ) -> None:
+        self._half = max(1, threads // 2)
+        self._new_limit = new_limit
+        self._base, self._longest = hold
+        self._longest_unreachable = longest_unreachable
+        self._last_chance = last_chance
+        self._destinations: dict[Hashable, _Destination] = {}
+        # Slow are those whose answers take long, unreached those whose last attempt did not come so far.
+        self._brisk, self._slow, self._unreached = _Class(), _Class(), _Class()
+        self._now = 0.0
+        self._brisk_used = -math.inf  # when a brisk destination was in use last
+        self._alarms: Turns[_Owner] = Turns()
+        self._idle: OrderedDict[_Owner, float] = OrderedDict()
+        self._clock = 0.0  # the highest of the destinations'
+        self._count = 0
+        self._ignoring_gates = False
+
+    def __len__(self) -> int:
+        """Batches that wait."""
+        return self._count
+
+    @property
+    def alarm(self) -> float:
+        """When :meth:`wake` is to be called, monotonic seconds; infinite for never."""
+        first = self._alarms.first()
+        return math.inf if first is None else first[0]
+
+    @property
+    def ready(self) -> bool:
+        """Whether :meth:`take` may give a batch."""
+        return bool(self._brisk.ready.members or self._slow.ready.members or self._unreached.ready.members)
+
+    def put(self, batch: ProducerBatch, destination: Hashable, now: float) -> None:
+        """Add a batch that waits for an attempt."""
+        self._now = now
+        logstore = self._logstore(destination, (batch.key.project, batch.key.logstore))
+        there = logstore.destination
+        logstore.put(batch)
+        there.queued += 1
+        self._count += 1
+        if self._idle:
+            self._idle.pop(there, None)
+            self._idle.pop(logstore, None)
+        if there.gate.state is not GateState.OPEN:
+            self._arm_for(there, batch)
+        if logstore.gate.state is not GateState.OPEN:
+            self._arm_for(logstore, batch)
+        self._refresh(logstore)
+
+    def take(self, now: float) -> Turn | None:
+        """The batch whose turn it is; None if none may go now. :meth:`done` is to be called for it."""
+        self._now = now
+        destination = self._next()
+        if destination is None:
+            return None
+        since = None
+        if destination.urgent:
+            logstore, batch, since = destination.urgent.popleft()
+        else:
+            logstore = _member(destination.may_go)
+            batch = logstore.pop(_member(logstore.by_turn))
+            self._clock = max(self._clock, destination.clock)
+        destination.queued -= 1
+        self._count -= 1
+        destination.class_.flying += 1
+        probes = destination.gate.enter(), logstore.gate.enter()
+        self._refresh(logstore)
+        return Turn(batch, now, since, logstore, probes)
+
+    def done(self, turn: Turn, report: Report, now: float) -> None:
+        """The attempt is over, whatever came of it."""
+        self._now = now
+        logstore, destination = turn.logstore, turn.logstore.destination
+        verdict, seconds = report
+        of_destination, of_logstore = turn.probes
+        destination.class_.flying -= 1
+        destination.gate.leave(verdict.to_destination, turn.began, now, probe=of_destination, seconds=seconds)
+        logstore.gate.leave(verdict.to_logstore, turn.began, now, probe=of_logstore)
+        self._classify(destination, verdict, seconds)
+        if (
+            self._alarms.members
+            or destination.gate.state is not GateState.OPEN
+            or logstore.gate.state is not GateState.OPEN
+        ):
+            self._arm(destination)
+            self._arm(logstore)
+        self._refresh(logstore)
+        self._rest(logstore, now)
+
+    def wake(self, now: float) -> None:
+        """Open what may be opened by now, and give their last chance to those whose time has come."""
+        self._now = now
+        while (first := self._alarms.first()) is not None and first[0] <= now:
+            owner = first[2]
+            owner.gate.let_probe(now)
+            self._give_last_chances(owner, now)
+            self._arm(owner)
+            self._refresh_all(owner)
+
+    def ignore_gates(self) -> None:
+        """From now on no gate keeps anything back: what waits goes, for the last time."""
+        self._ignoring_gates = True
+        for destination in self._destinations.values():
+            self._refresh_all(destination)
+
+    def clear(self) -> None:
+        """Forget all that waits."""
+        for destination in self._destinations.values():
+            for logstore in destination.logstores.values():
+                logstore.clear()
+            destination.urgent.clear()
+            destination.queued = 0
+            self._refresh_all(destination)
+        self._count = 0
+
+    def holds(self, batch: ProducerBatch) -> bool:
+        """Whether ``batch`` waits in here."""
+        for destination in self._destinations.values():
+            logstore = destination.logstores.get((batch.key.project, batch.key.logstore))
+            queue = logstore.queues.get(batch.stream, ()) if logstore is not None else ()
+            if batch in queue or any(batch is urgent[1] for urgent in destination.urgent):
+                return True
+        return False
+
+    def stats(self, now: float) -> tuple[DestinationStats, ...]:
+        """The destinations, those with something to do first."""
+        busiest_first = sorted(self._destinations.values(), key=lambda one: (-one.gate.in_flight, -one.queued))
+        return tuple(_stats_of(one, now) for one in busiest_first[:_MOST_SHOWN])
+
+    def _logstore(self, key: Hashable, name: tuple[str, str]) -> _Logstore:
+        destination = self._destinations.get(key)
+        if destination is None:
+            gate = Gate(self._new_limit(), self._base, min(self._longest, self._longest_unreachable))
+            destination = self._destinations[key] = _Destination(key, gate, self._clock, self._brisk)
+        logstore = destination.logstores.get(name)
+        if logstore is None:
+            gate = Gate(self._new_limit(), self._base, self._longest)
+            logstore = destination.logstores[name] = _Logstore(name, gate, destination)
+        return logstore
+
+    def _next(self) -> _Destination | None:
+        first = self._brisk.ready.first()
+        unreached = self._unreached.flying
+        if self._slow.ready.members:
+            shared = self._now - self._brisk_used < _IN_USE
+            if not shared or self._slow.flying + unreached < self._half:
+                first = _sooner(first, self._slow.ready.first())
+        if self._unreached.ready.members and unreached < self._half:
+            first = _sooner(first, self._unreached.ready.first())
+        return None if first is None else first[2]
+
+    def _refresh(self, logstore: _Logstore) -> None:
+        """What may go has changed."""
+        destination, first = logstore.destination, logstore.by_turn.first()
+        if first is not None and (self._ignoring_gates or logstore.gate.has_room()):
+            destination.may_go.put(logstore, first[0])
+        else:
+            destination.may_go.remove(logstore)
+        self._refresh_destination(destination)
+
+    def _refresh_destination(self, destination: _Destination) -> None:
+        open_ = destination.may_go.members and (self._ignoring_gates or destination.gate.has_room())
+        if open_ or destination.urgent:
+            destination.class_.ready.put(destination, destination.gate.in_flight)
+        else:
+            destination.class_.ready.remove(destination)
+
+    def _refresh_all(self, owner: _Owner) -> None:
+        for logstore in list(owner.logstores.values()) if isinstance(owner, _Destination) else [owner]:
+            self._refresh(logstore)
+
+    def _classify(self, destination: _Destination, verdict: Verdict, seconds: float) -> None:
+        if verdict.reached is None:
+            return
+        if not verdict.reached:
+            class_ = self._unreached
+        else:
+            known = destination.latency or seconds
+            destination.latency = known + (seconds - known) * 0.3
+            class_ = self._slow if destination.latency > _SLOW else self._brisk
+        if class_ is self._brisk:
+            self._brisk_used = self._now
+        if class_ is not destination.class_:
+            destination.class_.ready.remove(destination)
+            destination.class_.flying -= destination.gate.in_flight
+            class_.flying += destination.gate.in_flight
+            destination.class_ = class_
+
+    def _arm(self, owner: _Owner) -> None:
+        """Set the alarm of a closed gate."""
+        gate, oldest = owner.gate, owner.oldest() if not owner.gate.is_open else None
+        until = gate.until if gate.state is GateState.HELD else math.inf
+        chance = math.inf if oldest is None else self._last_chance(oldest, gate.since)
+        self._set_alarm(owner, min(until, chance))
+
+    def _arm_for(self, owner: _Owner, batch: ProducerBatch) -> None:
+        """Behind a closed gate a batch has come."""
+        chance = max(self._now, self._last_chance(batch, owner.gate.since))
+        self._set_alarm(owner, min(self._alarms.turn_of(owner), chance))
+
+    def _set_alarm(self, owner: _Owner, at: float) -> None:
+        if at < math.inf and not self._ignoring_gates:
+            self._alarms.put(owner, at)
+        else:
+            self._alarms.remove(owner)
+
+    def _give_last_chances(self, owner: _Owner, now: float) -> None:
+        destination = owner if isinstance(owner, _Destination) else owner.destination
+        since = owner.gate.since
+        while (batch := owner.oldest()) is not None and self._last_chance(batch, since) <= now:
+            logstore = destination.logstores[(batch.key.project, batch.key.logstore)]
+            destination.urgent.append((logstore, logstore.pop(logstore.queues[batch.stream]), since))
+
+    def _rest(self, logstore: _Logstore, now: float) -> None:
+        """Remember for a while who has nothing to do any more."""
+        destination = logstore.destination
+        if not logstore.queues and not logstore.gate.in_flight:
+            self._idle[logstore] = now
+        if not destination.queued and not destination.gate.in_flight:
+            self._idle[destination] = now
+        while self._idle:
+            owner, since = next(iter(self._idle.items()))
+            if len(self._idle) <= _MOST_IDLE and now - since < max(_IDLE_SECONDS, self._longest):
+                return
+            del self._idle[owner]
+            self._alarms.remove(owner)
+            if isinstance(owner, _Logstore):
+                owner.destination.logstores.pop(owner.key, None)
+            elif self._destinations.get(owner.key) is owner:
+                del self._destinations[owner.key]
+
+
+def _sooner(one: tuple[float, int, M] | None, other: tuple[float, int, M] | None) -> tuple[float, int, M] | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other)
+
+
+def _member(turns: Turns[M]) -> M:
+    first = turns.first()
+    if first is None:
+        raise RuntimeError("nobody's turn where there should be one: a bug")
+    return first[2]

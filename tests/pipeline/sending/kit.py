@@ -1,0 +1,82 @@
+"""A fair queue with batches and a clock for tests of whose turn it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from producer.pipeline.batch import ProducerBatch
+from producer.pipeline.sending.concurrency import AdaptiveLimit
+from producer.pipeline.sending.fair_queue import FairQueue, Report, Turn
+from producer.pipeline.sending.gates import Verdict
+from producer.pipeline.stream_state import StreamState
+from tests.support.pipelines import KEY
+
+
+class Line:
+    """A fair queue, driven step by step.
+
+    :ivar now: monotonic seconds, moved by the test.
+    """
+
+    def __init__(
+        self,
+        threads: int = 4,
+        *,
+        limit: int | None = None,
+        last_chance: Callable[[ProducerBatch, float], float] = lambda _batch, _since: math.inf,
+    ) -> None:
+        self.now = 0.0
+        self.queue = FairQueue(
+            threads,
+            lambda: AdaptiveLimit(limit or threads),
+            hold=(1.0, 50.0),
+            longest_unreachable=5.0,
+            last_chance=last_chance,
+        )
+        self._streams: dict[tuple[str, str, str], StreamState] = {}
+        self._serial = 0
+
+    def put(self, topic: str = "t", size: int = 100, *, project: str = "p", logstore: str = "l") -> ProducerBatch:
+        """A new batch of a stream."""
+        stream = self._streams.setdefault((project, logstore, topic), StreamState("C"))
+        batch = ProducerBatch(
+            KEY._replace(project=project, logstore=logstore, topic=topic),
+            stream=stream,
+            serial=self._serial,
+            pack_id=None,
+            tail_size=size,
+            created_at=self.now,
+            max_reserved_attempts=1,
+        )
+        self._serial += 1
+        self.again(batch)
+        return batch
+
+    def again(self, batch: ProducerBatch) -> None:
+        """A batch comes, for the first time or for a retry."""
+        self.queue.put(batch, batch.key.project, self.now)
+
+    def take(self) -> Turn:
+        """The next one, which has to be there."""
+        turn = self.queue.take(self.now)
+        assert turn is not None
+        return turn
+
+    def done(self, turn: Turn, verdict: Verdict = Verdict.ACCEPTED, seconds: float = 0.01) -> None:
+        """An attempt is over."""
+        self.queue.done(turn, Report(verdict, seconds), self.now)
+
+    def serve(self, verdict: Verdict = Verdict.ACCEPTED) -> ProducerBatch:
+        """Take the next one, and be done with it at once."""
+        turn = self.take()
+        self.done(turn, verdict)
+        return turn.batch
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the time, and wake the queue at each alarm on the way."""
+        end = self.now + seconds
+        while self.queue.alarm <= end:
+            self.now = max(self.now, self.queue.alarm)
+            self.queue.wake(self.now)
+        self.now = end

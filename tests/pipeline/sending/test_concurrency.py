@@ -1,0 +1,171 @@
+"""AdaptiveLimit: what makes it grow, what makes it fall, and what leaves it alone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from producer.pipeline.sending.concurrency import AdaptiveLimit
+
+
+class Driven:
+    """A limit, all of which is always used, and the time."""
+
+    def __init__(self, most: int, *, adaptive: bool = True) -> None:
+        self.limit = AdaptiveLimit(most, adaptive=adaptive)
+        self.now = 0.0
+
+    def answers(self, count: int, *seconds: float) -> None:
+        """So many answers, each after the next of these latencies."""
+        for n in range(count):
+            self.limit.used(self.limit.value)
+            began, took = self.now, seconds[n % len(seconds)]
+            self.now += took / self.limit.value
+            self.limit.accepted(began, self.now, took)
+
+    def refusal(self, keep: float = 0.5) -> None:
+        """One attempt was too much."""
+        self.now += 0.001
+        self.limit.refused(self.now, self.now + 0.001, keep)
+        self.now += 0.002
+
+
+def test_it_begins_with_all_and_keeps_it_while_answers_come_as_ever() -> None:
+    """Equal latencies, and noisy ones, take nothing away, but for one short look at the beginning."""
+    one, rng, values = Driven(16), random.Random(5), []
+    for _ in range(3000):
+        one.answers(1, 0.1 * rng.lognormvariate(0.0, 0.4))
+        values.append(one.limit.value)
+    assert values[:15] == [16] * 15
+    assert 8 <= sum(value < 16 for value in values) <= 9
+    assert one.limit.untouched
+
+
+def test_a_refusal_takes_a_part_once_for_those_that_were_under_way_together() -> None:
+    """Sixteen attempts refused together halve the limit once; a later one halves it again, never below one."""
+    one = Driven(16)
+    one.now = 1.0
+    for n in range(16):
+        one.limit.refused(0.5, 1.0 + n, 0.5)
+    assert one.limit.value == 8
+    one.now = 20.0
+    values = []
+    for _ in range(6):
+        one.refusal()
+        values.append(one.limit.value)
+    assert values == [4, 2, 1, 1, 1, 1]
+
+
+def test_it_grows_by_one_for_each_round_of_answers() -> None:
+    """After a fall, each round of as many answers as the limit (four at least) gives one back, up to the most."""
+    one = Driven(8)
+    one.refusal(0.25)
+    rounds = []
+    for _ in range(15):
+        one.answers(1, 0.1)
+        rounds.append(one.limit.value)
+    assert rounds == [2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5]
+    one.answers(60, 0.1)
+    assert one.limit.untouched
+
+
+def test_it_does_not_grow_while_it_is_not_used() -> None:
+    """Answers alone raise nothing: as long as less than the limit is under way, more of it would be of no use."""
+    one = Driven(8)
+    one.refusal(0.5)
+    for n in range(100):
+        one.limit.used(1)
+        one.limit.accepted(one.now + n, one.now + n + 0.1, 0.1)
+    assert one.limit.value == 4
+
+
+def test_answers_twice_as_late_as_the_fastest_recent_ones_lower_it_to_what_is_worked_on() -> None:
+    """At a limit of 16 a latency of four times the base, in two windows, says that four are worked on: eight are left,
+    half as many, and then, with a latency of twice the base, no fewer.
+    """
+    one = Driven(16)
+    one.answers(64, 0.1)
+    one.answers(20, 0.4)
+    assert one.limit.value == 16
+    one.answers(16, 0.4)
+    assert one.limit.value == 8
+    one.answers(64, 0.2)
+    assert one.limit.value == 8
+
+
+def test_latency_alone_takes_all_but_two() -> None:
+    """However slow the answers become, two attempts are left; only refusals leave one."""
+    one = Driven(16)
+    one.answers(16, 0.1)
+    values = []
+    for _ in range(40):
+        one.answers(5, 3.0)
+        values.append(one.limit.value)
+        if one.now > 9:
+            break
+    assert min(values) >= 2
+
+
+@pytest.mark.parametrize("latencies", [(0.002, 0.09), (0.1, 0.19)])
+def test_a_longer_latency_within_the_tolerance_changes_nothing(latencies: tuple[float, float]) -> None:
+    """Less than twice the base, or less than a tenth of a second more, is no sign of a queue."""
+    usual, longer = latencies
+    one = Driven(16)
+    one.answers(64, usual)
+    one.answers(64, longer)
+    assert one.limit.untouched
+
+
+def test_a_few_outliers_change_nothing() -> None:
+    """Seven of sixteen answers may take a hundred times as long: the median does not see them."""
+    one = Driven(16)
+    one.answers(160, *[0.1] * 9, *[10.0] * 7)
+    assert one.limit.value == 16
+
+
+def test_a_latency_that_stays_becomes_the_base_and_the_limit_comes_back() -> None:
+    """When the other end has become slower for good, a look with a lowered limit finds that out, and all comes back."""
+    one = Driven(16)
+    one.answers(64, 0.1)
+    lowest = 16
+    while one.now < 120.0:
+        one.answers(1, 0.5)
+        lowest = min(lowest, one.limit.value)
+    assert lowest <= 2
+    assert one.limit.untouched
+
+
+def test_a_look_lasts_for_a_few_answers_and_gives_the_limit_back() -> None:
+    """When the base was not seen for ten seconds, the limit is lowered for eight answers, then as before."""
+    one = Driven(16)
+    one.answers(64, 0.1)
+    values = []
+    while one.now < 14.0:
+        one.answers(1, 0.1 if one.limit.value < 16 else 0.18)
+        values.append(one.limit.value)
+    lowered = [value for value in values if value < 16]
+    assert 8 <= len(lowered) <= 9
+    assert set(lowered) == {4}
+    assert values[-1] == 16
+
+
+def test_what_began_under_another_limit_tells_nothing() -> None:
+    """Answers to attempts that began before a fall count neither for nor against the new limit."""
+    one = Driven(16)
+    one.answers(64, 0.1)
+    one.refusal(0.5)
+    for n in range(200):
+        one.limit.used(8)
+        one.limit.accepted(0.0, one.now + n, 5.0)
+        one.limit.refused(0.0, one.now + n, 0.5)
+    assert one.limit.value == 8
+
+
+def test_switched_off_it_stays_where_it_is() -> None:
+    """With adaptive_concurrency=False nothing moves it."""
+    one = Driven(16, adaptive=False)
+    one.answers(64, 0.1)
+    one.answers(64, 9.0)
+    one.refusal()
+    assert one.limit.untouched

@@ -1,0 +1,160 @@
+"""The queue, its gates and limits before a simulated server: they find its capacity, come back, and share it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+
+from tests.pipeline.sending.simulation import Server, Simulation
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.4])
+@pytest.mark.parametrize("capacity", [3, 8, 20])
+def test_the_limit_finds_the_capacity_and_stays_there(capacity: int, noise: float) -> None:
+    """Of 32 threads a little more than the capacity are used, twice that at most, and the server hardly runs dry."""
+    server = Server(capacity, noise=noise)
+    sim = Simulation(32, {"p": server})
+    sim.backlog("p", "busy", 1000)
+    sim.run(90)
+    best = capacity / (server.service * math.exp(noise**2 / 2))
+    assert sim.rate(30, 90) > 0.85 * best
+    assert capacity <= sim.mean_limit(30, 90) <= 2.1 * capacity
+    assert max(sim.limits_between(30, 90)) <= 2.5 * capacity + 1
+
+
+def test_the_limit_follows_a_capacity_that_changes() -> None:
+    """From eight down to two and up to sixteen: within ten seconds the limit is near it, the rate is the server's."""
+    server = Server(8, noise=0.2)
+    sim = Simulation(32, {"p": server})
+    sim.backlog("p", "busy", 1000)
+    for when, capacity in ((40, 2), (80, 16)):
+        sim.at(when, lambda capacity=capacity: setattr(server, "capacity", capacity))
+    sim.run(120)
+    assert sim.mean_limit(50, 80) <= 6
+    assert sim.rate(50, 80) > 0.85 * 20
+    assert sim.mean_limit(90, 120) >= 14
+    assert sim.rate(90, 120) > 0.85 * 160
+
+
+def test_a_server_that_refuses_what_is_too_much_is_refused_little() -> None:
+    """503 beyond eight at a time: it does at least four fifths of what it can, and few requests are refused."""
+    sim = Simulation(32, {"p": Server(8, noise=0.2, most=8)})
+    sim.backlog("p", "busy", 1000)
+    sim.run(60)
+    delivered = [one for one in sim.served if one.at >= 20]
+    assert sim.rate(20, 60) > 0.8 * 80
+    assert sim.attempts["p"] < 1.15 * len(sim.served)
+    assert len(delivered) > 0
+
+
+def test_after_an_outage_everything_flows_again_within_seconds() -> None:
+    """While no connection is taken hardly a request is made; when it is, the limit is back within ten seconds."""
+    server = Server(100, noise=0.2)
+    sim = Simulation(16, {"p": server})
+    sim.backlog("p", "busy", 1000)
+    sim.at(20, lambda: setattr(server, "reachable", False))
+    sim.at(80, lambda: setattr(server, "reachable", True))
+    sim.run(20.5)
+    before = sim.attempts["p"]
+    sim.run(80)
+    assert sim.attempts["p"] - before < 30
+    sim.run(120)
+    assert sim.limits_between(90, 120) == [16]
+    assert sim.rate(90, 120) > 0.9 * sim.rate(5, 20)
+
+
+def test_a_healthy_server_gets_every_thread_however_noisy_its_latency() -> None:
+    """Latencies that differ by factors take no thread away, but for a moment at the beginning."""
+    sim = Simulation(16, {"p": Server(1000, noise=0.5)})
+    sim.backlog("p", "busy", 1000)
+    sim.run(120)
+    assert sim.limits_between(1, 120) == [16]
+
+
+def test_a_server_that_is_slower_for_good_gets_its_threads_back() -> None:
+    """Four times the latency, whatever the limit: that is no queue of ours, and half a minute later all is in use."""
+    server = Server(1000, noise=0.2)
+    sim = Simulation(16, {"p": server})
+    sim.backlog("p", "busy", 1000)
+    sim.at(20, lambda: setattr(server, "service", 0.4))
+    sim.run(90)
+    assert sim.mean_limit(55, 90) > 15
+
+
+def test_a_quota_slows_its_logstore_to_what_is_granted_and_leaves_the_others_alone() -> None:
+    """Twenty requests a second are granted to one logstore: it gets at least seventeen, the other one what it can."""
+    sim = Simulation(16, {"p": Server(100, noise=0.2, quotas={"full": 20})})
+    sim.backlog("p", "busy", 1000, "full")
+    sim.backlog("p", "also busy", 1000, "free")
+    sim.run(60)
+    assert 17 <= sim.rate(20, 60, logstore="full") <= 20
+    assert sim.rate(20, 60, logstore="free") > 100
+    alone = Simulation(16, {"p": Server(100, noise=0.2)})
+    alone.backlog("p", "also busy", 1000, "free")
+    alone.run(60)
+    assert sim.rate(20, 60) > 0.9 * alone.rate(20, 60)
+
+
+def test_a_busy_stream_and_light_ones_get_shares_within_a_tenth_of_fair() -> None:
+    """A busy stream of large batches, one of small ones, and eight light ones that ask for less than their share: the
+    light ones get all that they ask for, and the busy two share the rest, all to within a tenth.
+    """
+    sim = Simulation(8, {"p": Server(8, noise=0.2)})
+    sim.backlog("p", "large", 100_000)
+    sim.backlog("p", "small", 20_000, batches=200)
+    for n in range(8):
+        sim.every(2.0, "p", f"light-{n}", 10_000)
+    sim.run(120)
+    shares = Counter[str]()
+    for one in sim.served:
+        if one.at >= 20:
+            shares[one.batch.key.topic] += one.batch.size
+    assert shares["large"] / shares["small"] == pytest.approx(1.0, rel=0.1)
+    for n in range(8):
+        assert shares[f"light-{n}"] == pytest.approx(50 * 10_000, rel=0.1)
+
+
+def test_the_latency_of_a_light_stream_is_bounded_whatever_the_backlog_of_others() -> None:
+    """Behind five thousand batches of a busy stream, and behind five hundred busy streams, a batch of a light stream
+    waits for a thread and its own answer, no longer; where all begin at once, once for one batch of each.
+    """
+    for streams, batches in ((1, 5000), (500, 10)):
+        sim = Simulation(8, {"p": Server(8, noise=0.2)})
+        for n in range(streams):
+            sim.backlog("p", f"busy-{n}", 100_000, batches=batches)
+        sim.every(1.0, "p", "light", 1000)
+        sim.run(60)
+        light = [one for one in sim.served if one.batch.key.topic == "light"]
+        assert len(light) >= 58
+        assert max(one.waited for one in light) < streams / 80 + 1.0
+        assert max(one.waited for one in light if one.at > 10) < 0.6
+
+
+def test_a_slow_and_a_dead_destination_leave_a_third_one_its_latency_and_its_rate() -> None:
+    """Beside one that takes five seconds for each request and one that takes no connection, both with endless backlogs,
+    a brisk destination delivers each of its batches at once.
+    """
+    servers = {"brisk": Server(100, noise=0.2), "slow": Server(100, service=5.0), "dead": Server(reachable=False)}
+    sim = Simulation(8, servers)
+    sim.backlog("slow", "busy", 1000)
+    sim.backlog("dead", "busy", 1000)
+    sim.every(0.05, "brisk", "some", 1000)
+    sim.run(120)
+    waits = sorted(one.waited for one in sim.served if one.batch.key.project == "brisk" and one.at > 30)
+    assert sim.rate(30, 120, "brisk") == pytest.approx(20, rel=0.05)
+    assert waits[int(len(waits) * 0.99)] < 0.5
+    assert sim.rate(30, 120, "slow") > 0.5
+    assert sim.attempts["dead"] < 60
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    """Nothing in it depends on the machine."""
+    histories = []
+    for _ in range(2):
+        sim = Simulation(8, {"p": Server(4, noise=0.5)}, seed=3)
+        sim.backlog("p", "busy", 1000)
+        sim.run(20)
+        histories.append([one.at for one in sim.served])
+    assert histories[0] == histories[1]
