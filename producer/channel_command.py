@@ -8,22 +8,32 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
 
-from .channels import FileChannel
+from .channels import Event, FileChannel
+from .channels.file.disk import Disk
 from .channels.file.encryption import FileKeys, KeyProvider, check_available
-from .channels.file.inspection import DirectoryReport, examine
+from .channels.file.inspection import DirectoryReport, check_is_channel, examine, place_of
 from .channels.file.repair import repair
 from .client import Producer
 from .config import ProducerConfig, ProjectConfig
 from .credentials import EnvironmentCredentials
-from .errors import ChannelKeyError, FlushTimeoutError, ProducerError
+from .errors import ChannelKeyError, ConfigError, FlushTimeoutError, ProducerError
+from .interfaces import ChannelStats, Transaction
+from .metrics import Stats
+from .pipeline.event_format import IDENT_SIZE
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
+_AFTER_INTERRUPT = {
+    "drain": "what was not delivered is still in the channel",
+    "repair": "nothing is lost, but not everything may be mended: run it again",
+}
 #: Seconds between two lines of progress.
 _PROGRESS = 5.0
 
@@ -48,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR2",
         help="keeps what the server refuses for good, with the reason; default: DIR.dead-letter beside it",
     )
-    drain.add_argument("--timeout", type=float, metavar="SECONDS", help="what is left then stays; default: no limit")
+    drain.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="what is left then stays; default: no limit")
     drain.epilog = (
         "Credentials: LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET and LOGHUB_SECURITY_TOKEN in the environment."
     )
@@ -64,13 +74,20 @@ def _add_action(actions: argparse._SubParsersAction, name: str, text: str) -> ar
     return action
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, at least 0, got {text}")
+    return seconds
+
+
 def run(args: argparse.Namespace) -> int:
     """Run ``producer channel``; the exit code."""
     actions = {"inspect": _inspect, "verify": _verify, "repair": _repair, "drain": _drain}
     try:
         return actions[args.action](args)
     except KeyboardInterrupt:
-        print("interrupted: what was not delivered is still in the channel", file=sys.stderr)
+        print(f"interrupted: {_AFTER_INTERRUPT.get(args.action, 'nothing was changed')}", file=sys.stderr)
         return _INTERRUPTED
     except ChannelKeyError as error:
         print(f"error: {error} (--key-file FILE)", file=sys.stderr)
@@ -208,42 +225,153 @@ def _repair(args: argparse.Namespace) -> int:
     return _FAILED if failed else _OK
 
 
-def _open(args: argparse.Namespace, keys: KeyProvider | None) -> FileChannel:
-    report = _examine(args)
-    events = report.events or 0
-    return FileChannel(
-        _directory(args),
-        capacity=max(1_000_000, 2 * events),
-        minimum_free_space=0,
-        data_directories=args.data_directory,
-        encryption=keys,
-        checkpoint_interval=10.0,
-    )
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of the events of a channel.
+
+    :ivar delivered: to the server.
+    :ivar refused: by the server, for good; they are among the dead letters.
+    :ivar damaged: on the disk, and lost.
+    :ivar left: in the channel.
+    """
+
+    delivered: int
+    refused: int
+    damaged: int
+    left: int
+
+
+class _DeadLetters:
+    """The channel for what the server refuses, which is opened when it refuses something.
+
+    So on a full disk the rest can be delivered all the same, and where nothing is refused nothing is made.
+
+    :ivar directory: where it is.
+    :ivar refused: how many events were put into it, known once it is closed.
+    """
+
+    def __init__(self, directory: str, keys: KeyProvider | None) -> None:
+        self.directory, self._keys = directory, keys
+        self.refused = 0
+        self._channel: FileChannel | None = None
+        self._before = -1
+
+    @property
+    def name(self) -> str:
+        """See :class:`~producer.interfaces.Channel`."""
+        return self.directory
+
+    @property
+    def synced_sequence(self) -> int:
+        """See :class:`~producer.interfaces.Channel`."""
+        return -1 if self._channel is None else self._channel.synced_sequence
+
+    def transaction(self) -> Transaction:
+        """See :class:`~producer.interfaces.Channel`.
+
+        :raises ChannelError: it cannot be opened; what was refused stays in the channel from which it came.
+        """
+        if self._channel is None:
+            self._channel = FileChannel(self.directory, minimum_free_space=0, encryption=self._keys)
+            self._before = self._channel.synced_sequence
+        return self._channel.transaction()
+
+    def sync(self, timeout: float | None = None) -> None:
+        """See :class:`~producer.interfaces.Channel`."""
+        if self._channel is not None:
+            self._channel.sync(timeout)
+
+    def stats(self) -> ChannelStats:
+        """See :class:`~producer.interfaces.Channel`."""
+        return ChannelStats(name=self.name) if self._channel is None else self._channel.stats()
+
+    def close(self) -> None:
+        """See :class:`~producer.interfaces.Channel`."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            with channel:
+                self.refused = len({_identity(event) for event in channel.peek() if self._is_new(event)})
+
+    def _is_new(self, event: Event) -> bool:
+        return event.sequence is not None and event.sequence > self._before
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _identity(event: Event) -> bytes | int | None:
+    """Of the event that was refused: one that was cut in two has two dead letters."""
+    return event.sequence if event.headers.get("error_code") == "UnreadableEvent" else event.body[:IDENT_SIZE]
 
 
 def _drain(args: argparse.Namespace) -> int:
-    with _open(args, _keys(args)) as channel:
-        before = channel.stats().size
+    directory, keys = _directory(args), _keys(args)
+    letters = os.path.abspath(args.dead_letter) if args.dead_letter else f"{directory}.dead-letter"  # noqa: PTH100
+    _check_drain(directory, _data(args), letters)
+    with FileChannel(
+        directory,
+        minimum_free_space=0,
+        data_directories=_data(args),
+        encryption=keys,
+        checkpoint_interval=10.0,
+    ) as channel:
         projects = _projects(channel, args.endpoint)
-        print(f"{before} events to deliver, of {len(projects)} projects: {', '.join(sorted(projects)) or 'none'}")
-        if not before:
-            return _OK
-        dead_letter = FileChannel(args.dead_letter or f"{_directory(args)}.dead-letter", minimum_free_space=0)
-        refused = dead_letter.stats().size
-        with Producer(
+        names = ", ".join(sorted(projects)) or "none"
+        print(f"{channel.stats().size} events to deliver, of {len(projects)} projects: {names}", flush=True)
+        dead_letters = _DeadLetters(letters, keys)
+        producer = Producer(
             *projects.values(),
             config=ProducerConfig(name="drain", drain_timeout_ms=0),
             channel=channel,
-            dead_letter=dead_letter,
-        ) as producer:
-            left = _wait(producer, args.timeout)
-            refused = producer.stats().dead_lettered
-    print(f"{before - left - refused} events delivered, {refused} refused for good, {left} left in the channel")
-    if not refused and not args.dead_letter:
-        shutil.rmtree(dead_letter.directory, ignore_errors=True)
-    if refused:
-        print(f"those refused are in {dead_letter.directory}, with the reasons")
-    return _FAILED if left or refused else _OK
+            dead_letter=dead_letters,
+        )
+        interrupted = False
+        try:
+            with producer:
+                _wait(producer, args.timeout)
+        except KeyboardInterrupt:
+            interrupted = True
+    outcome = _outcome(producer.stats(), dead_letters.refused)
+    _tell_outcome(outcome, directory, letters)
+    if interrupted:
+        raise KeyboardInterrupt
+    return _FAILED if outcome.refused or outcome.damaged or outcome.left else _OK
+
+
+def _check_drain(directory: str, data: Sequence[str], letters: str) -> None:
+    """Whether there is a channel, and what it refuses can be kept elsewhere; nothing is made.
+
+    :raises ChannelError: there is none.
+    :raises ConfigError: the dead letters would go where they come from.
+    """
+    check_is_channel(place_of(Disk(), directory, data))
+    if os.path.realpath(letters) in map(os.path.realpath, (directory, *data)):
+        raise ConfigError("--dead-letter", "must be another directory than the one to drain", letters)
+    if os.path.isdir(letters) and os.listdir(letters):  # noqa: PTH112, PTH208  # strings, as everywhere in the channel
+        check_is_channel(place_of(Disk(), letters, ()))
+
+
+def _outcome(stats: Stats, refused: int) -> _Outcome:
+    channel = stats.channel
+    settled = 0 if channel is None else channel.take_successes
+    damaged = 0 if channel is None or channel.file is None else channel.file.lost_events
+    return _Outcome(max(0, settled - refused), refused, damaged, stats.stored)
+
+
+def _tell_outcome(outcome: _Outcome, directory: str, letters: str) -> None:
+    print(
+        f"{outcome.delivered} events delivered, {outcome.refused} refused for good, {outcome.damaged} damaged, "
+        f"{outcome.left} left in the channel"
+    )
+    if outcome.refused:
+        print(f"those refused are in {letters}, with the reasons")
+    if outcome.damaged:
+        print(f"those damaged are lost; their segments are kept in {directory}/quarantine")
 
 
 def _projects(channel: FileChannel, endpoint: str) -> dict[str, ProjectConfig]:
@@ -253,20 +381,19 @@ def _projects(channel: FileChannel, endpoint: str) -> dict[str, ProjectConfig]:
     return {name: ProjectConfig(name, endpoint=endpoint, credentials=credentials) for name in names}
 
 
-def _wait(producer: Producer, timeout: float | None) -> int:
-    """Wait until the channel is empty, or the time is over; how many events are left."""
+def _wait(producer: Producer, timeout: float | None) -> None:
+    """Wait until the channel is empty, or the time is over."""
     end = None if timeout is None else time.monotonic() + timeout
     while True:
         left = _PROGRESS if end is None else min(_PROGRESS, max(0.0, end - time.monotonic()))
         try:
             producer.flush(left)
         except FlushTimeoutError:
-            stored = producer.stats().stored
             if end is not None and time.monotonic() >= end:
-                return stored
-            print(f"{stored} events left", flush=True)
+                return
+            print(f"{producer.stats().stored} events left", flush=True)
         else:
-            return producer.stats().stored
+            return
 
 
 __all__: Sequence[str] = ("add_arguments", "run")

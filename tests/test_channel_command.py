@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +22,11 @@ from producer.cli import main
 from producer.errors import AttemptError, RejectedError
 from producer.interfaces import Delivery
 from producer.server import LogHubServer
-from producer.server.faults import answer
+from producer.server.faults import Action, ApiRequest, Refuse, answer
 from producer.testing import RecordingSink
 from tests.channels.file.test_repair import OWED, torn
 from tests.support.sim_fs import SimFS
+from tests.support.waiting import eventually
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -285,12 +292,12 @@ class _Refusing(RecordingSink):
         return super().write(delivery)
 
 
-def leave(directory: Path, count: int) -> None:
+def leave(directory: Path, count: int, **options: Any) -> None:
     """A directory with ``count`` records that a producer could not deliver."""
     sink = RecordingSink()
     sink.write = _unreachable  # type: ignore[method-assign]
     config = ProducerConfig(linger_ms=100, drain_timeout_ms=0)
-    producer = Producer(sink=sink, config=config, channel=FileChannel(directory, minimum_free_space=0))
+    producer = Producer(sink=sink, config=config, channel=FileChannel(directory, minimum_free_space=0, **options))
     for number in range(count):
         producer.send("my-project", "app-log", {"n": str(number)})
     producer.close(0.2)
@@ -318,7 +325,7 @@ def test_drain_delivers_what_a_producer_left(run: Run, tmp_path: Path, keys: Cal
         keys(server)
         code, out, errors = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
         assert (code, errors) == (0, "")
-        assert "20 events delivered, 0 refused for good, 0 left" in out
+        assert "20 events delivered, 0 refused for good, 0 damaged, 0 left" in out
         assert server.count("my-project", "app-log") == 20
     assert "events      0," in run("inspect", tmp_path / "logs")[1]
 
@@ -335,6 +342,162 @@ def test_drain_keeps_what_the_server_refuses(run: Run, tmp_path: Path, keys: Cal
         code, out, _ = run("drain", tmp_path / "logs.dead-letter", "--endpoint", server.endpoint)
         assert (code, "3 events delivered" in out) == (0, True)
         assert server.count("my-project", "app-log") == 3
+
+
+def test_drain_never_touches_dead_letters_of_earlier_runs(
+    run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
+) -> None:
+    """A run that has nothing refused leaves those of the run before where they are, and makes nothing."""
+    letters = tmp_path / "logs.dead-letter"
+    leave(tmp_path / "logs", 3)
+    with LogHubServer() as server:
+        keys(server)
+        server.faults.add(answer(400, "ParameterInvalid"))
+        assert run("drain", tmp_path / "logs", "--endpoint", server.endpoint)[0] == 1
+        server.faults.clear()
+        before = content_of(letters)
+        leave(tmp_path / "logs", 2)
+        code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
+        assert (code, "2 events delivered, 0 refused for good, 0 damaged, 0 left" in out) == (0, True)
+        assert content_of(letters) == before
+    with FileChannel(letters, minimum_free_space=0) as refused:
+        assert refused.stats().size == 3
+
+
+def test_drain_makes_no_directory_where_nothing_is_refused(
+    run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
+) -> None:
+    """Nor does it need one: what stands in the place of the dead letters keeps nothing from being delivered."""
+    leave(tmp_path / "logs", 2)
+    (tmp_path / "logs.dead-letter").write_text("mine")
+    with LogHubServer() as server:
+        keys(server)
+        assert run("drain", tmp_path / "logs", "--endpoint", server.endpoint)[0] == 0
+        assert (tmp_path / "logs.dead-letter").read_text() == "mine"
+        leave(tmp_path / "logs", 2)
+        server.faults.add(answer(400, "ParameterInvalid"))
+        code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint, "--timeout", "5")
+        assert (code, "0 events delivered, 0 refused for good, 0 damaged, 2 left" in out) == (1, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "logs.dead-letter"]
+
+
+def test_drain_counts_what_is_refused_while_it_closes(
+    run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
+) -> None:
+    """The answer came when the time was over: the dead letters are there, counted and told of."""
+    leave(tmp_path / "logs", 3)
+    with LogHubServer() as server:
+        keys(server)
+        answered = threading.Event()
+
+        def late(_: ApiRequest) -> Action:
+            assert answered.wait(20)
+            return Refuse(status=400, code="ParameterInvalid")
+
+        server.faults.add(late)
+        close = Producer.close
+
+        def closing(self: Producer, timeout: float | None = None) -> None:
+            answered.set()
+            close(self, timeout)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Producer, "close", closing)
+            code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint, "--timeout", "0.5")
+    assert (code, "0 events delivered, 3 refused for good, 0 damaged, 0 left" in out) == (1, True), out
+    with FileChannel(tmp_path / "logs.dead-letter", minimum_free_space=0) as refused:
+        assert refused.stats().size == 3
+
+
+def test_drain_tells_of_damage(run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]) -> None:
+    """What is damaged on the disk is not called delivered: exit code 1, by number, and where its segment is kept."""
+    leave(tmp_path / "logs", 20)
+    segment = next(path for path in sorted((tmp_path / "logs").glob("log-*")) if b"app-log" in path.read_bytes())
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"app-log") + 1] ^= 0xFF
+    segment.write_bytes(content)
+    with LogHubServer() as server:
+        keys(server)
+        code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
+        assert (code, "19 events delivered, 0 refused for good, 1 damaged, 0 left" in out) == (1, True), out
+        assert server.count("my-project", "app-log") == 19
+    assert list((tmp_path / "logs" / "quarantine").iterdir())
+
+
+def test_drain_keeps_the_dead_letters_of_an_encrypted_channel_encrypted(
+    run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
+) -> None:
+    """With the same keys: what was never in plain text on the disk is not because the server refused it."""
+    key = key_file(tmp_path / "keys.json")
+    leave(tmp_path / "logs", 3, encryption=FileKeys(key))
+    with LogHubServer() as server:
+        keys(server)
+        server.faults.add(answer(400, "ParameterInvalid"))
+        arguments = ("--endpoint", server.endpoint, "--key-file", key)
+        assert run("drain", tmp_path / "logs", *arguments)[0] == 1
+        for path in (tmp_path / "logs.dead-letter").glob("log-*"):
+            assert b"app-log" not in path.read_bytes()
+        server.faults.clear()
+        code, out, _ = run("drain", tmp_path / "logs.dead-letter", *arguments)
+        assert (code, "3 events delivered" in out) == (0, True)
+
+
+def test_drain_says_what_is_wrong_before_it_makes_or_delivers_anything(
+    run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No channel there, dead letters into itself or into files of something else, no time: exit code 2."""
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", "secret")
+    leave(tmp_path / "logs", 1)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "holiday.jpg").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "logs")
+    before = sorted(tmp_path.rglob("*"))
+    logs, nobody = tmp_path / "logs", ("--endpoint", "http://127.0.0.1:1")
+    for arguments, said in (
+        ((tmp_path / "missing",), "is not a directory"),
+        ((logs, "--data-directory", tmp_path / "missing"), "is not a directory"),
+        ((logs, "--dead-letter", logs), "must be another directory"),
+        ((logs, "--dead-letter", tmp_path / "link"), "must be another directory"),
+        ((logs, "--dead-letter", tmp_path / "photos"), "not a channel's"),
+    ):
+        code, out, errors = run("drain", *arguments, *nobody)
+        assert (code, said in errors, out) == (2, True, ""), (arguments, errors)
+    for seconds in ("nan", "-1", "inf"):
+        with pytest.raises(SystemExit) as caught:
+            run("drain", logs, *nobody, f"--timeout={seconds}")
+        assert caught.value.code == 2
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_interrupted_drain_keeps_what_it_has_not_delivered(tmp_path: Path) -> None:
+    """Ctrl-C: exit code 130, the outcome so far is told, and the rest is in the channel."""
+    leave(tmp_path / "logs", 5)
+    with LogHubServer() as server:
+        installed = server.faults.add(answer(503, "ServerBusy"))
+        environment = {
+            **os.environ,
+            "LOGHUB_ACCESS_KEY_ID": server.access_key_id,
+            "LOGHUB_ACCESS_KEY_SECRET": server.access_key_secret,
+        }
+        command = [sys.executable, "-m", "producer", "channel", "drain", str(tmp_path / "logs")]
+        with subprocess.Popen(
+            [*command, "--endpoint", server.endpoint],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("5 events to deliver")
+            eventually(lambda: installed.fired)
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "0 events delivered, 0 refused for good, 0 damaged, 5 left" in out
+    assert "what was not delivered is still in the channel" in errors
+    with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel:
+        assert channel.stats().size == 5
 
 
 def test_drain_leaves_what_it_cannot_deliver_in_time(
