@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from .clock import Clock
-from .config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
+from .config import ProducerConfig
 from .errors import InvalidArgumentError, LogSizeTooLargeError, ProducerError
 from .interfaces import Record
+from .pipeline.accumulator import Piece
 from .pipeline.assembly import Pipeline
-from .pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
+from .pipeline.cut import CutRule
 from .pipeline.durable import DurablePipeline
-from .pipeline.reservation import Piece
 from .records import StreamKey
 from .results import Callback, SendFuture
 from .stream_keys import StreamKeys
@@ -111,9 +111,7 @@ class ArrowSender:
     ) -> None:
         self._pipeline, self._keys, self._key, self._clock = pipeline, keys, key, clock
         self._encoder, self._callback = encoder, callback
-        memory = config.total_size_in_bytes // 2 - RECORD_OVERHEAD - BATCH_OVERHEAD
-        self._most = min(config.batch_size_threshold_in_bytes, MAX_BATCH_SIZE_IN_BYTES // 2, max(memory, 1))
-        self._most_logs = min(config.batch_count_threshold, MAX_BATCH_COUNT)
+        self._cut = CutRule.of(config)
         self._slice_bytes = max(1, min(SLICE_BYTES, config.total_size_in_bytes // _PART_OF_MEMORY))
         self._picked: dict[Names, StreamKey] = {}
 
@@ -197,14 +195,14 @@ class ArrowSender:
         for names, stop in grouping.groups:
             while start < stop:
                 begin = int(ends[start - 1]) if start else 0
-                fitting = int(np.searchsorted(ends, begin + self._most, "right"))
-                cut = min(max(fitting, start + 1), start + self._most_logs, stop)
+                fitting = int(np.searchsorted(ends, begin + self._cut.piece_bytes, "right"))
+                cut = min(max(fitting, start + 1), start + self._cut.piece_count, stop)
                 yield names, start, cut
                 start = cut
 
-    def check_size(self, key: StreamKey, record: Record, logs: int) -> None:
-        """See :meth:`Pipeline.check_size`."""
-        self._pipeline.check_size(key, record, logs)
+    def check_size(self, piece: Piece) -> None:
+        """See :meth:`Admission.check_size`."""
+        self._pipeline.check_size(piece)
 
 
 class _Slice:
@@ -238,13 +236,13 @@ class _Slice:
 
     def _piece(self, names: Names, record: Record, logs: int, row: int) -> Piece:
         try:
-            key = self._sender.key_of(names)
-            self._sender.check_size(key, record, logs)
+            piece = Piece(self._sender.key_of(names), record, logs)
+            self._sender.check_size(piece)
         except LogSizeTooLargeError as error:
             raise LogSizeTooLargeError(error.size, error.limit, f"row {row}: {error.what}") from error
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"row {row}: {error}") from error
-        return Piece(key, record, logs)
+        return piece
 
     def pieces_of(self, futures: Sequence[SendFuture]) -> Iterator[ArrowPiece]:
         """What was accepted."""

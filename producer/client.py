@@ -10,21 +10,22 @@ import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from . import lifecycle
 from .clock import Clock, SystemClock
-from .config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
+from .config import ProducerConfig, ProjectConfig
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
 from .forks import Stage, watch_fork
 from .interfaces import Channel, Sink
 from .metrics import Stats
 from .numbering import SequenceKey
+from .pipeline.accumulator import Piece
 from .pipeline.assembly import Pipeline
-from .pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
+from .pipeline.cut import CutRule
 from .pipeline.durable import DurablePipeline
 from .pipeline.durable_shutdown import DurableCloser
 from .pipeline.shutdown import Shutdown
@@ -93,6 +94,7 @@ class Producer:
         self._given_sink = sink
         self._clock: Clock = clock or SystemClock()
         self._encoder = LogEncoder()
+        self._cut = CutRule.of(self.config)
         self._keys = StreamKeys(self.config)
         self._projects: dict[str, ProjectConfig] = {}
         self._closed = False
@@ -192,9 +194,7 @@ class Producer:
         if callback is not None:
             _check_callback(callback)
         pipeline = self._pipeline or self._make_pipeline()
-        now = int(self._clock.time())
-        encode = self._encoder.encode_latin
-        return pipeline.accept_many(key, list(self._pieces([encode(log, now) for log in logs])), callback)
+        return pipeline.accept_pieces(self._pieces(key, logs), callback)
 
     def _arrow_sender(
         self, key: StreamKey, schema: Any, options: Mapping[str, str | None], callback: Callback | None
@@ -207,21 +207,30 @@ class Producer:
         sender: ArrowSender = arrow.ArrowSender(pipeline, self._keys, key, self.config, self._clock, encoder, callback)
         return sender
 
-    def _pieces(self, records: list[str]) -> Iterable[tuple[bytes, int]]:
-        """Join records, latin-1 strings, into pieces of about a batch each, none larger than memory or a batch
-        allows.
+    def _pieces(self, key: StreamKey, logs: Iterable[Log]) -> Iterator[Piece]:
+        """Logs, encoded and joined into pieces of about a batch each, as they come.
+
+        :raises InvalidArgumentError: a log that cannot be sent; with its position.
         """
-        memory = self.config.total_size_in_bytes // 2 - RECORD_OVERHEAD - BATCH_OVERHEAD
-        most = min(self.config.batch_size_threshold_in_bytes, MAX_BATCH_SIZE_IN_BYTES // 2, max(memory, 1))
-        most_logs = min(self.config.batch_count_threshold, MAX_BATCH_COUNT)
-        start = size = 0
-        for position, record in enumerate(records):
-            if position > start and (size + len(record) > most or position - start >= most_logs):
-                yield "".join(records[start:position]).encode("latin-1"), position - start
-                start, size = position, 0
+        now, encode = int(self._clock.time()), self._encoder.encode_latin
+        most, most_logs = self._cut.piece_bytes, self._cut.piece_count
+        records: list[str] = []
+        size = 0
+        for position, log in enumerate(logs):
+            try:
+                record = encode(log, now)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"log {position} of send_many: {error}") from error
+            if records and size + len(record) > most:
+                yield Piece(key, "".join(records).encode("latin-1"), len(records))
+                records, size = [], 0
+            records.append(record)
             size += len(record)
-        if start < len(records):
-            yield "".join(records[start:]).encode("latin-1"), len(records) - start
+            if len(records) >= most_logs:
+                yield Piece(key, "".join(records).encode("latin-1"), len(records))
+                records, size = [], 0
+        if records:
+            yield Piece(key, "".join(records).encode("latin-1"), len(records))
 
     def put_project_config(self, project: ProjectConfig) -> None:
         """Add a project, or replace its endpoint and credentials, also while records for it are on their way.

@@ -29,7 +29,7 @@ class Counters:
 #: Where a batch is that is not settled.
 BATCH_STAGES = ("open", "queued", "sending", "waiting")
 #: Where memory is that is taken: in batches by their stage, before them and behind them.
-MEMORY_STAGES = (*BATCH_STAGES, "callbacks")
+MEMORY_STAGES = ("reserved", *BATCH_STAGES, "callbacks")
 
 
 def _no_batches() -> Mapping[str, int]:
@@ -124,14 +124,15 @@ class Stats:
     :ivar batches: batches that are not settled, by state: ``open``, ``queued``, ``sending``, ``waiting``.
     :ivar memory_limit: ``total_size_in_bytes``.
     :ivar memory_used: bytes taken from it.
-    :ivar memory_by_stage: ``memory_used`` by where it is: the states of ``batches``, and ``callbacks`` for settled
-        records whose callbacks have not run.
+    :ivar memory_by_stage: ``memory_used`` by where it is: ``reserved`` by senders for records that are in no batch yet
+        (Arrow data that is being encoded, for instance), the states of ``batches``, and ``callbacks`` for what settled
+        records still occupy until their handler takes them up.
     :ivar waiting_senders: threads that wait in ``send`` for memory.
     :ivar memory_wait_seconds: how long all senders together have waited for memory; with a channel, how long what
         comes out of it has.
     :ivar oldest_record_age: seconds since the oldest batch that is not settled got its first record; None if
         there is none.
-    :ivar callbacks_pending: settled batches whose callbacks have not run.
+    :ivar callbacks_pending: settled batches that no handler thread has taken up yet, to run their callbacks.
     :ivar streams: only streams in use or used a short while ago.
     :ivar destinations: those in use or used a minute ago, at most 100, the busiest first.
     :ivar stored: events in the channel, those included that are on their way; 0 without a channel. After ``close``:

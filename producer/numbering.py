@@ -74,16 +74,6 @@ class Numbering(str):
                 "process sends under them counts as written; open a stream with a key of its own here"
             )
 
-    def take(self) -> int:
-        """The next number.
-
-        :raises InvalidArgumentError: as :meth:`check`.
-        """
-        self.check()
-        number = self.next
-        self.next += 1
-        return number
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self.next != self._sequence.first:
             raise TypeError(

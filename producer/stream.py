@@ -61,16 +61,18 @@ class Stream:
     def send_many(self, logs: Iterable[Log], *, callback: Callback | None = None) -> list[SendFuture]:
         """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.
 
-        All logs are checked and encoded before the first is accepted. With a channel they are stored in one
-        transaction: all of them, or none.
+        A piece is encoded and accepted as soon as it is full, so that logs which are made on the way need no more
+        memory than a piece. With a channel they are stored in one transaction, all of them or none, and may not be more
+        than ``total_size_in_bytes`` together.
 
         :param callback: called once for each piece.
         :returns: one future for each piece, in order; together they cover all logs.
-        :raises SendTimeoutError: no memory for the next piece; the error's ``accepted`` and ``accepted_logs`` say
-            how far it came. Likewise :class:`~producer.errors.ProducerClosedError` and
-            :class:`~producer.errors.StreamStoppedError`.
-        :raises InvalidArgumentError: as :meth:`Producer.send` (a log that is too large as well); nothing was accepted
-            then.
+        :raises SendTimeoutError: no memory for the next piece. The error's ``accepted`` and ``accepted_logs`` say how
+            far it came: the futures of the pieces before, and how many logs those are. Likewise
+            :class:`~producer.errors.ProducerClosedError` and :class:`~producer.errors.StreamStoppedError`.
+        :raises InvalidArgumentError: as :meth:`Producer.send`, with the log's position; a log that is too large as
+            well. Likewise with ``accepted``.
+        :raises TransactionFullError: more pieces than a transaction of the channel holds; nothing was stored.
         """
         return self._producer._send_many(self.key, logs, callback)
 

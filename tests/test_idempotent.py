@@ -167,7 +167,7 @@ def test_a_stream_that_was_forgotten_gets_a_new_key() -> None:
         pipeline.accept(IDEMPOTENT, record(str(n)), 1, None)
         pipeline.flush(None)
         clock.advance(120)
-        pipeline.accumulator.take_expired(clock.monotonic())
+        pipeline.accumulator.seal_expired(clock.monotonic())
     assert values(sink) == ["0", "1", "2"]
     assert len(sink.last) == 3
     assert set(sink.last.values()) == {1}

@@ -186,19 +186,18 @@ def test_3_4_after_close_begins_send_raises() -> None:
     assert future.result(0).successful
 
 
-def test_3_4_appends_already_begun_are_waited_for() -> None:
-    """A sender inside append when close begins finishes it, and its record is delivered by that close."""
-    sink = RecordingSink()
-    producer = Producer(sink=sink, config=config())
+def test_3_4_appends_already_begun_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender whose record is taking its place when close begins finishes that, and close delivers it."""
+    producer = Producer(sink=RecordingSink(), config=config())
     entered, go_on = threading.Event(), threading.Event()
-    tail_size = sink.tail_size
+    add = ProducerBatch.add
 
-    def slow(*args: Any) -> int:
+    def slow(*args: Any) -> Any:
         entered.set()
         passed(go_on)
-        return tail_size(*args)
+        return add(*args)
 
-    sink.tail_size = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(ProducerBatch, "add", slow)
     sender = Call(lambda: producer.send("p", "l", LOG))
     passed(entered)
     closing = Call(producer.close)
@@ -210,7 +209,7 @@ def test_3_4_appends_already_begun_are_waited_for() -> None:
 
 def _held_locks(pipeline: Any) -> list[str]:
     locks = {
-        "budget": pipeline.budget._lock,
+        "budget": pipeline.budget.lock,
         "accumulator": pipeline.accumulator._lock,
         "retry queue": pipeline.retry_queue._lock,
         "io pool": pipeline.io_pool._lock,

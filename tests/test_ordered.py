@@ -22,6 +22,7 @@ from producer import (
 from producer.clock import Deadline
 from producer.errors import AttemptError
 from producer.interfaces import Delivery, Receipt
+from producer.pipeline.accumulator import Piece
 from producer.pipeline.batch import ProducerBatch
 from producer.pipeline.shutdown import _abandon_rest, close_pipeline
 from producer.server import LogHubServer
@@ -173,18 +174,15 @@ def test_send_many_says_how_far_it_came_when_the_stream_stops() -> None:
     """The error of a stream that stops between two pieces tells which were accepted."""
     sink = ScriptedSink([BAD])
     pipeline = threadless(sink, batch_count_threshold=1)
-    accept, pieces = pipeline.accept, 0
 
-    def stopping(*arguments: Any) -> Any:
-        nonlocal pieces
-        pieces += 1
-        if pieces == 3:
-            settle(pipeline)
-        return accept(*arguments)
+    def pieces() -> Iterator[Piece]:
+        for number in range(5):
+            if number == 2:
+                settle(pipeline)
+            yield Piece(ORDERED, record(str(number)), 1)
 
-    pipeline.accept = stopping  # type: ignore[method-assign]
     with pytest.raises(StreamStoppedError) as caught:
-        pipeline.accept_many(ORDERED, [(record(str(n)), 1) for n in range(5)], None)
+        pipeline.accept_pieces(pieces(), None)
     assert (len(caught.value.accepted), caught.value.accepted_logs) == (2, 2)
 
 

@@ -230,14 +230,14 @@ def test_an_error_half_way_tells_how_far_it_came() -> None:
 def test_pieces_before_an_error_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The generator yields what was accepted, also of the slice in which it failed, then raises."""
     rooms = [True, True, False]
-    append = LogAccumulator.append
+    add = LogAccumulator.add
 
-    def closing(*arguments: Any) -> Any:
+    def closing(*arguments: Any, **options: Any) -> Any:
         if not rooms.pop(0):
             raise ProducerClosedError("the producer is closed")
-        return append(*arguments)
+        return add(*arguments, **options)
 
-    monkeypatch.setattr(LogAccumulator, "append", closing)
+    monkeypatch.setattr(LogAccumulator, "add", closing)
     batch = table(9).combine_chunks().to_batches()[0]
     with make() as producer:
         pieces = producer.stream("p", "l")._send_arrow_pieces(batch, topic_column="topic")

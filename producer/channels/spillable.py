@@ -7,8 +7,9 @@ commits that overlap in time either may come first.
 
 **Guarantee.** It is that of the place where the puts went, and ``commit`` says which: :attr:`Stored.MEMORY
 <producer.interfaces.Stored.MEMORY>` for what is lost with the process, also by ``close``; what the overflow says for
-what went there. So an event is either fast or safe, and only a load that memory cannot hold is safe: who needs every
-event to survive uses a file channel alone.
+what went there. (A commit that is called again after an interrupt, though it had happened, says the weaker.) So an
+event is either fast or safe, and only a load that memory cannot hold is safe: who needs every event to survive uses a
+file channel alone.
 
 **Sequence numbers** of events in memory begin at :data:`MEMORY_NUMBERS`, those of events in the overflow are its own;
 each of the two increases. ``synced_sequence`` is the overflow's and never covers an event in memory.

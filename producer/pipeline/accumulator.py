@@ -1,8 +1,13 @@
-"""LogAccumulator: the open batch of every stream, and the list of all batches that are not settled.
+"""LogAccumulator: the batches of every stream that are not settled, and which of them take records.
 
-Senders append; a batch that is full is handed on by the sender who filled it, one that lingered by the mover. A stream
-is remembered only while it has a batch under way, and a little longer for its context (pack id) and its counters. The
-file is long since whatever one lock guards stands in one place.
+Records are added to the open batch of their stream. A batch that is full, or has lingered, is sealed: it takes no more
+records, and stands among the sealed ones until somebody has handed it on. A stream is remembered only while it has a
+batch under way, and a little longer for its context (pack id) and its counters. The file is long since whatever one
+lock guards stands in one place.
+
+A signal handler may raise at any call. So what belongs together changes in statements that have no call between them,
+and a new batch, which takes many calls to make, is drafted before anybody knows of it: what an interrupt leaves is as
+it was before, or complete.
 """
 
 from __future__ import annotations
@@ -10,10 +15,10 @@ from __future__ import annotations
 import logging
 import math
 import secrets
-import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..clock import Clock, Deadline, WaitingRoom
 from ..config import ProducerConfig
@@ -23,10 +28,11 @@ from ..numbering import Numbering
 from ..records import SEQUENCED, StreamKey, hash_key_of
 from ..results import SendFuture
 from ..wire.log_group import LogEncoder
-from .batch import BatchState, ProducerBatch, Sender, overhead_of_batch
+from .batch import RECORD_OVERHEAD, ProducerBatch, Recipient, overhead_of_batch
+from .cut import CutRule
 from .doubt import Doubt, SentBefore
-from .memory import MemoryBudget
-from .open_run import OpenRun, RunLimits
+from .memory import MemoryBudget, Reservation
+from .open_run import OpenRun
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 from .stream_state import StreamState
@@ -50,13 +56,26 @@ class StreamCounts:
     failed: int
 
 
+class Piece(NamedTuple):
+    """One send, encoded.
+
+    :ivar key: its stream.
+    :ivar record: its logs, joined.
+    :ivar logs: how many they are.
+    """
+
+    key: StreamKey
+    record: Record
+    logs: int
+
+
 class LogAccumulator:
     """See the module.
 
-    :param submit: takes a batch that is ready to be sent; called outside the lock.
-    :param tail_size: the size of a batch's body without records, by stream and pack id, bytes.
-    :param budget: where opened batches that were not needed are given back to; and where runs take their memory.
-    :param lock: the budget's, which guards everything here as well.
+    :param tail_size: the size of a batch's body without records, by stream and pack id, bytes; asked without the lock.
+    :param budget: what batches owe their memory to; its lock guards everything here as well, since the most frequent
+        step touches both.
+    :param cut: says when a batch is full.
     :param batch_type: what batches are made of.
     :param ordered: of every stream one batch is on its way at a time, not only of ordered ones; see
         :class:`StreamOrder`.
@@ -66,29 +85,26 @@ class LogAccumulator:
         self,
         config: ProducerConfig,
         clock: Clock,
-        submit: Callable[[ProducerBatch], None],
         tail_size: Callable[[StreamKey, str | None], int],
         budget: MemoryBudget,
-        lock: threading.Lock,
+        cut: CutRule,
         *,
         batch_type: type[ProducerBatch] = ProducerBatch,
         ordered: bool = False,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._submit = submit
         self._tail_size = tail_size
-        self._budget, self._refund = budget, budget.release
+        self._budget = budget
+        self._cut = cut
         self._batch_type = batch_type
         self._linger = config.linger_ms / 1000
-        self._threshold_bytes = config.batch_size_threshold_in_bytes
-        self._threshold_count = config.batch_count_threshold
-        self._run_limits = RunLimits(lock, budget, clock.time, self._threshold_bytes, self._threshold_count)
         self._settled = WaitingRoom(clock)
-        self._lock = lock  # guards everything below, and the budget: the most frequent step touches both
+        self._lock = budget.lock  # guards everything below
         self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation: of expiry, too
         self._forming: dict[StreamKey, ProducerBatch] = {}
         self._given_up: set[str] = set()
+        self._sealed: dict[ProducerBatch, None] = {}  # and not handed on
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         self._streams: dict[StreamKey, StreamState] = {}
         self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
@@ -96,75 +112,90 @@ class LogAccumulator:
         self._order = StreamOrder()
         self._stopped = StoppedStreams()
         self._next_serial = 0
+        self._youngest = -math.inf  # when the newest batch was opened
         self._accepted = 0  # in batches that take no more records
         self._closed = False
 
-    def has_open(self, key: StreamKey) -> bool:
-        """Whether the stream has an open batch at this moment: a guess, which :meth:`append` checks."""
-        return key in self._open
+    def takes(self, key: StreamKey) -> bool:
+        """Whether the stream has a batch that takes records at this moment: a guess, which :meth:`add` checks."""
+        return key in self._open or key in self._forming
 
     @property
     def all_open(self) -> bool:
         """Whether every batch still takes records, so that none will be settled soon: a guess."""
         return len(self._open) + len(self._forming) == len(self._incomplete)
 
-    def open_bytes(self) -> int:
-        """The memory that open batches hold, bytes; also those that a sender took out and, interrupted, never handed
-        on.
-        """
+    def draft(self, key: StreamKey) -> ProducerBatch:
+        """The next batch of a stream, which nobody knows of before :meth:`add` opens it with a record."""
+        stream = self._streams.get(key) or self._new_stream(key)
+        pack_id = self._next_pack_id(stream)
+        return self._batch_type(
+            key,
+            stream=stream,
+            serial=-1,
+            pack_id=pack_id,
+            tail_size=self._tail_size(key, pack_id),
+            created_at=self._clock.monotonic(),
+            max_reserved_attempts=self._config.max_reserved_attempts,
+        )
+
+    def _new_stream(self, key: StreamKey) -> StreamState:
+        new, now = StreamState(secrets.token_hex(8).upper()), self._clock.monotonic()
         with self._lock:
-            return sum(batch.held for batch in self._incomplete if batch.state is BatchState.OPEN)
+            stream = self._streams.get(key)
+            if stream is None:
+                stream = self._streams[key] = self._idle[key] = new
+                stream.idle_since = now
+                self._forget_idle(now)
+            return stream
 
-    def append(
+    def _next_pack_id(self, stream: StreamState) -> str | None:
+        return f"{stream.context}-{stream.next_number:X}" if self._config.generate_pack_id else None
+
+    def add(
         self,
-        key: StreamKey,
-        record: Record,
-        logs: int,
-        sender: Sender,
-        charge: int,
-        opening: int,
-        number: int | None = None,
+        piece: Piece,
+        recipient: Recipient,
+        draft: ProducerBatch | None,
+        memory: Reservation | None,
         *,
-        paid: bool = True,
-    ) -> SendFuture | None:
-        """Add one send to its stream's open batch.
+        number: int | None = None,
+        before: SentBefore | None = None,
+    ) -> SendFuture | int:
+        """Add one send to the batch of its stream, which owes its memory from now on.
 
-        :param sender: as the batch's ``add`` takes it.
-        :param charge: the memory of the record, bytes; the batch owes them from now on.
-        :param opening: bytes taken to open a new batch, or 0; given back if there is room in the open one.
+        :param recipient: as the batch's ``add`` takes it.
+        :param draft: the batch to open, if there is none or no room in it.
+        :param memory: what was reserved; what that lacks is taken from the budget, if it is free.
         :param number: of a stream with a ``SequenceKey``, if it was given before; None to take the next one.
-        :param paid: whether ``charge`` and ``opening`` were taken from the budget before; else what is needed is taken
-            here, if nobody has to wait for it, and ``opening`` says nothing.
-        :returns: the future; None if it has to be paid first, or if a new batch is needed and ``opening`` is 0: nothing
-            was done then.
+        :param before: what the record was sent under before a restart: it goes into a batch that is neither full nor
+            lingers, but is sealed by :meth:`seal_formed`.
+        :returns: the future; else nothing was done, and what is missing: so many bytes have to be reserved, or, if 0, a
+            draft is needed that is up to date.
         :raises ProducerClosedError: after :meth:`close`.
         :raises StreamStoppedError: a batch of the ordered stream has failed for good.
         """
-        without_room = full = None
+        key, record, logs = piece
         with self._lock:
             self._must_accept(key)
-            batch = self._open.get(key)
-            fits = batch is not None and batch.has_room(len(record), logs)
-            if not paid:
-                opening = 0 if fits else overhead_of_batch(key)
-            if not (fits or opening) or not (paid or self._budget.has(charge + opening)):
-                return None
-            if batch is None or not fits:
-                without_room = None if batch is None else self._take(key)
-                batch = self._begin_batch(key, number)
-                charge, opening = charge + opening, 0
-            future = batch.add(record, logs, sender, charge)
-            if not paid:  # no call since the batch owes it: both happen, or neither
-                self._budget.used += charge
-            if self._is_full(batch):
-                full = self._take(key)
-        if opening:
-            self._refund(opening)
-        if without_room is not None:
-            self._submit(without_room)
-        if full is not None:
-            self._submit(full)
-        return future
+            # Of a batch that was given up others were sent under a new key: the old one must not be used again.
+            forms = before is not None and before.sequence.key not in self._given_up
+            batch = (self._forming if forms else self._open).get(key)
+            if batch is not None and (forms or batch.has_room(len(record), logs)):
+                charge = self._charge_of(piece)
+                if self._lacks(charge, memory):
+                    return charge
+                future = batch.add(record, logs, recipient, charge, self._budget, memory)
+                if not forms and self._cut.is_full(batch.size, batch.log_count):
+                    self._seal(key)
+                return future
+            if draft is None or not self._is_current(draft):
+                return 0
+            charge = self._charge_of(piece, overhead_of_batch(key))
+            if self._lacks(charge, memory):
+                return charge
+            number = self._number_of(key, number)
+            return self._open_with(draft, piece, recipient, charge, memory, number, before if forms else None)
 
     def _must_accept(self, key: StreamKey) -> None:
         if self._closed:
@@ -172,125 +203,102 @@ class LogAccumulator:
         if self._stopped.any:
             self._must_go_on(key)
 
-    def _begin_batch(self, key: StreamKey, number: int | None) -> ProducerBatch:
-        sequence = _sequence_of(key, number) if key.order.startswith(SEQUENCED) else None
-        batch = self._open[key] = self._new_batch(key)
-        batch.sequence = sequence
-        return batch
+    def _is_current(self, draft: ProducerBatch) -> bool:
+        stream = draft.stream
+        return self._streams.get(draft.key) is stream and draft.pack_id == self._next_pack_id(stream)
 
-    def _is_full(self, batch: ProducerBatch) -> bool:
-        # One with a number of its own takes no other record, and does not linger.
-        alone = batch.key.order.startswith(SEQUENCED)
-        return alone or batch.size >= self._threshold_bytes or batch.log_count >= self._threshold_count
+    def _charge_of(self, piece: Piece, opening: int = 0) -> int:
+        """The memory that a send takes, bytes; all there is for one that was accepted when there was more."""
+        charge = len(piece.record) + RECORD_OVERHEAD + opening
+        limit = self._budget.limit
+        return charge if charge < limit else limit
 
-    def _new_batch(self, key: StreamKey) -> ProducerBatch:
-        now = self._clock.monotonic()
-        stream = self._stream(key)
-        pack_id = f"{stream.context}-{stream.next_number:X}" if self._config.generate_pack_id else None
-        stream.next_number += 1
-        batch = self._batch_type(
-            key,
-            stream=stream,
-            serial=self._next_serial,
-            pack_id=pack_id,
-            tail_size=self._tail_size(key, pack_id),
-            created_at=now,
-            max_reserved_attempts=self._config.max_reserved_attempts,
-        )
+    def _lacks(self, charge: int, memory: Reservation | None) -> bool:
+        lacking = charge if memory is None else charge - memory.held
+        return lacking > 0 and not self._budget.has(lacking)
+
+    def _open_with(
+        self,
+        draft: ProducerBatch,
+        piece: Piece,
+        recipient: Recipient,
+        charge: int,
+        memory: Reservation | None,
+        number: int | None,
+        formed: SentBefore | None,
+    ) -> SendFuture:
+        """Open ``draft`` with its first record, in place of a batch without room. The caller holds the lock.
+
+        :param number: of the piece, if its sender owns the numbers.
+        :param formed: what the batch was sent under before a restart.
+        """
+        key, stream = draft.key, draft.stream
+        numbering = key.order if isinstance(key.order, Numbering) else None
+        try:
+            doubt = None if formed is None else Doubt(draft, shorter=formed.shorter)
+            sequence = None if formed is None else formed.sequence
+            if number is not None:
+                sequence = SequenceId(hash_key_of(key.order), number)
+            future = draft.add(piece.record, piece.logs, recipient, charge, self._budget, memory)
+            created_at = max(draft.created_at, self._youngest)  # which another thread may have overtaken
+            # One with a number of its own takes no other record, and does not linger.
+            full = number is not None or self._cut.is_full(draft.size, draft.log_count)
+            if formed is None and key in self._open:
+                self._seal(key)
+            if self._in_line(draft):
+                self._order.opened(draft)
+        except BaseException:
+            self._withdraw(draft, memory)
+            raise
+        # No calls from here on: all of this happens.
+        draft.serial, draft.sequence = self._next_serial, sequence
         self._next_serial += 1
+        if numbering is not None and number is not None:
+            numbering.next = number + 1
+        draft.created_at = self._youngest = created_at
+        stream.next_number += 1
         stream.alive += 1
-        self._incomplete[batch] = None
-        if self._in_line(batch):
-            self._order.opened(batch)
-        return batch
+        if key in self._idle:
+            del self._idle[key]
+        self._incomplete[draft] = None
+        if formed is not None:
+            stream.sequence, draft.doubt = sequence, doubt
+            draft.forming = draft.noted = True
+            self._forming[key] = draft
+        elif full:
+            self._sealed[draft] = None
+            self._budget.sealed += draft.held
+            stream.accepted += draft.log_count
+            self._accepted += draft.log_count
+        else:
+            self._open[key] = draft
+        return future
+
+    def _withdraw(self, draft: ProducerBatch, memory: Reservation | None) -> None:
+        """Let ``draft`` never have been: it could not be opened."""
+        self._order.gone(draft)
+        # No calls from here on: all of this happens.
+        held, draft.held = draft.held, 0
+        if memory is None:
+            self._budget.used -= held
+        else:
+            memory.held += held
+            self._budget.reserved += held
 
     def _in_line(self, batch: ProducerBatch) -> bool:
         return self._all_ordered or batch.key.order != ""
 
-    def is_forming(self, key: StreamKey) -> bool:
-        """Whether :meth:`form` has begun a batch of the stream: a guess."""
-        return key in self._forming
-
-    def form(
-        self,
-        key: StreamKey,
-        record: Record,
-        logs: int,
-        sender: Sender,
-        charge: int,
-        opening: int,
-        before: SentBefore,
-    ) -> SendFuture | None:
-        """As :meth:`append`, to the batch that is sent again after a restart: neither full nor lingering it is handed
-        on, but by :meth:`formed`.
-
-        :param before: what it was sent under.
+    @staticmethod
+    def _number_of(key: StreamKey, number: int | None) -> int | None:
+        """The number of a piece, the next one of its handle if none was given; None for a stream without a
+        ``SequenceKey``.
         """
-        with self._lock:
-            if self._closed:
-                raise ProducerClosedError("the producer is closed")
-            if self._stopped.any:
-                self._must_go_on(key)
-            given_up = before.sequence.key in self._given_up
-            if not given_up:
-                batch = self._forming.get(key)
-                if batch is None:
-                    if not opening:
-                        return None
-                    batch = self._begin_forming(key, before)
-                    charge, opening = charge + opening, 0
-                future = batch.add(record, logs, sender, charge)
-        if given_up:  # others of its records were sent under a new key: the old one must not be used again
-            return self.append(key, record, logs, sender, charge, opening)
-        if opening:
-            self._refund(opening)
-        return future
-
-    def _begin_forming(self, key: StreamKey, before: SentBefore) -> ProducerBatch:
-        batch = self._forming[key] = self._new_batch(key)
-        batch.sequence = batch.stream.sequence = before.sequence
-        batch.forming = batch.noted = True
-        batch.doubt = Doubt(batch, shorter=before.shorter)
-        return batch
-
-    def formed(self, key: StreamKey) -> ProducerBatch | None:
-        """The batch that :meth:`form` filled, out of the accumulator; None if there is none."""
-        with self._lock:
-            return self._take_formed(key) if key in self._forming else None
-
-    def _take_formed(self, key: StreamKey) -> ProducerBatch:
-        batch = self._forming.pop(key)
-        batch.forming = False
-        batch.stream.accepted += batch.log_count
-        self._accepted += batch.log_count
-        return batch
-
-    def give_up_forming(self, before: float = math.inf) -> list[ProducerBatch]:
-        """The batches that :meth:`form` began before that monotonic time, out of the accumulator, to be sent under a
-        new key: they do not become complete.
-        """
-        with self._lock:
-            given_up = [batch for batch in self._forming.values() if batch.created_at < before]
-            for batch in given_up:
-                self._take_formed(batch.key)
-                self._given_up.add(batch.sequence.key if batch.sequence is not None else "")
-                batch.sequence = batch.stream.sequence = None
-                batch.noted, batch.doubt = False, None
-        for batch in given_up:
-            _log.warning(
-                "%s/%s: a batch that was in flight before the restart cannot be formed again (its other records do not "
-                "come, or the memory is too small for it): it is sent under a new key, and may be stored twice",
-                *batch.key[:2],
-            )
-        return given_up
-
-    def _stream(self, key: StreamKey) -> StreamState:
-        stream = self._streams.get(key)
-        if stream is None:
-            stream = self._streams[key] = StreamState(secrets.token_hex(8).upper())
-        else:
-            self._idle.pop(key, None)
-        return stream
+        if not key.order.startswith(SEQUENCED) or number is not None:
+            return number
+        if not isinstance(key.order, Numbering):
+            raise RuntimeError(f"nobody numbers the pieces of {key}")  # a bug
+        key.order.check()
+        return key.order.next
 
     def _forget_idle(self, now: float) -> None:
         while self._idle:
@@ -303,52 +311,108 @@ class LogAccumulator:
         """The end of the stream's open batch, for logs of shapes that ``encoder`` knows; None if it has no open
         batch.
         """
+        now = self._clock.time()
         with self._lock:
             batch = self._open.get(key)
             if batch is None:
                 return None
             if batch.run is None:
-                batch.run = OpenRun(batch, encoder, self._run_limits)
+                batch.run = OpenRun(batch, encoder, self._budget, self._clock.time, self._cut, now)
             return batch.run
 
-    def _take(self, key: StreamKey) -> ProducerBatch:
+    def _seal(self, key: StreamKey) -> None:
         batch = self._open[key]
         batch.end_run()  # first: an interrupt in between must leave nobody who adds to a batch that is out
         # No calls from here on: all of this happens.
+        del self._open[key]
+        self._sealed[batch] = None
+        self._budget.sealed += batch.held
         batch.stream.accepted += batch.log_count
         self._accepted += batch.log_count
-        del self._open[key]
+
+    def _seal_formed(self, key: StreamKey) -> ProducerBatch:
+        batch = self._forming[key]
+        # No calls from here on: all of this happens.
+        del self._forming[key]
+        batch.forming = False
+        self._sealed[batch] = None
+        self._budget.sealed += batch.held
+        batch.stream.accepted += batch.log_count
+        self._accepted += batch.log_count
         return batch
 
-    def take_expired(self, now: float) -> tuple[list[ProducerBatch], float]:
-        """The batches that lingered long enough, out of the accumulator, and the seconds until the next one has."""
-        expired: list[ProducerBatch] = []
+    def seal_formed(self, key: StreamKey) -> None:
+        """The stream's batch of before the restart, if there is one, has all its records."""
+        with self._lock:
+            if key in self._forming:
+                self._seal_formed(key)
+
+    def give_up_forming(self, before: float = math.inf) -> None:
+        """Seal the batches of before the restart that were begun before that monotonic time, to be sent under a new
+        key: they do not become complete.
+        """
+        with self._lock:
+            given_up = [batch for batch in self._forming.values() if batch.created_at < before]
+            for batch in given_up:
+                self._seal_formed(batch.key)
+                self._given_up.add(batch.sequence.key if batch.sequence is not None else "")
+                batch.sequence = batch.stream.sequence = None
+                batch.noted, batch.doubt = False, None
+        for batch in given_up:
+            _log.warning(
+                "%s/%s: a batch that was in flight before the restart cannot be formed again (its other records do not "
+                "come, or the memory is too small for it): it is sent under a new key, and may be stored twice",
+                *batch.key[:2],
+            )
+
+    def seal_expired(self, now: float) -> float:
+        """Seal the batches that lingered long enough; the seconds until the next one has."""
         wait = self._linger
         with self._lock:
+            expired = []
             for batch in self._open.values():
                 left = batch.created_at + self._linger - now
                 if left > 0:
                     wait = left
                     break
-                expired.append(batch)
-            for batch in expired:
-                self._take(batch.key)
+                expired.append(batch.key)
+            for key in expired:
+                self._seal(key)
             self._forget_idle(now)
         if self._forming:
-            expired += self.give_up_forming(now - _FORMING_SECONDS)
-        return expired, wait
+            self.give_up_forming(now - _FORMING_SECONDS)
+        return wait
 
-    def take_all(self) -> tuple[list[ProducerBatch], int]:
-        """Every open batch, out of the accumulator, and the serial that the next new batch will have."""
+    def seal_open(self) -> int:
+        """Seal every open batch; the serial that the next new batch will have."""
         with self._lock:
-            return [self._take(key) for key in list(self._open)], self._next_serial
+            for key in list(self._open):
+                self._seal(key)
+            return self._next_serial
 
-    def close(self) -> list[ProducerBatch]:
-        """Refuse appends from now on; returns every open batch."""
+    @property
+    def has_sealed(self) -> bool:
+        """Whether there may be sealed batches that nobody has handed on: a guess."""
+        return bool(self._sealed)
+
+    def sealed(self) -> list[ProducerBatch]:
+        """The sealed batches that are to be handed on, oldest first; they stay among them until :meth:`handed_on`."""
+        with self._lock:
+            return list(self._sealed)
+
+    def handed_on(self, batches: Iterable[ProducerBatch]) -> None:
+        """``batches`` are on their way."""
+        with self._lock:
+            for batch in batches:
+                self._sealed.pop(batch, None)
+
+    def close(self) -> None:
+        """Refuse records from now on, and seal every batch."""
         with self._lock:
             self._closed = True
-            formed = [self._take_formed(key) for key in list(self._forming)]
-        return formed + self.take_all()[0]
+            for key in list(self._forming):
+                self._seal_formed(key)
+        self.seal_open()
 
     def may_go(self, batch: ProducerBatch) -> bool:
         """Whether ``batch``, which takes no more records, may be sent now; else :meth:`forget` returns it one day."""
@@ -372,7 +436,7 @@ class LogAccumulator:
             behind = self._order.stop(batch)
             for waiting in behind:
                 if self._open.get(waiting.key) is waiting:
-                    self._take(waiting.key)
+                    self._seal(waiting.key)
         return behind
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
@@ -398,8 +462,10 @@ class LogAccumulator:
         :param delivered: None for one that was neither delivered nor given up.
         :returns: the batch that may be sent now that this one is out of its way, if there is one.
         """
+        now = self._clock.monotonic()
         with self._lock:
             self._incomplete.pop(batch, None)
+            self._sealed.pop(batch, None)
             successor = self._order.gone(batch) if self._in_line(batch) else None
             stream = batch.stream
             if delivered:
@@ -410,9 +476,9 @@ class LogAccumulator:
                 stream.accepted -= batch.log_count
             stream.alive -= 1
             if not stream.alive:
-                stream.idle_since = self._clock.monotonic()
+                stream.idle_since = now
                 self._idle[batch.key] = stream
-                self._forget_idle(stream.idle_since)
+                self._forget_idle(now)
         if self._settled:
             self._settled.wake_all()
         return successor
@@ -473,12 +539,3 @@ class LogAccumulator:
                 )
                 for key, stream in self._streams.items()
             }
-
-
-def _sequence_of(key: StreamKey, number: int | None) -> SequenceId:
-    """The hash key and the number of a piece, which is the next one of its handle if none is given."""
-    if number is None:
-        if not isinstance(key.order, Numbering):
-            raise RuntimeError(f"nobody numbers the pieces of {key}")  # a bug
-        number = key.order.take()
-    return SequenceId(hash_key_of(key.order), number)

@@ -8,39 +8,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..clock import Clock, Deadline
-from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
-from ..errors import (
-    DeliveryAbandonedError,
-    FlushTimeoutError,
-    LogSizeTooLargeError,
-    MaxBatchCountExceedError,
-    ProducerClosedError,
-    ProducerError,
-    SendTimeoutError,
-    StreamStoppedError,
-)
-from ..interfaces import Notes, Record, Sink
+from ..config import ProducerConfig
+from ..errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
+from ..interfaces import Notes, Sink
 from ..metrics import Counters, Stats
 from ..records import StreamKey
-from ..results import Attempt, Callback, SendFuture
-from ..wire.log_group import LogEncoder
-from .accumulator import LogAccumulator
+from ..results import Attempt
+from .accept import Admission
+from .accumulator import Piece
 from .acks import Acks
-from .batch import MAX_BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch, overhead_of_batch
+from .batch import BatchState, ProducerBatch
 from .doubt import SentBefore
 from .event_format import StoredRecord
 from .fed_batch import FedBatch
 from .handlers import Settlement
 from .intents import Intents
 from .io_pool import IOThreadPool
-from .memory import MemoryBudget
 from .mover import Mover
-from .open_run import OpenRun
-from .reservation import Piece, Reservation, with_overhead
 from .retry_queue import RetryQueue
 from .retry_rules import RetryRules
 from .send_task import SendTask
@@ -98,23 +86,21 @@ class Pipeline:
         self.sink = sink
         self.name = name
         self.counters = Counters()
-        self._max_block = None if config.max_block_ms < 0 else config.max_block_ms / 1000
-        lock = threading.Lock()  # the budget's and the accumulator's
-        self.budget = MemoryBudget(
-            config.total_size_in_bytes, clock, self._oldest_age, lambda: not self.on_handler_thread(), lock
-        )
         self._durability = durability
         durable = durability is not None
-        self.accumulator = LogAccumulator(
+        self.admission = Admission(
             config,
             clock,
-            self.submit,
             sink.tail_size,
-            self.budget,
-            lock,
+            self.submit,
+            self,
             batch_type=FedBatch if durable else ProducerBatch,
             ordered=durable,
         )
+        self.budget, self.accumulator = self.admission.budget, self.admission.accumulator
+        self.accept, self.open_run = self.admission.accept, self.admission.open_run
+        self.accept_pieces, self.accept_encoded = self.admission.accept_pieces, self.admission.accept_encoded
+        self.check_size, self.submit_open = self.admission.check_size, self.admission.hand_on_open
         notes = durability.notes if durability else None
         self.intents = Intents(notes, self.accumulator.incomplete) if notes is not None else None
         self.retry_queue = RetryQueue(clock)
@@ -152,19 +138,14 @@ class Pipeline:
         )
         self.mover = Mover(
             name,
-            accumulator=self.accumulator,
+            admission=self.admission,
             retry_queue=self.retry_queue,
-            submit=self.submit,
             resubmit=self.resubmit,
-            submit_open=self.submit_open,
             open_gates=self.io_pool.wake,
             clock=clock,
             orphaned=orphaned,
             abandon=abandon,
         )
-        #: A single log whose charge is no more than this needs no closer look.
-        self._surely_fits = min(config.total_size_in_bytes - MAX_BATCH_OVERHEAD, MAX_BATCH_SIZE_IN_BYTES // 2)
-        self._threshold = config.batch_size_threshold_in_bytes
         self._on_start = on_start
         self._starting = threading.Lock()  # guards the start of the threads
         self._started = False
@@ -176,205 +157,21 @@ class Pipeline:
         #: Asked for, or the interpreter would not start threads any more: whoever waits does the work itself.
         self.threadless = threadless
 
-    def accept(
-        self,
-        key: StreamKey,
-        record: Record,
-        logs: int,
-        callback: Callback | None,
-        memory: Reservation | None = None,
-    ) -> SendFuture:
-        """Take over one send.
-
-        :param record: its encoded logs, joined.
-        :param logs: how many they are.
-        :param memory: where its memory comes from, as far as it reaches.
-        :raises LogSizeTooLargeError: it cannot fit in a batch, or in the memory.
-        :raises MaxBatchCountExceedError: more logs than a batch may hold.
-        :raises SendTimeoutError: no memory within ``max_block_ms``.
-        :raises ProducerClosedError: after ``close`` began.
-        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
-        """
-        if not self._started:
-            self.start()
-        charge = len(record) + RECORD_OVERHEAD
-        if logs > 1 or charge > self._surely_fits:
-            self.check_size(key, record, logs)
-        future = None
-        if memory is None:
-            future = self.accumulator.append(key, record, logs, callback, charge, 0, paid=False)
-        if future is None:
-            future = self._accept_paid(key, record, logs, callback, charge, memory)
-        if self.late:
-            self._work_due()
-        return future
-
-    def _accept_paid(
-        self,
-        key: StreamKey,
-        record: Record,
-        logs: int,
-        callback: Callback | None,
-        charge: int,
-        memory: Reservation | None,
-    ) -> SendFuture:
-        """As :meth:`accept`, with memory that may have to be waited for."""
-        opening = 0 if self.accumulator.has_open(key) else overhead_of_batch(key)
-        while True:
-            future = None
-            if memory is None:
-                self._hand_on_lingering(charge + opening)
-                self.budget.acquire(charge + opening, self._max_block)
-            else:
-                memory.pay(charge + opening)
-            try:
-                future = self.accumulator.append(key, record, logs, callback, charge, opening)
-            finally:
-                if future is None:
-                    self.budget.release(charge + opening)
-            if future is not None:
-                return future
-            opening = overhead_of_batch(key)
-
-    def _hand_on_lingering(self, wanted: int) -> None:
-        """Before a wait for memory: if most of it is in batches that take records, which give none back before they
-        have lingered, they go at once. So many streams need no more memory than a few.
-        """
-        limit = self.budget.limit
-        if self.budget.used + wanted > limit and 2 * self.accumulator.open_bytes() > limit:
-            (self.submit_open if self.threadless else self.mover.hurry)()
-
-    def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:
-        """Where logs of shapes that ``encoder`` knows go without a closer look; None if there is no such place."""
-        return None if self.late else self.accumulator.open_run(key, encoder)
-
-    def accept_many(
-        self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], callback: Callback | None
-    ) -> list[SendFuture]:
-        """As :meth:`accept`, for several records and how many logs each of them holds; all are checked first.
-
-        :raises SendTimeoutError: the error's ``accepted`` and ``accepted_logs`` say how far it came. Likewise
-            ProducerClosedError and StreamStoppedError.
-        """
-        for record, logs in pieces:
-            self.check_size(key, record, logs)
-        futures: list[SendFuture] = []
-        sent = 0
-        for record, logs in pieces:
-            try:
-                futures.append(self.accept(key, record, logs, callback))
-            except (SendTimeoutError, ProducerClosedError, StreamStoppedError) as error:
-                error.accepted, error.accepted_logs = futures, sent
-                raise
-            sent += logs
-        return futures
-
-    def accept_encoded(
-        self, estimate: int, encode: Callable[[], Sequence[Piece]], callback: Callback | None
-    ) -> list[SendFuture]:
-        """Take over what is encoded only when there is memory for it.
-
-        :param estimate: its size once it is encoded, about, bytes.
-        :param encode: makes the pieces, each of them checked by :meth:`check_size`.
-        :raises ProducerError: as :meth:`accept`; the error's ``accepted`` and ``accepted_logs`` say how far it came.
-        """
-        if not self._started:
-            self.start()
-        # What lingers in open batches holds memory, too.
-        with Reservation(self.budget, self._max_block, self.submit_open) as memory:
-            memory.acquire(with_overhead(estimate))
-            pieces = encode()
-            memory.settle(self._charge_of(pieces))
-            return self._accept_from(memory, pieces, callback)
-
-    def _accept_from(self, memory: Reservation, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
-        futures: list[SendFuture] = []
-        for key, record, logs in pieces:
-            try:
-                futures.append(self.accept(key, record, logs, callback, memory))
-            except ProducerError as error:
-                error.accepted = futures
-                error.accepted_logs = sum(piece.logs for piece in pieces[: len(futures)])
-                raise
-        return futures
-
-    def _charge_of(self, pieces: Sequence[Piece]) -> int:
-        """The memory that accepting them takes, bytes: they open a batch for each new stream, or when one is full."""
-        charge, opened = 0, set()
-        for key, record, _ in pieces:
-            charge += len(record) + RECORD_OVERHEAD
-            if 2 * len(record) > self._threshold or (key not in opened and not self.accumulator.has_open(key)):
-                charge += overhead_of_batch(key)
-                opened.add(key)
-        return charge
-
     def feed(self, stored: StoredRecord, ticket: Ticket, before: SentBefore | None = None) -> None:
-        """Take over a record of the channel; waits for memory as long as it takes.
+        """Take over a record of the channel; see :meth:`Admission.feed`."""
+        piece = Piece(stored.key, stored.record, stored.logs)
+        self.admission.feed(piece, ticket, number=stored.number, before=before)
 
-        One that was accepted when there was more memory than now gets all that there is.
+    def hurry(self) -> None:
+        """Seal and hand on all batches that take records, soon: on the mover's thread, which no signal interrupts."""
+        if self.threadless:
+            self.admission.hand_on_open()
+        else:
+            self.mover.hurry()
 
-        :param before: what the batch was sent under that it was in before a restart, and has to be in again; None if
-            it was in none.
-        :raises ProducerClosedError: after ``close`` began to leave records in the channel.
-        :raises StreamStoppedError: a batch of the ordered stream has failed for good: the record stays there.
-        """
-        key, record = stored.key, stored.record
-        stopped = self.stopped(key)
-        if stopped is not None:
-            raise stopped  # before any memory is waited for
-        overhead = overhead_of_batch(key)
-        charge = min(len(record) + RECORD_OVERHEAD, max(0, self.budget.limit - overhead))
-        there = self.accumulator.has_open(key) if before is None else self.accumulator.is_forming(key)
-        opening = 0 if there else min(overhead, self.budget.limit)
-        while True:
-            future = None
-            if self.budget.used + charge + opening > self.budget.limit and self.accumulator.all_open:
-                self.submit_open()  # nothing else will ever give memory back before they have lingered
-                self._give_up_forming()
-            self.budget.acquire(charge + opening, None)
-            try:
-                if before is None:
-                    number = stored.number
-                    future = self.accumulator.append(key, record, stored.logs, ticket, charge, opening, number)
-                else:
-                    future = self.accumulator.form(key, record, stored.logs, ticket, charge, opening, before)
-            finally:
-                if future is None:
-                    self.budget.release(charge + opening)
-            if future is not None:
-                return
-            opening = min(overhead, self.budget.limit)
-
-    def formed(self, key: StreamKey) -> None:
-        """The stream's batch of before the restart has all its records."""
-        batch = self.accumulator.formed(key)
-        if batch is not None:
-            self.submit(batch)
-
-    def _give_up_forming(self) -> None:
-        for batch in self.accumulator.give_up_forming():
-            self.submit(batch)
-
-    def check_size(self, key: StreamKey, record: Record, logs: int) -> None:
-        """Whether one send could be accepted at all; nothing is taken.
-
-        :raises LogSizeTooLargeError: as :meth:`accept`.
-        :raises MaxBatchCountExceedError: as :meth:`accept`.
-        """
-        charge = len(record) + RECORD_OVERHEAD + overhead_of_batch(key)
-        if charge > self.budget.limit:
-            what = f"memory for {len(record)} bytes of logs and their overhead, against total_size_in_bytes"
-            raise LogSizeTooLargeError(charge, self.budget.limit, what)
-        if logs > MAX_BATCH_COUNT:
-            raise MaxBatchCountExceedError(logs, MAX_BATCH_COUNT)
-        # A tail is small; it is not worth computing for ordinary records.
-        if len(record) > MAX_BATCH_SIZE_IN_BYTES // 2:
-            size = len(record) + self.sink.tail_size(key, "F" * 33)
-            if size > MAX_BATCH_SIZE_IN_BYTES:
-                raise LogSizeTooLargeError(size, MAX_BATCH_SIZE_IN_BYTES, "one batch with this log or list")
-
-    def _oldest_age(self) -> float | None:
-        return self.accumulator.oldest_age()
+    def may_wait(self) -> bool:
+        """Whether the caller's thread may wait for memory: not if it gives memory back."""
+        return not self.on_handler_thread()
 
     def start(self) -> None:
         """Start the threads, once."""
@@ -385,7 +182,7 @@ class Pipeline:
                 self.threadless = self.late = self._last = True
             if not self.threadless:
                 self._start_threads()
-            self._started = True
+            self._started = self.admission.started = True
 
     def _start_threads(self) -> None:
         try:
@@ -425,15 +222,6 @@ class Pipeline:
         """Queue a batch out of the retry queue for another attempt."""
         if batch.move(BatchState.QUEUED):
             self.io_pool.submit(batch)
-
-    def submit_open(self) -> int:
-        """Queue every batch that takes records; returns the serial below which all batches are on their way."""
-        _, serial = self.accumulator.take_all()
-        # A batch that a sender took out and, interrupted, never handed on is open too.
-        for batch in self.accumulator.incomplete():
-            if batch.state is BatchState.OPEN and batch.serial < serial and not batch.forming:
-                self.submit(batch)
-        return serial
 
     def abandon(self, batch: ProducerBatch) -> bool:
         """Fail ``batch`` because the producer closed; False if it was settled before.
@@ -485,7 +273,7 @@ class Pipeline:
         for batch in self.accumulator.incomplete():
             if not self.io_pool.has(batch):
                 self.abandon(batch)
-        return self.accumulator.take_all()[1]
+        return self.accumulator.seal_open()
 
     def forked_away(self) -> Attempt:
         """What stands at the end of the attempts of a record that belongs to the parent of this process."""
@@ -542,7 +330,7 @@ class Pipeline:
         left = deadline.remaining(self.clock)
         return barrier.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
 
-    def _work_due(self) -> None:
+    def work(self) -> None:
         """Do what the threads would be doing now, in their place."""
         if self._last:
             self._deliver_now()

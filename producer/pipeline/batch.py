@@ -28,6 +28,7 @@ from ..records import SEQUENCED, StreamKey
 from ..results import Attempt, Callback, Result, SendFuture
 from ..wire.shape import Heads, Run
 from .doubt import Doubt
+from .memory import MemoryBudget, Reservation
 from .stream_state import StreamState
 from .ticket import Ticket
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from .open_run import OpenRun
 
 #: Who is to be told of a send's outcome: its callback, or what stands for an event of a channel.
-Sender = Callback | Ticket | None
+Recipient = Callback | Ticket | None
 
 #: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
 RECORD_OVERHEAD = 320
@@ -197,15 +198,25 @@ class ProducerBatch:
         """Whether a send of ``size`` bytes and ``logs`` logs stays within the limits of a batch."""
         return self.size + size <= MAX_BATCH_SIZE_IN_BYTES and self.log_count + logs <= MAX_BATCH_COUNT
 
-    def add(self, record: Record, logs: int, sender: Sender, charge: int) -> SendFuture:
-        """Append one send; called by the accumulator under its lock.
+    def add(
+        self,
+        record: Record,
+        logs: int,
+        recipient: Recipient,
+        charge: int,
+        budget: MemoryBudget,
+        memory: Reservation | None = None,
+    ) -> SendFuture:
+        """Append one send, and owe its memory from now on; called by the accumulator under its lock, which is the
+        budget's.
 
         :param record: its encoded logs, joined.
         :param logs: how many logs they are.
-        :param sender: the callback of the send.
-        :param charge: bytes that were taken from the memory budget for it.
+        :param recipient: the callback of the send.
+        :param charge: the memory that it takes, bytes: from ``memory``, and what that lacks from ``budget``, which has
+            it.
         """
-        future = SendFuture(self, sender)  # type: ignore[arg-type]  # a ticket is for another kind of batch
+        future = self._future_of(recipient)
         if self.run is not None:
             self.end_run()
         count, position, size = len(self.futures), len(self.records), len(record)
@@ -218,12 +229,22 @@ class ProducerBatch:
         # No calls from here on: all of this happens.
         if logs != 1:
             self.logs_of_send[count] = logs
-        if sender is not None:
+        if recipient is not None:
             self.heeded = True
         self.size += size
         self.log_count += logs
         self.held += charge
+        if memory is None:
+            budget.used += charge
+        else:
+            reserved = charge if charge < memory.held else memory.held
+            memory.held -= reserved
+            budget.reserved -= reserved
+            budget.used += charge - reserved
         return future
+
+    def _future_of(self, recipient: Recipient) -> SendFuture:
+        return SendFuture(self, recipient)  # type: ignore[arg-type]  # a ticket is for another kind of batch
 
     def begin_records(self, heads: Heads) -> list[str]:
         """Where the fields of logs with these heads go from now on; called as :meth:`end_run` is."""

@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..clock import Clock, Deadline
 from ..config import ProducerConfig
@@ -23,19 +23,22 @@ from ..errors import (
     ChannelFullError,
     ConfigError,
     FlushTimeoutError,
+    LogSizeTooLargeError,
     ProducerClosedError,
     ProducerError,
     SendTimeoutError,
     StreamStoppedError,
 )
-from ..interfaces import Channel, ChannelStats, Event, Record, Sink
+from ..interfaces import Channel, ChannelStats, Event, Sink
 from ..metrics import Stats
 from ..numbering import Numbering
 from ..records import StreamKey, plain
 from ..results import Callback, SendFuture
 from ..wire.log_group import LogEncoder
+from .accumulator import Piece
 from .acks import Acks
 from .assembly import Durability, Pipeline
+from .batch import RECORD_OVERHEAD
 from .dead_letters import DeadLetters
 from .event_format import INSTANCE_SIZE, ident_of, numbered, write_event
 from .feeder import BLOCK_BYTES, Feeder
@@ -44,7 +47,6 @@ from .number_turns import NumberTurns
 from .open_run import OpenRun
 from .recovery import Recovery
 from .registry import Registry, StoredFuture, Waiting, staying
-from .reservation import Piece
 from .thinned_log import ThinnedLog
 
 _log = logging.getLogger("producer.durable")
@@ -128,7 +130,7 @@ class DurablePipeline:
             self.acks,
             feed,
             self._instance,
-            recovery=Recovery(self.pipeline.intents, self.pipeline.formed),
+            recovery=Recovery(self.pipeline.intents, self.pipeline.admission.hand_on_formed),
             settled=self._settled,
             resume=self.pipeline.resume,
             block_bytes=block,
@@ -183,17 +185,15 @@ class DurablePipeline:
         :raises StreamStoppedError: a batch of the ordered stream has failed for good.
         :raises ChannelError: the channel could not store it, for a disk that is full or fails.
         """
-        return self.accept_many(key, ((record, logs),), callback)[0]
+        return self._store_all([Piece(key, record, logs)], callback)[0]
 
     def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:  # noqa: ARG002
         """None: every record goes through the channel."""
         return None
 
-    def accept_many(
-        self, key: StreamKey, pieces: Sequence[tuple[bytes, int]], callback: Callback | None
-    ) -> list[SendFuture]:
-        """As :meth:`accept`, for several records in one transaction: all of them are stored, or none."""
-        return self._accept_pieces([Piece(key, record, logs) for record, logs in pieces], callback)
+    def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
+        """As :meth:`accept`, for several in one transaction: all of them are stored, or none."""
+        return self._store_all(list(self._bounded(pieces)), callback)
 
     def accept_encoded(
         self,
@@ -201,12 +201,28 @@ class DurablePipeline:
         encode: Callable[[], Sequence[Piece]],
         callback: Callback | None,
     ) -> list[SendFuture]:
-        """As :meth:`accept_many`, for what is encoded first, of one stream or of several that differ by names."""
-        return self._accept_pieces(encode(), callback)
+        """As :meth:`accept_pieces`, for what is encoded first, of one stream or of several that differ by names."""
+        return self._store_all(encode(), callback)
 
-    def _accept_pieces(self, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
+    def _bounded(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """The pieces, as long as they fit in the memory together: one transaction needs all of them at once.
+
+        :raises LogSizeTooLargeError: they do not.
+        """
+        size, limit = 0, self.pipeline.budget.limit
         for piece in pieces:
-            self.pipeline.check_size(*piece)
+            size += len(piece.record) + RECORD_OVERHEAD
+            if size > limit:
+                what = (
+                    "send_many behind a channel stores all its logs in one transaction, which holds them in memory "
+                    "together, against total_size_in_bytes; give it fewer logs at once: these need more than"
+                )
+                raise LogSizeTooLargeError(size, limit, what)
+            yield piece
+
+    def _store_all(self, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
+        for piece in pieces:
+            self.pipeline.check_size(piece)
         if self.refusing:
             raise ProducerClosedError("the producer is closed")
         for key in {piece.key for piece in pieces if piece.key.order}:
@@ -327,9 +343,9 @@ class DurablePipeline:
         """Whether nothing of a stream, which is stopped, waits for its end."""
         return not any(batch.key.line == key.line for batch in self.pipeline.accumulator.incomplete())
 
-    def check_size(self, key: StreamKey, record: Record, logs: int) -> None:
-        """See :meth:`Pipeline.check_size`."""
-        self.pipeline.check_size(key, record, logs)
+    def check_size(self, piece: Piece) -> None:
+        """See :meth:`Admission.check_size`."""
+        self.pipeline.check_size(piece)
 
     @property
     def put(self) -> int:

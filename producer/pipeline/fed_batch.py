@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..interfaces import Payload, Record
+from ..interfaces import Payload
 from ..records import IDEMPOTENT
 from ..results import SendFuture
-from .batch import ProducerBatch, Sender
+from .batch import ProducerBatch, Recipient
 from .ticket import Ticket
 
 
@@ -28,14 +28,12 @@ class FedBatch(ProducerBatch):
         super().__init__(*arguments, **options)
         self.tickets: list[Ticket] = []
 
-    def add(self, record: Record, logs: int, sender: Sender, charge: int) -> SendFuture:
-        """As :meth:`ProducerBatch.add`, of a ticket, whose future becomes this batch's; or of a part of a send."""
-        if not isinstance(sender, Ticket):
-            return super().add(record, logs, sender, charge)
-        future, sender.future = sender.future or SendFuture(self), None
-        self.take_over(record, future, logs)
-        self.tickets.append(sender)
-        self.held += charge
+    def _future_of(self, recipient: Recipient) -> SendFuture:
+        """The future of the ticket becomes this batch's."""
+        if not isinstance(recipient, Ticket):
+            raise TypeError("a record that came out of a channel was fed without its ticket")  # a bug
+        future, recipient.future = recipient.future or SendFuture(self), None
+        self.tickets.append(recipient)
         future._holder = self
         return future
 

@@ -2,9 +2,9 @@
 
 Settling happens where the outcome is known: the records' memory goes back to the budget, the result is set, whoever
 waits in ``result()`` goes on. Callbacks, done-callbacks and awaiting tasks are told by a handler thread, successes by
-one and failures by the other, so that slow code in one does not hold up the other. What little a settled record still
-occupies until then (its overhead) is accounted until then, so that slow callbacks are felt by senders rather than by
-the memory of the machine.
+one and failures by the other, so that slow code in one does not hold up the other. What little settled records still
+occupy (their overhead) goes back when a handler takes up their batch, right before the callbacks run: so slow
+callbacks are felt by senders rather than by the memory of the machine.
 """
 
 from __future__ import annotations

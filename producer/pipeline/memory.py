@@ -1,7 +1,11 @@
-"""MemoryBudget: the bound on the bytes of everything accepted and not yet settled.
+"""MemoryBudget: the bound on the bytes of everything accepted and not yet settled, and Reservation, a part of it.
 
 First come, first served: a request waits behind those that came before it, also when it would fit, so that a large
-one is never starved by small ones. Every byte taken is given back by exactly one ``release``.
+one is never starved by small ones. Every byte taken is given back once.
+
+An exception that a signal handler raises may fall on any call. It must leave no lock held and nobody in line, and
+what was taken must be somebody's to give back: bytes go to a reservation, and from there to a batch, in statements that
+have no call between them.
 """
 
 from __future__ import annotations
@@ -10,18 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
 
 from ..clock import Clock, Deadline
 from ..errors import ProducerClosedError, SendTimeoutError
-
-
-class _Waiter:
-    __slots__ = ("amount", "granted", "wake")
-
-    def __init__(self, amount: int) -> None:
-        self.amount = amount
-        self.granted = False
-        self.wake: SimpleQueue[None] = SimpleQueue()
 
 
 class MemoryBudget:
@@ -30,24 +27,32 @@ class MemoryBudget:
     :param limit: bytes in all.
     :param may_wait: whether the caller's thread may wait: not if it is one that gives bytes back.
     :param oldest_age: asked, outside the lock, when a wait failed: seconds, or None.
+    :param make_room: called with a number of bytes before somebody waits for them, that others may give some back.
+    :ivar lock: guards all of it, the reservations, and what else changes together with them: the batches that take
+        records.
+    :ivar used: bytes taken.
+    :ivar reserved: those of them that senders hold for records that are in no batch yet.
+    :ivar sealed: those of batches that take no more records.
     """
 
     def __init__(
         self,
         limit: int,
         clock: Clock,
-        oldest_age: Callable[[], float | None] = lambda: None,
+        *,
         may_wait: Callable[[], bool] = lambda: True,
-        lock: threading.Lock | None = None,
+        oldest_age: Callable[[], float | None] = lambda: None,
+        make_room: Callable[[int], object] = lambda _wanted: None,
     ) -> None:
         self.limit = limit
-        self._clock = clock
-        self._oldest_age = oldest_age
-        self._may_wait = may_wait
-        self._lock = lock or threading.Lock()  # guards used, waiters, _closed and _waited
-        self.used = 0
-        self.waiters: deque[_Waiter] = deque()
-        self._closed = False
+        self.clock = clock
+        self.may_wait = may_wait
+        self.oldest_age = oldest_age
+        self.make_room = make_room
+        self.lock = threading.Lock()
+        self.used = self.reserved = self.sealed = 0
+        self.waiters: deque[Reservation] = deque()
+        self.closed = False
         self._waited = 0.0
 
     @property
@@ -62,84 +67,160 @@ class MemoryBudget:
 
     def has(self, amount: int) -> bool:
         """Whether ``amount`` bytes are free, and nobody waits for them. The caller holds the lock."""
-        return not self.waiters and not self._closed and self.used + amount <= self.limit
+        return not self.waiters and not self.closed and self.used + amount <= self.limit
 
-    def acquire(self, amount: int, max_block: float | None) -> None:
-        """Take ``amount`` bytes.
+    def needs_open_batches(self, wanted: int) -> bool:
+        """Whether those who want so many bytes need what batches hold that take records, which give nothing back before
+        they have lingered: it would not fit if everything else came back, or they hold most of the memory.
+        """
+        unsealed = self.used - self.sealed
+        return self.used + wanted > self.limit and (unsealed + wanted > self.limit or 2 * unsealed > self.limit)
 
-        :param amount: bytes; the caller has checked that it is not more than :attr:`limit`.
-        :param max_block: seconds to wait; 0 does not wait, None waits for ever.
-        :raises SendTimeoutError: not enough became free in time.
+    def take(self, reservation: Reservation, amount: int) -> bool:
+        """Let ``reservation`` have ``amount`` bytes more, if they are free; whether they were.
+
         :raises ProducerClosedError: the producer closes.
         """
-        with self._lock:
-            if self._closed:
+        with self.lock:
+            if self.closed:
                 raise ProducerClosedError("the producer is closed")
-            if not self.waiters and self.used + amount <= self.limit:
-                self.used += amount
-                return
-        started = self._clock.monotonic()
-        if max_block != 0 and self._may_wait() and self._wait(amount, Deadline.after(self._clock, max_block)):
-            return
-        waited = self._clock.monotonic() - started
-        age = self._oldest_age()
-        raise SendTimeoutError(limit=self.limit, used=self.used, wanted=amount, oldest_age=age, waited=waited)
+            if not self.has(amount):
+                return False
+            # No calls from here on: all of this happens.
+            self.used += amount
+            self.reserved += amount
+            reservation.held += amount
+            return True
 
-    def _wait(self, amount: int, deadline: Deadline) -> bool:
-        """Stand in line for ``amount`` bytes; whether they were granted.
-
-        An exception that a signal handler raises may fall on any line: it must leave no lock held and nobody in line.
-        That is why the waiting is one call into a queue written in C, and not a condition around the shared lock.
-        """
-        waiter, kept, started = _Waiter(amount), False, self._clock.monotonic()
-        try:
-            self._line_up(waiter)
-            while not waiter.granted and not self._closed and not deadline.expired(self._clock):
-                self._clock.wait_for(waiter.wake, deadline)
-            kept = waiter.granted
-        finally:
-            if not kept:
-                self._leave(waiter)
-            self._count_wait(started)
-        if not kept and self._closed:
-            raise ProducerClosedError("the producer was closed while send waited for memory")
-        return kept
-
-    def _line_up(self, waiter: _Waiter) -> None:
-        with self._lock:
-            self.waiters.append(waiter)
+    def line_up(self, reservation: Reservation) -> None:
+        """Let ``reservation`` have what it wants in its turn; to be followed by :meth:`leave`."""
+        with self.lock:
+            self.waiters.append(reservation)
             self._grant()  # what there was too little of may have been given back since
 
-    def _count_wait(self, started: float) -> None:
-        with self._lock:
-            self._waited += self._clock.monotonic() - started
-
-    def _leave(self, waiter: _Waiter) -> None:
-        """Give up: what was granted meanwhile goes back, and whoever waited behind this one may fit now."""
-        with self._lock:
-            if waiter.granted:
-                self.used -= waiter.amount
-            elif waiter in self.waiters:
-                self.waiters.remove(waiter)
+    def leave(self, reservation: Reservation, waited: float) -> None:
+        """``reservation`` waits no more, after so many seconds; whoever waited behind it may fit now."""
+        with self.lock:
+            self._waited += waited
+            if reservation in self.waiters:
+                self.waiters.remove(reservation)
             self._grant()
 
     def release(self, amount: int) -> None:
-        """Give ``amount`` bytes back."""
-        with self._lock:
+        """Give back bytes of a batch that takes no more records."""
+        with self.lock:
             self.used -= amount
+            self.sealed -= amount
+            self._grant()
+
+    def take_back(self, reservation: Reservation, keep: int) -> None:
+        """Take what ``reservation`` holds beyond ``keep`` bytes."""
+        with self.lock:
+            surplus = reservation.held - keep
+            if surplus > 0:
+                self.used -= surplus
+                self.reserved -= surplus
+                reservation.held = keep
             self._grant()
 
     def _grant(self) -> None:
         """Serve the waiters in order, as far as the bytes reach. The caller holds the lock."""
-        while self.waiters and not self._closed and self.used + self.waiters[0].amount <= self.limit:
-            waiter = self.waiters.popleft()
-            self.used += waiter.amount
-            waiter.granted = True
-            waiter.wake.put(None)
+        while self.waiters and not self.closed and self.used + self.waiters[0].wanted <= self.limit:
+            first = self.waiters[0]
+            # No calls from here on: all of this happens.
+            self.used += first.wanted
+            self.reserved += first.wanted
+            first.held += first.wanted
+            first.wanted = 0
+            del self.waiters[0]
+            first.wake.put(None)
 
     def close(self) -> None:
         """Refuse every request from now on, also those that wait."""
-        with self._lock:
-            self._closed = True
+        with self.lock:
+            self.closed = True
             for waiter in self.waiters:
                 waiter.wake.put(None)
+
+
+class Reservation:
+    """Bytes that a sender holds for records that are in no batch yet; used by one thread, as a context manager.
+
+    All its waits together have one deadline. It never waits while it holds anything: two that did could wait for each
+    other.
+
+    :param budget: where the bytes come from, and go back to at the end.
+    :param max_block: seconds that all waits may take together; 0 does not wait, None waits for ever.
+    :ivar held: bytes; guarded by the budget's lock, as is the next.
+    :ivar wanted: bytes that it stands in line for.
+    :ivar wake: gets something when they are granted, or the producer closes.
+    """
+
+    __slots__ = ("_budget", "_deadline", "_max_block", "_started", "held", "wake", "wanted")
+
+    def __init__(self, budget: MemoryBudget, max_block: float | None) -> None:
+        self._budget = budget
+        self._max_block = max_block
+        self._started = 0.0
+        self._deadline: Deadline | None = None
+        self.held = self.wanted = 0
+        self.wake: SimpleQueue[None] = SimpleQueue()
+
+    def acquire(self, amount: int) -> None:
+        """Hold ``amount`` bytes, or all that there are if that is less; waits for them.
+
+        :raises SendTimeoutError: not enough became free before the deadline.
+        :raises ProducerClosedError: the producer closes.
+        """
+        budget = self._budget
+        amount = min(amount, budget.limit)
+        budget.take_back(self, 0)
+        if budget.take(self, amount):
+            return
+        budget.make_room(amount)
+        deadline = self._begin_waiting()
+        if budget.may_wait() and not deadline.expired(budget.clock) and self._wait(amount, deadline):
+            return
+        raise SendTimeoutError(
+            limit=budget.limit,
+            used=budget.used,
+            wanted=amount,
+            oldest_age=budget.oldest_age(),
+            waited=budget.clock.monotonic() - self._started,
+        )
+
+    def _begin_waiting(self) -> Deadline:
+        if self._deadline is None:
+            self._started = self._budget.clock.monotonic()
+            self._deadline = Deadline(None if self._max_block is None else self._started + self._max_block)
+        return self._deadline
+
+    def _wait(self, amount: int, deadline: Deadline) -> bool:
+        """Stand in line for ``amount`` bytes; whether they were granted.
+
+        The waiting is one call into a queue written in C, which an interrupt leaves in order.
+        """
+        budget, clock, began = self._budget, self._budget.clock, self._budget.clock.monotonic()
+        self.wanted = amount
+        try:
+            budget.line_up(self)
+            while self.wanted and not budget.closed and not deadline.expired(clock):
+                clock.wait_for(self.wake, deadline)
+        finally:
+            budget.leave(self, clock.monotonic() - began)
+        if self.wanted and budget.closed:
+            raise ProducerClosedError("the producer was closed while send waited for memory")
+        return not self.wanted
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.held:
+            try:
+                self._budget.take_back(self, 0)
+            except BaseException:  # an interrupt, before anything was given back
+                self._budget.take_back(self, 0)
+                raise

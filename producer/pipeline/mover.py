@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..clock import Clock
-from .accumulator import LogAccumulator
+from .accept import Admission
 from .batch import ProducerBatch
 from .retry_queue import RetryQueue
 from .worker import StageThread
@@ -17,9 +17,8 @@ class Mover:
     A batch opened during a wait cannot expire before the wait is over, since no wait is longer than ``linger_ms``; so
     senders need not wake anybody, and an idle producer wakes once every ``linger_ms``.
 
-    :param submit: takes batches that lingered.
+    :param admission: holds batches that linger.
     :param resubmit: takes batches that were to be retried.
-    :param submit_open: hands on all batches that take records.
     :param open_gates: lets those go that a gate kept back until now.
     :param orphaned: asked at each turn; when it is True nobody can close the producer any more, and ``abandon``
         is called.
@@ -29,21 +28,17 @@ class Mover:
         self,
         name: str,
         *,
-        accumulator: LogAccumulator,
+        admission: Admission,
         retry_queue: RetryQueue,
-        submit: Callable[[ProducerBatch], None],
         resubmit: Callable[[ProducerBatch], None],
-        submit_open: Callable[[], object],
         open_gates: Callable[[], object],
         clock: Clock,
         orphaned: Callable[[], bool],
         abandon: Callable[[], None],
     ) -> None:
-        self._accumulator = accumulator
+        self._admission = admission
         self._retry_queue = retry_queue
-        self._submit = submit
         self._resubmit = resubmit
-        self._submit_open = submit_open
         self._open_gates = open_gates
         self._hurried = False
         self._clock = clock
@@ -56,10 +51,9 @@ class Mover:
         """Hand on what is due now; returns the seconds until something may be due again."""
         if self._hurried:
             self._hurried = False
-            self._submit_open()
-        expired, wait = self._accumulator.take_expired(self._clock.monotonic())
-        for batch in expired:
-            self._submit(batch)
+            self._admission.accumulator.seal_open()
+        wait = self._admission.accumulator.seal_expired(self._clock.monotonic())
+        self._admission.hand_on()
         for batch in self._retry_queue.take_due(self._clock.monotonic()):
             self._resubmit(batch)
         self._open_gates()

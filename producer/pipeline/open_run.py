@@ -7,9 +7,7 @@ refused here, with nothing done, and takes the general way.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import sleep
 from typing import Any
 
@@ -17,6 +15,7 @@ from ..results import Callback, SendFuture
 from ..wire.log_group import LogEncoder
 from ..wire.shape import Room, Shape
 from .batch import RECORD_OVERHEAD, ProducerBatch
+from .cut import CutRule
 from .memory import MemoryBudget
 
 # A record of more bytes than these has a length of two bytes in front, or even of three: rare, and refused here.
@@ -32,29 +31,15 @@ _new = object.__new__
 _NO_SHAPE = Shape(("",), Room())
 
 
-@dataclass(frozen=True, slots=True)
-class RunLimits:
-    """What all runs of an accumulator share.
-
-    :ivar lock: guards the open batches, and the budget.
-    :ivar budget: where memory is taken from.
-    :ivar time: the time of day, seconds since the epoch.
-    :ivar threshold_bytes: a batch of this size is full.
-    :ivar threshold_count: likewise, logs.
-    """
-
-    lock: threading.Lock
-    budget: MemoryBudget
-    time: Callable[[], float]
-    threshold_bytes: int
-    threshold_count: int
-
-
 class OpenRun:
     """See the module; made and closed under the accumulator's lock.
 
     :param batch: whose end this is, as long as it is the batch's ``run``.
     :param encoder: knows the shapes, and makes the heads of a second.
+    :param budget: where memory is taken from; its lock guards the batch.
+    :param time: the time of day, seconds since the epoch; asked without the lock.
+    :param cut: says when the batch is full: the log that fills it is refused here.
+    :param now: the time of day.
     """
 
     __slots__ = (
@@ -75,18 +60,25 @@ class OpenRun:
         "_until",
     )
 
-    def __init__(self, batch: ProducerBatch, encoder: LogEncoder, limits: RunLimits) -> None:
+    def __init__(
+        self,
+        batch: ProducerBatch,
+        encoder: LogEncoder,
+        budget: MemoryBudget,
+        time: Callable[[], float],
+        cut: CutRule,
+        now: float,
+    ) -> None:
         self._shapes = encoder.shapes
         self._shape = _NO_SHAPE  # of the last log
         self._batch: ProducerBatch | None = batch
         self._futures = batch.futures
         self._heads_of = encoder.heads
-        self._lock = limits.lock
-        self._budget = limits.budget
-        self._time = limits.time
-        self._threshold_bytes = limits.threshold_bytes
-        self._threshold_count = limits.threshold_count
-        self._begin_second(batch, limits.time())
+        self._lock = budget.lock
+        self._budget = budget
+        self._time = time
+        self._threshold_bytes, self._threshold_count = cut.threshold_bytes, cut.threshold_count
+        self._begin_second(batch, now)
 
     @property
     def closed(self) -> bool:

@@ -144,9 +144,7 @@ class Shutdown:
 
 def begin(pipeline: Pipeline) -> None:
     """Refuse sends, and queue all that is open; waits for nothing."""
-    pipeline.budget.close()
-    for batch in pipeline.accumulator.close():
-        pipeline.submit(batch)
+    pipeline.admission.close()
 
 
 def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[str, ...]]:

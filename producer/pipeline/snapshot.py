@@ -28,6 +28,7 @@ def snapshot(
             counts[stage] += 1
             memory[stage] += batch.held
     used = budget.used
+    memory["reserved"] = budget.reserved
     memory["callbacks"] = max(0, used - sum(memory.values()))
     accepted, delivered, failed = accumulator.accepted, counters["delivered"], counters["failed"]
     return Stats(

@@ -126,7 +126,9 @@ def _split_send(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[C
     halves = _halves(batch, records[:middle], records)
     joined = JoinedResult(batch.futures[0], run)
     for half, part in zip(halves, (records[:middle], records[middle:]), strict=True):
-        joined.parts.append(half.add(b"".join(part), len(part), joined.part_done, charge=0))
+        future = SendFuture(half, joined.part_done)
+        half.take_over(b"".join(part), future, len(part))
+        joined.parts.append(future)
     return Split(batch, halves, joined=joined)
 
 

@@ -229,7 +229,8 @@ def test_after_close_append_raises_and_what_was_taken_for_it_goes_back() -> None
     pipeline = threadless()
     pipeline.accept(KEY, record(), 1, None)
     used = pipeline.budget.used
-    assert len(pipeline.accumulator.close()) == 1
+    pipeline.accumulator.close()
+    assert len(pipeline.accumulator.sealed()) == 1
     with pytest.raises(ProducerClosedError):
         pipeline.accept(KEY, record(), 1, None)
     assert pipeline.budget.used == used
@@ -240,14 +241,15 @@ def test_a_batch_that_flush_finds_before_its_sender_hands_it_on_is_queued_once()
     sink, clock = RecordingSink(), ManualClock()
     pipeline = threadless(sink, clock, batch_count_threshold=1)
     filled, go_on = threading.Event(), threading.Event()
-    submit = pipeline.accumulator._submit
+    submit = pipeline.admission._submit
 
     def held_up(batch: ProducerBatch) -> None:
-        filled.set()
-        passed(go_on)
+        if not filled.is_set():
+            filled.set()
+            passed(go_on)
         submit(batch)
 
-    pipeline.accumulator._submit = held_up
+    pipeline.admission._submit = held_up
     sender = Call(lambda: pipeline.accept(KEY, record(), 1, None))
     passed(filled)
     pipeline.flush(10)

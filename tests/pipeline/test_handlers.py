@@ -11,12 +11,16 @@ import pytest
 from producer import Producer, ProducerConfig, RejectedError, Result
 from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, ProducerBatch
 from producer.pipeline.handlers import BatchHandler
+from producer.pipeline.memory import MemoryBudget
 from producer.pipeline.settling.outcomes import NobodyListens
 from producer.results import Attempt
-from producer.testing import RecordingSink, ScriptedSink
+from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.pipeline.test_retry_queue import batch
 from tests.support.pipelines import KEY, config, record, settle, threadless
 from tests.support.waiting import eventually, passed
+
+#: What batches of no pipeline owe their memory to.
+BUDGET = MemoryBudget(1000, ManualClock())
 
 
 def _one_each() -> ProducerConfig:
@@ -127,7 +131,7 @@ def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
     for _ in range(3):
         told: list[str] = []
         late = batch()
-        late.add(b"x", 1, lambda _r, told=told: told.append(threading.current_thread().name), 5)
+        late.add(b"x", 1, lambda _r, told=told: told.append(threading.current_thread().name), 5, BUDGET)
         late.result = Result(successful=False, attempts=(Attempt(success=False),), attempt_count=1)
         handler.put(late)
         eventually(lambda told=told: told)
@@ -144,8 +148,8 @@ def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
     entered, gate, told = threading.Event(), threading.Event(), threading.Event()
     result = Result(successful=True, attempts=(), attempt_count=0)
     slow, late = batch(), batch()
-    slow.add(b"x", 1, lambda _r: entered.set() or passed(gate), 0)
-    late.add(b"x", 1, lambda _r: told.set(), 0)
+    slow.add(b"x", 1, lambda _r: entered.set() or passed(gate), 0, BUDGET)
+    late.add(b"x", 1, lambda _r: told.set(), 0, BUDGET)
     slow.result = late.result = result
     handler.thread.start()
     handler.put(slow)

@@ -92,15 +92,15 @@ def test_an_error_in_a_turn_does_not_end_the_mover(caplog: pytest.LogCaptureFixt
     future = producer.send("p", "l", {"a": "b"})
     pipeline = producer._pipeline
     assert pipeline is not None
-    take, failures = pipeline.accumulator.take_expired, [RuntimeError("a bug")]
+    seal, failures = pipeline.accumulator.seal_expired, [RuntimeError("a bug")]
 
-    def take_expired(now: float) -> object:
+    def seal_expired(now: float) -> object:
         if failures:
             raise failures.pop()
-        return take(now)
+        return seal(now)
 
     eventually(lambda: clock.waiting)
-    pipeline.accumulator.take_expired = take_expired  # type: ignore[assignment,method-assign]
+    pipeline.accumulator.seal_expired = seal_expired  # type: ignore[assignment,method-assign]
     eventually(lambda: clock.advance(0.5) or future.done())
     assert "the thread goes on" in caplog.text
     producer.close()

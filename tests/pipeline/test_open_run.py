@@ -27,6 +27,7 @@ from producer import (
 from producer.config import MAX_BATCH_COUNT
 from producer.pipeline.assembly import Pipeline
 from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch, logs_of_sends
+from producer.pipeline.memory import Reservation
 from producer.pipeline.open_run import OpenRun
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from producer.wire.log_group import LogEncoder
@@ -146,7 +147,7 @@ class World:
         assert self.pipeline.stats().accepted == len(self.expected)
         for batch in self.pipeline.accumulator._open.values():
             assert batch.size == len(body_of(self.pipeline, batch))
-            assert batch.size < self.pipeline.accumulator._threshold_bytes
+            assert batch.size < self.pipeline.admission.cut.threshold_bytes
             assert all(record.fields for record in batch.records[:-1] if isinstance(record, Run))
             assert sum(batch.logs_of_send.get(i, 1) for i in range(len(batch.futures))) == batch.log_count
 
@@ -242,7 +243,7 @@ def test_all_that_an_added_log_changes_changes_under_the_lock_of_accumulator_and
     known(stream, LOG)
     batch, run = open_batch(pipeline), stream._run
     assert run is not None
-    assert run._lock is pipeline.accumulator._lock is pipeline.budget._lock
+    assert run._lock is pipeline.accumulator._lock is pipeline.budget.lock
 
     def state() -> tuple[int, ...]:
         logs = len(contents_of(body_of(pipeline, batch)))
@@ -287,7 +288,8 @@ def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
     producer, pipeline = by_hand(clock=ManualClock(), total_size_in_bytes=60_000, max_block_ms=-1)
     stream = _stream(producer)
     known(stream, LOG)
-    first = Call(lambda: pipeline.budget.acquire(59_000, None))
+    memory = Reservation(pipeline.budget, None)
+    first = Call(lambda: memory.acquire(59_000))
     eventually(lambda: pipeline.budget.waiting == 1)
     second = Call(lambda: stream.send(LOG))
     eventually(lambda: pipeline.budget.waiting == 2 or second.done)
@@ -297,7 +299,7 @@ def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
     first.result()
     assert settled
     assert not second.done
-    pipeline.budget.release(59_000)
+    pipeline.budget.take_back(memory, 0)
     second.result()
     pipeline.flush(10)
     settle(pipeline)
@@ -613,7 +615,7 @@ def test_an_interrupted_take_leaves_nobody_who_adds_to_a_batch_that_is_out(witho
             texts = _consistent(producer, pipeline)
             assert Counter(texts) == {"x": 12, "after": 3}
 
-        return pipeline.accumulator.take_all, check
+        return pipeline.accumulator.seal_open, check
 
     interrupted_everywhere(scenario, 3)
 

@@ -496,7 +496,7 @@ def test_the_machine_sees_an_error_of_accounting(machine: PipelineMachine) -> No
     machine.pipeline.budget.release(1)
     with pytest.raises(AssertionError):
         machine.check()
-    machine.pipeline.budget.acquire(1, 0)
+    machine.pipeline.budget.release(-1)
     machine.check()
     machine.flush(None)
     machine.check()
