@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from .clock import Clock
 from .config import ProducerConfig
+from .durable.pipeline import DurablePipeline
 from .errors import InvalidArgumentError, LogSizeTooLargeError, ProducerError
 from .interfaces import Record
 from .pipeline.accumulator import Piece
 from .pipeline.assembly import Pipeline
 from .pipeline.cut import CutRule
-from .pipeline.durable import DurablePipeline
 from .records import StreamKey
 from .results import Callback, SendFuture
 from .stream_keys import StreamKeys

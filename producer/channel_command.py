@@ -24,10 +24,10 @@ from .channels.file.repair import repair
 from .client import Producer
 from .config import ProducerConfig, ProjectConfig
 from .credentials import EnvironmentCredentials
+from .durable.event_format import IDENT_SIZE
 from .errors import ChannelKeyError, ConfigError, FlushTimeoutError, ProducerError
 from .interfaces import ChannelStats, Transaction
 from .metrics import Stats
-from .pipeline.event_format import IDENT_SIZE
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _AFTER_INTERRUPT = {

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 from . import lifecycle
 from .clock import Clock, SystemClock
 from .config import ProducerConfig, ProjectConfig
+from .durable.pipeline import DurablePipeline
+from .durable.shutdown import DurableCloser
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
 from .forks import Stage, watch_fork
 from .interfaces import Channel, Sink
@@ -26,8 +28,6 @@ from .numbering import SequenceKey
 from .pipeline.accumulator import Piece
 from .pipeline.assembly import Pipeline
 from .pipeline.cut import CutRule
-from .pipeline.durable import DurablePipeline
-from .pipeline.durable_shutdown import DurableCloser
 from .pipeline.shutdown import Shutdown
 from .records import StreamKey
 from .results import Callback, SendFuture

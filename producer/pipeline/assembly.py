@@ -13,6 +13,11 @@ from dataclasses import dataclass
 
 from ..clock import Clock, Deadline
 from ..config import ProducerConfig
+from ..durable.acks import Acks
+from ..durable.event_format import StoredRecord
+from ..durable.fed_batch import FedBatch
+from ..durable.intents import Intents
+from ..durable.ticket import Ticket
 from ..errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
 from ..interfaces import Notes, Sink
 from ..metrics import Counters, Stats
@@ -20,13 +25,9 @@ from ..records import StreamKey
 from ..results import Attempt
 from .accept import Admission
 from .accumulator import Piece
-from .acks import Acks
 from .batch import BatchState, ProducerBatch
 from .doubt import SentBefore
-from .event_format import StoredRecord
-from .fed_batch import FedBatch
 from .handlers import Settlement
-from .intents import Intents
 from .io_pool import IOThreadPool
 from .mover import Mover
 from .retry_queue import RetryQueue
@@ -36,7 +37,6 @@ from .sending.fair_queue import fair_queue_of
 from .sequencing import Sequencer
 from .settling.outcomes import NobodyListens
 from .snapshot import snapshot
-from .ticket import Ticket
 
 _log = logging.getLogger("producer.pipeline")
 

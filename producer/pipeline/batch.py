@@ -21,6 +21,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ..durable.ticket import Ticket
 from ..errors import AttemptError
 from ..forks import Stage, call_in_child
 from ..interfaces import Payload, Record, SequenceId
@@ -30,7 +31,6 @@ from ..wire.shape import Heads, Run
 from .doubt import Doubt
 from .memory import MemoryBudget, Reservation
 from .stream_state import StreamState
-from .ticket import Ticket
 
 if TYPE_CHECKING:
     from .open_run import OpenRun

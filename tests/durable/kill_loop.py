@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from producer.channels import FileChannel
-from producer.pipeline.event_format import read_event
+from producer.durable.event_format import read_event
 from producer.server import LogHubServer
 from producer.server.faults import answer, delay, drop_answer
 from tests.support.log_group_schema import contents_of

@@ -19,7 +19,7 @@ import pytest
 
 from producer import NetworkError, Producer, ProducerClosedError, RejectedError, Result, SendFuture
 from producer.channels import FileChannel
-from producer.pipeline.event_format import read_event
+from producer.durable.event_format import read_event
 from producer.testing import RecordingSink, ScriptedSink
 from tests.durable.kit import LOG, KeptChannel, crashed, durable, file_channel, pipeline_of, values
 from tests.support.pipelines import config

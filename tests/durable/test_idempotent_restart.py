@@ -18,13 +18,13 @@ import pytest
 from producer import BodyTooLargeError, NetworkError, RejectedError, ServerError
 from producer.channels import FileChannel
 from producer.channels.file.notes import FileNotes
+from producer.durable import intents as intents_module
+from producer.durable.intents import Intent, note_name
+from producer.durable.pipeline import DurablePipeline
 from producer.errors import ChannelIOError
 from producer.interfaces import Delivery, Receipt
 from producer.pipeline import accumulator as accumulator_module
-from producer.pipeline import intents as intents_module
 from producer.pipeline.doubt import SURE_AFTER
-from producer.pipeline.durable import DurablePipeline
-from producer.pipeline.intents import Intent, note_name
 from producer.records import StreamKey
 from tests.durable.kit import KeptChannel, by_hand, crashed, drive, file_channel, values
 from tests.support.clocks import JumpingClock

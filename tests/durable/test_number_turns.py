@@ -6,8 +6,8 @@ import pytest
 
 from producer import SendTimeoutError, SequenceKey
 from producer.clock import Deadline
+from producer.durable.number_turns import NumberTurns
 from producer.numbering import Numbering
-from producer.pipeline.number_turns import NumberTurns
 from producer.testing import ManualClock
 from tests.durable.kit import LOG, KeptChannel, durable, pipeline_of
 from tests.support.sinks import GatedSink

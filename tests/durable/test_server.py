@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig
+from producer.durable.fed_batch import FedBatch
+from producer.durable.ticket import Ticket
 from producer.interfaces import Channel
-from producer.pipeline.fed_batch import FedBatch
-from producer.pipeline.ticket import Ticket
 from producer.results import SendFuture
 from producer.server import LogHubServer, faults
 from tests.durable.kit import KeptChannel, crashed, file_channel, pipeline_of

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from producer import BodyTooLargeError, NetworkError, QuotaExceededError, RejectedError, ServerError, UnauthorizedError
 from producer.clock import Deadline
+from producer.durable.event_format import read_event
+from producer.durable.pipeline import DurablePipeline
+from producer.durable.shutdown import DurableCloser
 from producer.interfaces import Delivery, Receipt
-from producer.pipeline.durable import DurablePipeline
-from producer.pipeline.durable_shutdown import DurableCloser
-from producer.pipeline.event_format import read_event
 from producer.pipeline.stream_order import StreamOrder
 from producer.records import StreamKey
 from producer.testing import RecordingSink

@@ -16,17 +16,17 @@ from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..metrics import Counters
+from ..pipeline.batch import ProducerBatch, logs_of_sends
+from ..pipeline.thinned_log import ThinnedLog
+from ..pipeline.worker import StageThread
 from ..records import SEQUENCED, StreamKey
 from ..results import Result
-from .batch import ProducerBatch, logs_of_sends
 from .dead_letters import DeadLetters
 from .event_format import write_event
 from .fed_batch import FedBatch
 from .parking import Parking
 from .taking import Taking
-from .thinned_log import ThinnedLog
 from .ticket import Ticket
-from .worker import StageThread
 
 _log = logging.getLogger("producer.acks")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from producer import BodyTooLargeError, NetworkError
-from producer.pipeline.fed_batch import FedBatch
+from producer.durable.fed_batch import FedBatch
 from producer.testing import ManualClock, ScriptedSink
 from tests.durable.kit import KeptChannel, by_hand, drive
 from tests.support.pipelines import KEY, record

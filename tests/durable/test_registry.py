@@ -11,8 +11,8 @@ import pytest
 
 from producer import Result
 from producer.channels import MemoryChannel
+from producer.durable.registry import Registry, StoredFuture
 from producer.interfaces import Stored
-from producer.pipeline.registry import Registry, StoredFuture
 from tests.support.waiting import PATIENCE, Call, eventually
 
 FAILED = Result(successful=False, attempts=(), attempt_count=0)

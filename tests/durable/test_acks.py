@@ -8,13 +8,23 @@ from typing import Any
 
 import pytest
 
-from producer import BodyTooLargeError, ChannelIOError, NetworkError, RejectedError
+from producer import (
+    BodyTooLargeError,
+    ChannelIOError,
+    NetworkError,
+    RejectedError,
+)
+from producer.durable.event_format import read_event
+from producer.durable.pipeline import DurablePipeline
+from producer.durable.taking import Taking
 from producer.interfaces import Event
-from producer.pipeline.durable import DurablePipeline
-from producer.pipeline.event_format import read_event
-from producer.pipeline.taking import Taking
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
-from tests.durable.kit import KeptChannel, by_hand, drive, durable
+from tests.durable.kit import (
+    KeptChannel,
+    by_hand,
+    drive,
+    durable,
+)
 from tests.support.pipelines import KEY, record
 from tests.support.sinks import DeadSink
 from tests.support.waiting import PATIENCE, eventually

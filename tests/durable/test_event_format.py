@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer.durable.event_format import (
+    UnreadableEventError,
+    ident_of,
+    number_of,
+    numbered,
+    read_event,
+    write_event,
+)
 from producer.interfaces import Event
-from producer.pipeline.event_format import UnreadableEventError, ident_of, number_of, numbered, read_event, write_event
 from producer.records import StreamKey
 
 _TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)

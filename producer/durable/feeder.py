@@ -19,19 +19,30 @@ from ..errors import (
     TransactionFullError,
 )
 from ..interfaces import Channel, Event
+from ..pipeline.doubt import SentBefore
+from ..pipeline.handlers import attempt_of
+from ..pipeline.stopped_streams import Line
+from ..pipeline.thinned_log import ThinnedLog
+from ..pipeline.worker import StageThread
 from ..records import IDEMPOTENT, StreamKey
 from ..results import Attempt, Result
 from .acks import Acks
-from .doubt import SentBefore
-from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
-from .handlers import attempt_of
+from .event_format import (
+    INSTANCE_SIZE,
+    StoredRecord,
+    UnreadableEventError,
+    number_of,
+    read_event,
+)
 from .recovery import Recovery
-from .registry import Registry, StoredFuture, Waiting, staying
-from .stopped_streams import Line
+from .registry import (
+    Registry,
+    StoredFuture,
+    Waiting,
+    staying,
+)
 from .taking import Taking
-from .thinned_log import ThinnedLog
 from .ticket import Ticket
-from .worker import StageThread
 
 _log = logging.getLogger("producer.feeder")
 

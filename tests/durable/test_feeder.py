@@ -8,12 +8,25 @@ from typing import Any
 
 import pytest
 
-from producer import ChannelClosedError, ChannelIOError, ProducerClosedError, ResultFailedError
+from producer import (
+    ChannelClosedError,
+    ChannelIOError,
+    ProducerClosedError,
+    ResultFailedError,
+)
 from producer.channels import FileChannel, MemoryChannel
 from producer.clock import Deadline
 from producer.interfaces import Event
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
-from tests.durable.kit import LOG, KeptChannel, by_hand, drive, durable, pipeline_of, values
+from tests.durable.kit import (
+    LOG,
+    KeptChannel,
+    by_hand,
+    drive,
+    durable,
+    pipeline_of,
+    values,
+)
 from tests.support.pipelines import KEY, record
 from tests.support.sinks import GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually

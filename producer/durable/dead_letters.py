@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from ..clock import Clock
 from ..errors import TransactionFullError
 from ..interfaces import Channel, Event
+from ..pipeline.thinned_log import ThinnedLog
 from ..results import Attempt, Result
-from .thinned_log import ThinnedLog
 
 _log = logging.getLogger("producer.dead_letters")
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..interfaces import Payload
+from ..pipeline.batch import ProducerBatch, Recipient
 from ..records import IDEMPOTENT
 from ..results import SendFuture
-from .batch import ProducerBatch, Recipient
 from .ticket import Ticket
 
 

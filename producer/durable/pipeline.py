@@ -29,25 +29,40 @@ from ..errors import (
     SendTimeoutError,
     StreamStoppedError,
 )
-from ..interfaces import Channel, ChannelStats, Event, Sink
+from ..interfaces import (
+    Channel,
+    ChannelStats,
+    Event,
+    Sink,
+)
 from ..metrics import Stats
 from ..numbering import Numbering
+from ..pipeline.accumulator import Piece
+from ..pipeline.assembly import Durability, Pipeline
+from ..pipeline.batch import RECORD_OVERHEAD
+from ..pipeline.open_run import OpenRun
+from ..pipeline.thinned_log import ThinnedLog
 from ..records import StreamKey, plain
 from ..results import Callback, SendFuture
 from ..wire.log_group import LogEncoder
-from .accumulator import Piece
 from .acks import Acks
-from .assembly import Durability, Pipeline
-from .batch import RECORD_OVERHEAD
 from .dead_letters import DeadLetters
-from .event_format import INSTANCE_SIZE, ident_of, numbered, write_event
+from .event_format import (
+    INSTANCE_SIZE,
+    ident_of,
+    numbered,
+    write_event,
+)
 from .feeder import BLOCK_BYTES, Feeder
 from .intents import notes_of
 from .number_turns import NumberTurns
-from .open_run import OpenRun
 from .recovery import Recovery
-from .registry import Registry, StoredFuture, Waiting, staying
-from .thinned_log import ThinnedLog
+from .registry import (
+    Registry,
+    StoredFuture,
+    Waiting,
+    staying,
+)
 
 _log = logging.getLogger("producer.durable")
 

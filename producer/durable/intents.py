@@ -29,9 +29,9 @@ from struct import Struct
 
 from ..errors import ChannelError, NumberNotNotedError
 from ..interfaces import Channel, Notes, SequenceId
+from ..pipeline.batch import ProducerBatch
+from ..pipeline.doubt import SentBefore
 from ..records import ADOPTED, StreamKey
-from .batch import ProducerBatch
-from .doubt import SentBefore
 from .fed_batch import FedBatch
 
 _log = logging.getLogger("producer.intents")

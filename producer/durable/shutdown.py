@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 
 from ..clock import Deadline
-from .durable import DurablePipeline
+from ..pipeline.shutdown import GRACE, graceful, join_handlers
 from .feeder import PATIENCE
-from .shutdown import GRACE, graceful, join_handlers
+from .pipeline import DurablePipeline
 
 _log = logging.getLogger("producer.shutdown")
 
