@@ -25,9 +25,9 @@ from .forks import Stage, watch_fork
 from .interfaces import Channel, Sink
 from .metrics import Stats
 from .numbering import SequenceKey
-from .pipeline.accumulator import Piece
 from .pipeline.assembly import Pipeline
-from .pipeline.cut import CutRule
+from .pipeline.batching.accumulator import Piece
+from .pipeline.batching.cut import CutRule
 from .pipeline.shutdown import Shutdown
 from .records import StreamKey
 from .results import Callback, SendFuture
@@ -38,7 +38,7 @@ from .wire.log_group import LogEncoder
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowSender
-    from .pipeline.open_run import OpenRun
+    from .pipeline.batching.open_run import OpenRun
 
 _numbers = itertools.count()
 

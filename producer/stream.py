@@ -15,7 +15,7 @@ from .results import Callback, SendFuture
 if TYPE_CHECKING:
     from .arrow_send import ArrowPiece
     from .client import Producer
-    from .pipeline.open_run import OpenRun
+    from .pipeline.batching.open_run import OpenRun
 
 #: What ``send`` takes for one log.
 Log = Mapping[str, Any] | LogItem

@@ -23,7 +23,7 @@ from producer import (
     RetryPolicy,
 )
 from producer.interfaces import Delivery
-from producer.pipeline.batch import BatchState, ProducerBatch
+from producer.pipeline.batching.batch import BatchState, ProducerBatch
 from producer.testing import RecordingSink, ScriptedSink
 from tests.support.pipelines import KEY, config, record, settle, threadless
 from tests.support.sinks import DeadSink, GatedSink

@@ -22,8 +22,8 @@ from producer import (
 from producer.clock import Deadline
 from producer.errors import AttemptError
 from producer.interfaces import Delivery, Receipt
-from producer.pipeline.accumulator import Piece
-from producer.pipeline.batch import ProducerBatch
+from producer.pipeline.batching.accumulator import Piece
+from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.shutdown import _abandon_rest, close_pipeline
 from producer.server import LogHubServer
 from producer.server.faults import Action, Cut, Refuse

@@ -18,7 +18,7 @@ from producer.errors import (
     ProducerClosedError,
     SendTimeoutError,
 )
-from producer.pipeline.accumulator import LogAccumulator
+from producer.pipeline.batching.accumulator import LogAccumulator
 from producer.records import LogItem
 from producer.results import Result
 from producer.server import LogHubServer

@@ -16,7 +16,7 @@ from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..metrics import Counters
-from ..pipeline.batch import ProducerBatch, logs_of_sends
+from ..pipeline.batching.batch import ProducerBatch, logs_of_sends
 from ..pipeline.thinned_log import ThinnedLog
 from ..pipeline.worker import StageThread
 from ..records import SEQUENCED, StreamKey

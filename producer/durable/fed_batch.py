@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..interfaces import Payload
-from ..pipeline.batch import ProducerBatch, Recipient
+from ..pipeline.batching.batch import ProducerBatch, Recipient
 from ..records import IDEMPOTENT
 from ..results import SendFuture
 from .ticket import Ticket

@@ -19,9 +19,9 @@ from ..errors import (
     TransactionFullError,
 )
 from ..interfaces import Channel, Event
+from ..pipeline.batching.stopped_streams import Line
 from ..pipeline.doubt import SentBefore
 from ..pipeline.handlers import attempt_of
-from ..pipeline.stopped_streams import Line
 from ..pipeline.thinned_log import ThinnedLog
 from ..pipeline.worker import StageThread
 from ..records import IDEMPOTENT, StreamKey

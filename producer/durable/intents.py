@@ -29,7 +29,7 @@ from struct import Struct
 
 from ..errors import ChannelError, NumberNotNotedError
 from ..interfaces import Channel, Notes, SequenceId
-from ..pipeline.batch import ProducerBatch
+from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.doubt import SentBefore
 from ..records import ADOPTED, StreamKey
 from .fed_batch import FedBatch

@@ -11,7 +11,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 
-from ..pipeline.stopped_streams import Line
+from ..pipeline.batching.stopped_streams import Line
 from .taking import Taking
 from .ticket import Ticket
 

@@ -17,12 +17,19 @@ from ..interfaces import Record
 from ..records import StreamKey
 from ..results import Callback, SendFuture
 from ..wire.log_group import LogEncoder
-from .accumulator import LogAccumulator, Piece
-from .batch import BATCH_OVERHEAD, MAX_BATCH_OVERHEAD, RECORD_OVERHEAD, ProducerBatch, Recipient, overhead_of_batch
-from .cut import CutRule
+from .batching.accumulator import LogAccumulator, Piece
+from .batching.batch import (
+    BATCH_OVERHEAD,
+    MAX_BATCH_OVERHEAD,
+    RECORD_OVERHEAD,
+    ProducerBatch,
+    Recipient,
+    overhead_of_batch,
+)
+from .batching.cut import CutRule
+from .batching.memory import MemoryBudget, Reservation
+from .batching.open_run import OpenRun
 from .doubt import SentBefore
-from .memory import MemoryBudget, Reservation
-from .open_run import OpenRun
 
 
 class Threads(Protocol):

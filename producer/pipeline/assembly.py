@@ -24,8 +24,8 @@ from ..metrics import Counters, Stats
 from ..records import StreamKey
 from ..results import Attempt
 from .accept import Admission
-from .accumulator import Piece
-from .batch import BatchState, ProducerBatch
+from .batching.accumulator import Piece
+from .batching.batch import BatchState, ProducerBatch
 from .doubt import SentBefore
 from .handlers import Settlement
 from .io_pool import IOThreadPool

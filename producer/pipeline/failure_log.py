@@ -6,7 +6,7 @@ import logging
 
 from ..clock import Clock
 from ..errors import AttemptError
-from .batch import ProducerBatch
+from .batching.batch import ProducerBatch
 from .thinned_log import ThinnedLog
 
 _log = logging.getLogger("producer.send_task")

@@ -19,9 +19,14 @@ from ..errors import StreamStoppedError
 from ..metrics import Counters
 from ..records import plain
 from ..results import Attempt, Result, SendFuture, settle_future
-from .accumulator import LogAccumulator
-from .batch import BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch
-from .memory import MemoryBudget
+from .batching.accumulator import LogAccumulator
+from .batching.batch import (
+    BATCH_OVERHEAD,
+    RECORD_OVERHEAD,
+    BatchState,
+    ProducerBatch,
+)
+from .batching.memory import MemoryBudget
 from .settling.outcomes import OutcomeListener
 from .worker import StageThread
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from ..clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
 from ..metrics import DestinationStats
 from ..records import StreamKey
-from .batch import ProducerBatch
+from .batching.batch import ProducerBatch
 from .sending.fair_queue import FairQueue, Report, Turn
 from .sending.gates import Verdict
 from .worker import StageThread

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..clock import Clock
 from .accept import Admission
-from .batch import ProducerBatch
+from .batching.batch import ProducerBatch
 from .retry_queue import RetryQueue
 from .worker import StageThread
 

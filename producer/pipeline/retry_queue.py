@@ -9,7 +9,7 @@ import threading
 
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ProducerClosedError
-from .batch import ProducerBatch
+from .batching.batch import ProducerBatch
 
 
 class RetryQueue:

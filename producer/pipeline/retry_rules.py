@@ -18,7 +18,7 @@ import tenacity
 from ..clock import Clock
 from ..config import ProducerConfig
 from ..errors import AttemptError, MisconfiguredError
-from .batch import ProducerBatch
+from .batching.batch import ProducerBatch
 
 
 class wait_backoff(tenacity.wait.wait_base):  # noqa: N801  # tenacity names its strategies like functions

@@ -16,8 +16,8 @@ from ..errors import (
 from ..interfaces import Delivery, Payload, Receipt, Sink
 from ..metrics import Counters
 from ..results import Attempt
-from .accumulator import LogAccumulator
-from .batch import BatchState, ProducerBatch
+from .batching.accumulator import LogAccumulator
+from .batching.batch import BatchState, ProducerBatch
 from .failure_log import FailureLog
 from .handlers import Settlement, run_user_code
 from .retry_queue import RetryQueue

@@ -19,7 +19,7 @@ from ..errors import AttemptError, BodyTooLargeError, InvalidSequenceError, Numb
 from ..interfaces import SequenceId
 from ..records import IDEMPOTENT, SEQUENCED
 from ..wire.put_logs import new_hash_key
-from .batch import ProducerBatch
+from .batching.batch import ProducerBatch
 from .doubt import SURE_AFTER, Doubt, Fate
 from .sending.numbers import NumberJournal
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..metrics import BATCH_STAGES, MEMORY_STAGES, Counters, Stats, StreamStats
 from ..records import StreamKey, plain
-from .accumulator import LogAccumulator
-from .batch import ProducerBatch
+from .batching.accumulator import LogAccumulator
+from .batching.batch import ProducerBatch
+from .batching.memory import MemoryBudget
 from .handlers import Settlement
 from .io_pool import IOThreadPool
-from .memory import MemoryBudget
 
 
 def snapshot(

@@ -23,7 +23,7 @@ from producer.durable.intents import Intent, note_name
 from producer.durable.pipeline import DurablePipeline
 from producer.errors import ChannelIOError
 from producer.interfaces import Delivery, Receipt
-from producer.pipeline import accumulator as accumulator_module
+from producer.pipeline.batching import accumulator as accumulator_module
 from producer.pipeline.doubt import SURE_AFTER
 from producer.records import StreamKey
 from tests.durable.kit import KeptChannel, by_hand, crashed, drive, file_channel, values

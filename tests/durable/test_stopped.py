@@ -8,7 +8,7 @@ import pytest
 
 from producer import BodyTooLargeError, ChannelIOError, NetworkError, RejectedError
 from producer.interfaces import Delivery, Event, Receipt
-from producer.pipeline.batch import ProducerBatch
+from producer.pipeline.batching.batch import ProducerBatch
 from producer.testing import ScriptedSink
 from tests.durable.kit import KeptChannel, by_hand, drive, values
 from tests.support.pipelines import KEY, record

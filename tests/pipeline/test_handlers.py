@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from producer import Producer, ProducerConfig, RejectedError, Result
-from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, ProducerBatch
+from producer.pipeline.batching.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, ProducerBatch
+from producer.pipeline.batching.memory import MemoryBudget
 from producer.pipeline.handlers import BatchHandler
-from producer.pipeline.memory import MemoryBudget
 from producer.pipeline.settling.outcomes import NobodyListens
 from producer.results import Attempt
 from producer.testing import ManualClock, RecordingSink, ScriptedSink

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from producer.clock import Deadline, SystemClock
-from producer.pipeline.batch import ProducerBatch
+from producer.pipeline.batching.batch import ProducerBatch
+from producer.pipeline.batching.stream_state import StreamState
 from producer.pipeline.io_pool import IOThreadPool
 from producer.pipeline.sending.fair_queue import Report, fair_queue_of
 from producer.pipeline.sending.gates import Verdict
-from producer.pipeline.stream_state import StreamState
 from tests.support.pipelines import KEY, config
 from tests.support.waiting import PATIENCE, Call, eventually, passed
 

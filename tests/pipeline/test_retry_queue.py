@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer import ProducerClosedError
-from producer.pipeline.batch import ProducerBatch
+from producer.pipeline.batching.batch import ProducerBatch
+from producer.pipeline.batching.stream_state import StreamState
 from producer.pipeline.retry_queue import RetryQueue
-from producer.pipeline.stream_state import StreamState
 from producer.testing import ManualClock
 from tests.support.pipelines import KEY
 from tests.support.waiting import Call, eventually

@@ -17,7 +17,7 @@ from producer import (
     SendFuture,
 )
 from producer.interfaces import Delivery, Payload
-from producer.pipeline.batch import BatchState
+from producer.pipeline.batching.batch import BatchState
 from producer.testing import RecordingSink, ScriptedSink
 from producer.wire.log_group import split_records
 from tests.support.pipelines import KEY, record, settle, threadless

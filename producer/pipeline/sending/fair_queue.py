@@ -31,8 +31,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ...config import ProducerConfig
 from ...metrics import DestinationStats, HeldStats
-from ..batch import ProducerBatch
-from ..stream_state import StreamState
+from ..batching.batch import ProducerBatch
+from ..batching.stream_state import StreamState
 from .concurrency import AdaptiveLimit
 from .gates import LONGEST_UNREACHABLE, Gate, GateState, Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ...interfaces import SequenceId
-from ..batch import ProducerBatch
+from ..batching.batch import ProducerBatch
 
 
 class NumberJournal(Protocol):

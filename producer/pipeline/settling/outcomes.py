@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ...results import Result
-from ..batch import ProducerBatch
+from ..batching.batch import ProducerBatch
 
 
 class OutcomeListener(Protocol):

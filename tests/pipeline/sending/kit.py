@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from producer.pipeline.batch import ProducerBatch
+from producer.pipeline.batching.batch import ProducerBatch
+from producer.pipeline.batching.stream_state import StreamState
 from producer.pipeline.sending.concurrency import AdaptiveLimit
 from producer.pipeline.sending.fair_queue import FairQueue, Report, Turn
 from producer.pipeline.sending.gates import Verdict
-from producer.pipeline.stream_state import StreamState
 from tests.support.pipelines import KEY
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from producer.pipeline.batch import ProducerBatch
+from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.sending.fair_queue import Turns
 from producer.pipeline.sending.gates import Verdict
 from tests.pipeline.sending.kit import Line

@@ -9,7 +9,7 @@ import threading
 
 from common import LOGSTORE, PROJECT, new_producer
 
-from producer.pipeline.open_run import OpenRun
+from producer.pipeline.batching.open_run import OpenRun
 
 mode = sys.argv[1]
 producer = new_producer()

@@ -17,8 +17,8 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
-from ..clock import Clock, Deadline
-from ..errors import ProducerClosedError, SendTimeoutError
+from ...clock import Clock, Deadline
+from ...errors import ProducerClosedError, SendTimeoutError
 
 
 class MemoryBudget:

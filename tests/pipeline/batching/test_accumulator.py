@@ -18,12 +18,23 @@ from producer import (
 )
 from producer.clock import Deadline
 from producer.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from producer.pipeline.accumulator import IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS
 from producer.pipeline.assembly import Pipeline
-from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch
+from producer.pipeline.batching.accumulator import IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS
+from producer.pipeline.batching.batch import (
+    BATCH_OVERHEAD,
+    RECORD_OVERHEAD,
+    BatchState,
+    ProducerBatch,
+)
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
-from tests.support.pipelines import KEY, config, record, settle, threadless
+from tests.support.pipelines import (
+    KEY,
+    config,
+    record,
+    settle,
+    threadless,
+)
 from tests.support.waiting import Call, eventually, passed
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from producer import NetworkError, Result
-from producer.pipeline.batch import TRANSITIONS, BatchState
+from producer.pipeline.batching.batch import TRANSITIONS, BatchState
 from producer.results import Attempt
 from tests.pipeline.test_retry_queue import batch
 from tests.support.waiting import Call

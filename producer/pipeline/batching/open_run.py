@@ -11,9 +11,9 @@ from collections.abc import Callable
 from time import sleep
 from typing import Any
 
-from ..results import Callback, SendFuture
-from ..wire.log_group import LogEncoder
-from ..wire.shape import Room, Shape
+from ...results import Callback, SendFuture
+from ...wire.log_group import LogEncoder
+from ...wire.shape import Room, Shape
 from .batch import RECORD_OVERHEAD, ProducerBatch
 from .cut import CutRule
 from .memory import MemoryBudget

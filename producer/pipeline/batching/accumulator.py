@@ -20,17 +20,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..clock import Clock, Deadline, WaitingRoom
-from ..config import ProducerConfig
-from ..errors import ProducerClosedError, StreamStoppedError
-from ..interfaces import Record, SequenceId
-from ..numbering import Numbering
-from ..records import SEQUENCED, StreamKey, hash_key_of
-from ..results import SendFuture
-from ..wire.log_group import LogEncoder
-from .batch import RECORD_OVERHEAD, ProducerBatch, Recipient, overhead_of_batch
+from ...clock import Clock, Deadline, WaitingRoom
+from ...config import ProducerConfig
+from ...errors import ProducerClosedError, StreamStoppedError
+from ...interfaces import Record, SequenceId
+from ...numbering import Numbering
+from ...records import SEQUENCED, StreamKey, hash_key_of
+from ...results import SendFuture
+from ...wire.log_group import LogEncoder
+from ..doubt import Doubt, SentBefore
+from .batch import (
+    RECORD_OVERHEAD,
+    ProducerBatch,
+    Recipient,
+    overhead_of_batch,
+)
 from .cut import CutRule
-from .doubt import Doubt, SentBefore
 from .memory import MemoryBudget, Reservation
 from .open_run import OpenRun
 from .stopped_streams import StoppedStreams

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from producer import ProducerClosedError, SendTimeoutError
 from producer.clock import Deadline, SystemClock
-from producer.pipeline.memory import MemoryBudget, Reservation
+from producer.pipeline.batching.memory import MemoryBudget, Reservation
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
 

@@ -20,15 +20,20 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
-from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from ..durable.ticket import Ticket
-from ..errors import AttemptError
-from ..forks import Stage, call_in_child
-from ..interfaces import Payload, Record, SequenceId
-from ..records import SEQUENCED, StreamKey
-from ..results import Attempt, Callback, Result, SendFuture
-from ..wire.shape import Heads, Run
-from .doubt import Doubt
+from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ...durable.ticket import Ticket
+from ...errors import AttemptError
+from ...forks import Stage, call_in_child
+from ...interfaces import Payload, Record, SequenceId
+from ...records import SEQUENCED, StreamKey
+from ...results import (
+    Attempt,
+    Callback,
+    Result,
+    SendFuture,
+)
+from ...wire.shape import Heads, Run
+from ..doubt import Doubt
 from .memory import MemoryBudget, Reservation
 from .stream_state import StreamState
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from ..errors import StreamStoppedError
-from ..numbering import Numbering
-from ..records import StreamKey
+from ...errors import StreamStoppedError
+from ...numbering import Numbering
+from ...records import StreamKey
 
 Line = StreamKey | str
 

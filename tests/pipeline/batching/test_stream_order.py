@@ -8,13 +8,20 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer import BodyTooLargeError, NetworkError, QuotaExceededError, RejectedError, ServerError, UnauthorizedError
+from producer import (
+    BodyTooLargeError,
+    NetworkError,
+    QuotaExceededError,
+    RejectedError,
+    ServerError,
+    UnauthorizedError,
+)
 from producer.clock import Deadline
 from producer.durable.event_format import read_event
 from producer.durable.pipeline import DurablePipeline
 from producer.durable.shutdown import DurableCloser
 from producer.interfaces import Delivery, Receipt
-from producer.pipeline.stream_order import StreamOrder
+from producer.pipeline.batching.stream_order import StreamOrder
 from producer.records import StreamKey
 from producer.testing import RecordingSink
 from producer.wire.log_group import split_records

@@ -26,9 +26,15 @@ from producer import (
 )
 from producer.config import MAX_BATCH_COUNT
 from producer.pipeline.assembly import Pipeline
-from producer.pipeline.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, BatchState, ProducerBatch, logs_of_sends
-from producer.pipeline.memory import Reservation
-from producer.pipeline.open_run import OpenRun
+from producer.pipeline.batching.batch import (
+    BATCH_OVERHEAD,
+    RECORD_OVERHEAD,
+    BatchState,
+    ProducerBatch,
+    logs_of_sends,
+)
+from producer.pipeline.batching.memory import Reservation
+from producer.pipeline.batching.open_run import OpenRun
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from producer.wire.log_group import LogEncoder
 from producer.wire.shape import Run
@@ -37,7 +43,14 @@ from tests.pipeline.test_split import TOO_LARGE, LimitedSink
 from tests.support.clocks import JumpingClock
 from tests.support.log_group_schema import contents_of
 from tests.support.pipelines import settle
-from tests.support.short_way import CountingProducer, body_of, by_hand, known, open_batch, takes_short_way
+from tests.support.short_way import (
+    CountingProducer,
+    body_of,
+    by_hand,
+    known,
+    open_batch,
+    takes_short_way,
+)
 from tests.support.waiting import Call, eventually
 
 LOG = {"m": "x"}
@@ -669,7 +682,7 @@ def test_an_interrupted_send_by_the_general_way_leaves_the_batch_whole(log: Any,
 def test_who_had_to_wait_for_the_lock_stands_aside_once_it_is_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sender that others overtook in the lock sleeps for a moment, its log accepted; one that was alone does not."""
     naps: list[float] = []
-    monkeypatch.setattr("producer.pipeline.open_run.sleep", naps.append)
+    monkeypatch.setattr("producer.pipeline.batching.open_run.sleep", naps.append)
     producer, pipeline = by_hand()
     stream = _stream(producer)
     known(stream, LOG)
