@@ -20,8 +20,8 @@ from ..errors import (
 )
 from ..interfaces import Channel, Event
 from ..pipeline.batching.stopped_streams import Line
-from ..pipeline.doubt import SentBefore
 from ..pipeline.handlers import attempt_of
+from ..pipeline.sending.doubt import SentBefore
 from ..pipeline.thinned_log import ThinnedLog
 from ..pipeline.worker import StageThread
 from ..records import IDEMPOTENT, StreamKey

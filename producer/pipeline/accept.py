@@ -29,7 +29,7 @@ from .batching.batch import (
 from .batching.cut import CutRule
 from .batching.memory import MemoryBudget, Reservation
 from .batching.open_run import OpenRun
-from .doubt import SentBefore
+from .sending.doubt import SentBefore
 
 
 class Threads(Protocol):

@@ -26,15 +26,15 @@ from ..results import Attempt
 from .accept import Admission
 from .batching.accumulator import Piece
 from .batching.batch import BatchState, ProducerBatch
-from .doubt import SentBefore
 from .handlers import Settlement
-from .io_pool import IOThreadPool
-from .mover import Mover
-from .retry_queue import RetryQueue
-from .retry_rules import RetryRules
-from .send_task import SendTask
+from .sending.doubt import SentBefore
 from .sending.fair_queue import fair_queue_of
-from .sequencing import Sequencer
+from .sending.io_pool import IOThreadPool
+from .sending.retry_queue import RetryQueue
+from .sending.retry_rules import RetryRules
+from .sending.send_task import SendTask
+from .sending.sequencing import Sequencer
+from .sending.timer import Mover
 from .settling.outcomes import NobodyListens
 from .snapshot import snapshot
 

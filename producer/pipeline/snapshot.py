@@ -8,7 +8,7 @@ from .batching.accumulator import LogAccumulator
 from .batching.batch import ProducerBatch
 from .batching.memory import MemoryBudget
 from .handlers import Settlement
-from .io_pool import IOThreadPool
+from .sending.io_pool import IOThreadPool
 
 
 def snapshot(

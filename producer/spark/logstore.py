@@ -31,7 +31,7 @@ from ..clock import Clock, Deadline, SystemClock
 from ..config import ProducerConfig
 from ..credentials import Credentials
 from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
-from ..pipeline.retry_rules import wait_backoff
+from ..pipeline.sending.retry_rules import wait_backoff
 from ..sinks.http.connections import FollowedAdapter, outgoing
 from ..sinks.http.failures import error_of_exception
 from ..sinks.http.transport import Answer, target_of

@@ -15,7 +15,7 @@ from producer.pipeline.handlers import BatchHandler
 from producer.pipeline.settling.outcomes import NobodyListens
 from producer.results import Attempt
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
-from tests.pipeline.test_retry_queue import batch
+from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.pipelines import KEY, config, record, settle, threadless
 from tests.support.waiting import eventually, passed
 

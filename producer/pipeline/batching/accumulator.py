@@ -28,7 +28,7 @@ from ...numbering import Numbering
 from ...records import SEQUENCED, StreamKey, hash_key_of
 from ...results import SendFuture
 from ...wire.log_group import LogEncoder
-from ..doubt import Doubt, SentBefore
+from ..sending.doubt import Doubt, SentBefore
 from .batch import (
     RECORD_OVERHEAD,
     ProducerBatch,

@@ -33,7 +33,7 @@ from ...results import (
     SendFuture,
 )
 from ...wire.shape import Heads, Run
-from ..doubt import Doubt
+from ..sending.doubt import Doubt
 from .memory import MemoryBudget, Reservation
 from .stream_state import StreamState
 

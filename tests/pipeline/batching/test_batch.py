@@ -10,7 +10,7 @@ import pytest
 from producer import NetworkError, Result
 from producer.pipeline.batching.batch import TRANSITIONS, BatchState
 from producer.results import Attempt
-from tests.pipeline.test_retry_queue import batch
+from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.waiting import Call
 
 RESULT = Result(successful=True, attempts=(), attempt_count=0)

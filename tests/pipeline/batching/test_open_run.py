@@ -39,7 +39,7 @@ from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from producer.wire.log_group import LogEncoder
 from producer.wire.shape import Run
 from tests.channels.interrupts import interrupted_everywhere
-from tests.pipeline.test_split import TOO_LARGE, LimitedSink
+from tests.pipeline.sending.test_split import TOO_LARGE, LimitedSink
 from tests.support.clocks import JumpingClock
 from tests.support.log_group_schema import contents_of
 from tests.support.pipelines import settle

@@ -26,7 +26,7 @@ from producer.records import StreamKey
 from producer.testing import RecordingSink
 from producer.wire.log_group import split_records
 from tests.durable.kit import KeptChannel, by_hand, drive
-from tests.pipeline.test_retry_queue import batch
+from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.clocks import JumpingClock
 from tests.support.pipelines import KEY, record
 

@@ -22,8 +22,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..errors import InvalidSequenceError
-from ..interfaces import SequenceId
+from ...errors import InvalidSequenceError
+from ...interfaces import SequenceId
 
 #: How often a request in doubt has to be found too large before it is cut: a server that refuses it for its size each
 #: time has, as a rule, never stored it.

@@ -12,13 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer import AttemptError, BodyTooLargeError, NetworkError, SendFuture
+from producer import (
+    AttemptError,
+    BodyTooLargeError,
+    NetworkError,
+    SendFuture,
+)
 from producer.interfaces import Delivery, Receipt
 from producer.pipeline.assembly import Pipeline
-from producer.pipeline.doubt import SURE_AFTER
+from producer.pipeline.sending.doubt import SURE_AFTER
 from tests.durable.kit import values
 from tests.support.clocks import JumpingClock
-from tests.support.pipelines import KEY, record, settle, threadless
+from tests.support.pipelines import (
+    KEY,
+    record,
+    settle,
+    threadless,
+)
 from tests.support.sequenced import Server
 
 IDEMPOTENT = KEY._replace(order="idempotent")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from producer import ProducerClosedError
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.stream_state import StreamState
-from producer.pipeline.retry_queue import RetryQueue
+from producer.pipeline.sending.retry_queue import RetryQueue
 from producer.testing import ManualClock
 from tests.support.pipelines import KEY
 from tests.support.waiting import Call, eventually

@@ -5,25 +5,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ..clock import Clock
-from ..errors import (
+from ...clock import Clock
+from ...errors import (
     AttemptError,
     BodyTooLargeError,
     InternalError,
     ProducerClosedError,
     ProjectNotConfiguredError,
 )
-from ..interfaces import Delivery, Payload, Receipt, Sink
-from ..metrics import Counters
-from ..results import Attempt
-from .batching.accumulator import LogAccumulator
-from .batching.batch import BatchState, ProducerBatch
-from .failure_log import FailureLog
-from .handlers import Settlement, run_user_code
+from ...interfaces import (
+    Delivery,
+    Payload,
+    Receipt,
+    Sink,
+)
+from ...metrics import Counters
+from ...results import Attempt
+from ..batching.accumulator import LogAccumulator
+from ..batching.batch import BatchState, ProducerBatch
+from ..failure_log import FailureLog
+from ..handlers import Settlement, run_user_code
+from .fair_queue import Report, Turn
+from .gates import LONGEST_UNREACHABLE, Verdict, verdict_of
 from .retry_queue import RetryQueue
 from .retry_rules import GIVE_UP, Decision, RetryRules
-from .sending.fair_queue import Report, Turn
-from .sending.gates import LONGEST_UNREACHABLE, Verdict, verdict_of
 from .sequencing import Sequencer
 from .split import split
 

@@ -7,9 +7,9 @@ import itertools
 import math
 import threading
 
-from ..clock import Clock, Deadline, WaitingRoom
-from ..errors import ProducerClosedError
-from .batching.batch import ProducerBatch
+from ...clock import Clock, Deadline, WaitingRoom
+from ...errors import ProducerClosedError
+from ..batching.batch import ProducerBatch
 
 
 class RetryQueue:

@@ -20,7 +20,12 @@ from producer.interfaces import Delivery, Payload
 from producer.pipeline.batching.batch import BatchState
 from producer.testing import RecordingSink, ScriptedSink
 from producer.wire.log_group import split_records
-from tests.support.pipelines import KEY, record, settle, threadless
+from tests.support.pipelines import (
+    KEY,
+    record,
+    settle,
+    threadless,
+)
 from tests.support.waiting import Call, eventually
 
 TOO_LARGE = BodyTooLargeError("PostBodyTooLarge", "too large", http_status=400)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import tenacity
 
-from ..clock import Clock
-from ..config import ProducerConfig
-from ..errors import AttemptError, MisconfiguredError
-from .batching.batch import ProducerBatch
+from ...clock import Clock
+from ...config import ProducerConfig
+from ...errors import AttemptError, MisconfiguredError
+from ..batching.batch import ProducerBatch
 
 
 class wait_backoff(tenacity.wait.wait_base):  # noqa: N801  # tenacity names its strategies like functions

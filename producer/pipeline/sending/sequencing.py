@@ -15,13 +15,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ..errors import AttemptError, BodyTooLargeError, InvalidSequenceError, NumberNotNotedError, ServerError
-from ..interfaces import SequenceId
-from ..records import IDEMPOTENT, SEQUENCED
-from ..wire.put_logs import new_hash_key
-from .batching.batch import ProducerBatch
+from ...errors import (
+    AttemptError,
+    BodyTooLargeError,
+    InvalidSequenceError,
+    NumberNotNotedError,
+    ServerError,
+)
+from ...interfaces import SequenceId
+from ...records import IDEMPOTENT, SEQUENCED
+from ...wire.put_logs import new_hash_key
+from ..batching.batch import ProducerBatch
 from .doubt import SURE_AFTER, Doubt, Fate
-from .sending.numbers import NumberJournal
+from .numbers import NumberJournal
 
 _NEVER_CUT = (
     "a piece that has a number of its own, or a list of an idempotent stream behind a channel, is never cut: send "

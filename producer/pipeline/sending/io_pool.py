@@ -11,13 +11,18 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Hashable
 
-from ..clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
-from ..metrics import DestinationStats
-from ..records import StreamKey
-from .batching.batch import ProducerBatch
-from .sending.fair_queue import FairQueue, Report, Turn
-from .sending.gates import Verdict
-from .worker import StageThread
+from ...clock import (
+    NO_DEADLINE,
+    Clock,
+    Deadline,
+    WaitingRoom,
+)
+from ...metrics import DestinationStats
+from ...records import StreamKey
+from ..batching.batch import ProducerBatch
+from ..worker import StageThread
+from .fair_queue import FairQueue, Report, Turn
+from .gates import Verdict
 
 _log = logging.getLogger("producer.io_pool")
 

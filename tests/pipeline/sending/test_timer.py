@@ -10,7 +10,13 @@ import pytest
 from producer import NetworkError, Producer
 from producer.clock import Deadline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
-from tests.support.pipelines import KEY, config, record, settle, threadless
+from tests.support.pipelines import (
+    KEY,
+    config,
+    record,
+    settle,
+    threadless,
+)
 from tests.support.sinks import DeadSink
 from tests.support.waiting import eventually
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..clock import Clock
-from .accept import Admission
-from .batching.batch import ProducerBatch
+from ...clock import Clock
+from ..accept import Admission
+from ..batching.batch import ProducerBatch
+from ..worker import StageThread
 from .retry_queue import RetryQueue
-from .worker import StageThread
 
 
 class Mover:

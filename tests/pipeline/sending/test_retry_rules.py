@@ -24,12 +24,18 @@ from producer import (
     ServerError,
     UnauthorizedError,
 )
-from producer.pipeline.retry_rules import GIVE_UP, RetryRules, wait_backoff
+from producer.pipeline.sending.retry_rules import GIVE_UP, RetryRules, wait_backoff
 from producer.results import Attempt
 from producer.testing import ManualClock, ScriptedSink
-from tests.pipeline.test_retry_queue import batch
+from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.clocks import JumpingClock
-from tests.support.pipelines import KEY, config, record, settle, threadless
+from tests.support.pipelines import (
+    KEY,
+    config,
+    record,
+    settle,
+    threadless,
+)
 
 
 def _state(attempt: int) -> tenacity.RetryCallState:

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-from ..results import Result, SendFuture, settle_future
-from .batching.batch import ProducerBatch, logs_of_sends
+from ...results import Result, SendFuture, settle_future
+from ..batching.batch import ProducerBatch, logs_of_sends
 
 
 class JoinedResult:

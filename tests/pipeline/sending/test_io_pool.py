@@ -11,11 +11,16 @@ import pytest
 from producer.clock import Deadline, SystemClock
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.stream_state import StreamState
-from producer.pipeline.io_pool import IOThreadPool
 from producer.pipeline.sending.fair_queue import Report, fair_queue_of
 from producer.pipeline.sending.gates import Verdict
+from producer.pipeline.sending.io_pool import IOThreadPool
 from tests.support.pipelines import KEY, config
-from tests.support.waiting import PATIENCE, Call, eventually, passed
+from tests.support.waiting import (
+    PATIENCE,
+    Call,
+    eventually,
+    passed,
+)
 
 
 def _batch(project: str) -> ProducerBatch:
