@@ -17,7 +17,7 @@ from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..metrics import Counters
 from ..pipeline.batching.batch import ProducerBatch, logs_of_sends
-from ..pipeline.thinned_log import ThinnedLog
+from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.worker import StageThread
 from ..records import SEQUENCED, StreamKey
 from ..results import Result

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from ..clock import Clock
 from ..errors import TransactionFullError
 from ..interfaces import Channel, Event
-from ..pipeline.thinned_log import ThinnedLog
+from ..pipeline.settling.thinned_log import ThinnedLog
 from ..results import Attempt, Result
 
 _log = logging.getLogger("producer.dead_letters")

@@ -20,9 +20,9 @@ from ..errors import (
 )
 from ..interfaces import Channel, Event
 from ..pipeline.batching.stopped_streams import Line
-from ..pipeline.handlers import attempt_of
 from ..pipeline.sending.doubt import SentBefore
-from ..pipeline.thinned_log import ThinnedLog
+from ..pipeline.settling.callbacks import attempt_of
+from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.worker import StageThread
 from ..records import IDEMPOTENT, StreamKey
 from ..results import Attempt, Result

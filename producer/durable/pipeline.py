@@ -41,7 +41,7 @@ from ..pipeline.assembly import Durability, Pipeline
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.batch import RECORD_OVERHEAD
 from ..pipeline.batching.open_run import OpenRun
-from ..pipeline.thinned_log import ThinnedLog
+from ..pipeline.settling.thinned_log import ThinnedLog
 from ..records import StreamKey, plain
 from ..results import Callback, SendFuture
 from ..wire.log_group import LogEncoder

@@ -26,7 +26,6 @@ from ..results import Attempt
 from .accept import Admission
 from .batching.accumulator import Piece
 from .batching.batch import BatchState, ProducerBatch
-from .handlers import Settlement
 from .sending.doubt import SentBefore
 from .sending.fair_queue import fair_queue_of
 from .sending.io_pool import IOThreadPool
@@ -35,6 +34,7 @@ from .sending.retry_rules import RetryRules
 from .sending.send_task import SendTask
 from .sending.sequencing import Sequencer
 from .sending.timer import Mover
+from .settling.callbacks import Settlement
 from .settling.outcomes import NobodyListens
 from .snapshot import snapshot
 

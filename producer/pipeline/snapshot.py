@@ -7,8 +7,8 @@ from ..records import StreamKey, plain
 from .batching.accumulator import LogAccumulator
 from .batching.batch import ProducerBatch
 from .batching.memory import MemoryBudget
-from .handlers import Settlement
 from .sending.io_pool import IOThreadPool
+from .settling.callbacks import Settlement
 
 
 def snapshot(

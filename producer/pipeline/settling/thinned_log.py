@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from ..clock import Clock
+from ...clock import Clock
 
 #: Of one kind at most one line is written in this time, seconds.
 INTERVAL = 10.0

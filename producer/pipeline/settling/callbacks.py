@@ -15,20 +15,25 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from ..errors import StreamStoppedError
-from ..metrics import Counters
-from ..records import plain
-from ..results import Attempt, Result, SendFuture, settle_future
-from .batching.accumulator import LogAccumulator
-from .batching.batch import (
+from ...errors import StreamStoppedError
+from ...metrics import Counters
+from ...records import plain
+from ...results import (
+    Attempt,
+    Result,
+    SendFuture,
+    settle_future,
+)
+from ..batching.accumulator import LogAccumulator
+from ..batching.batch import (
     BATCH_OVERHEAD,
     RECORD_OVERHEAD,
     BatchState,
     ProducerBatch,
 )
-from .batching.memory import MemoryBudget
-from .settling.outcomes import OutcomeListener
-from .worker import StageThread
+from ..batching.memory import MemoryBudget
+from ..worker import StageThread
+from .outcomes import OutcomeListener
 
 _log = logging.getLogger("producer.handler")
 

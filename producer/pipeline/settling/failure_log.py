@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from ..clock import Clock
-from ..errors import AttemptError
-from .batching.batch import ProducerBatch
+from ...clock import Clock
+from ...errors import AttemptError
+from ..batching.batch import ProducerBatch
 from .thinned_log import ThinnedLog
 
 _log = logging.getLogger("producer.send_task")

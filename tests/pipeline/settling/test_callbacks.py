@@ -8,15 +8,26 @@ from collections.abc import Callable
 
 import pytest
 
-from producer import Producer, ProducerConfig, RejectedError, Result
+from producer import (
+    Producer,
+    ProducerConfig,
+    RejectedError,
+    Result,
+)
 from producer.pipeline.batching.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, ProducerBatch
 from producer.pipeline.batching.memory import MemoryBudget
-from producer.pipeline.handlers import BatchHandler
+from producer.pipeline.settling.callbacks import BatchHandler
 from producer.pipeline.settling.outcomes import NobodyListens
 from producer.results import Attempt
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.pipeline.sending.test_retry_queue import batch
-from tests.support.pipelines import KEY, config, record, settle, threadless
+from tests.support.pipelines import (
+    KEY,
+    config,
+    record,
+    settle,
+    threadless,
+)
 from tests.support.waiting import eventually, passed
 
 #: What batches of no pipeline owe their memory to.
