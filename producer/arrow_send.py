@@ -23,9 +23,9 @@ from .config import ProducerConfig
 from .durable.pipeline import DurablePipeline
 from .errors import InvalidArgumentError, LogSizeTooLargeError, ProducerError
 from .interfaces import Record
-from .pipeline.assembly import Pipeline
 from .pipeline.batching.accumulator import Piece
 from .pipeline.batching.cut import CutRule
+from .pipeline.pipeline import Pipeline
 from .records import StreamKey
 from .results import Callback, SendFuture
 from .stream_keys import StreamKeys

@@ -25,9 +25,9 @@ from .forks import Stage, watch_fork
 from .interfaces import Channel, Sink
 from .metrics import Stats
 from .numbering import SequenceKey
-from .pipeline.assembly import Pipeline
 from .pipeline.batching.accumulator import Piece
 from .pipeline.batching.cut import CutRule
+from .pipeline.pipeline import Pipeline
 from .pipeline.shutdown import Shutdown
 from .records import StreamKey
 from .results import Callback, SendFuture

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from producer import NetworkError, Producer, RejectedError, Result, ResultFailedError, SendFuture
-from producer.pipeline.assembly import Pipeline
+from producer.pipeline.pipeline import Pipeline
 from producer.testing import ScriptedSink
 from tests.support.pipelines import KEY, config, record, settle, threadless
 from tests.support.sinks import GatedSink

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from producer import NetworkError, Producer, RejectedError, Result, ResultFailedError, SendFuture
-from producer.pipeline.assembly import Pipeline
+from producer.pipeline.pipeline import Pipeline
 from producer.results import Attempt, settle_future
 from producer.testing import RecordingSink, ScriptedSink
 from tests.support.pipelines import KEY, config, record, settle, threadless

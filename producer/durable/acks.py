@@ -18,7 +18,7 @@ from ..interfaces import Event
 from ..metrics import Counters
 from ..pipeline.batching.batch import ProducerBatch, logs_of_sends
 from ..pipeline.settling.thinned_log import ThinnedLog
-from ..pipeline.worker import StageThread
+from ..pipeline.threads import StageThread
 from ..records import SEQUENCED, StreamKey
 from ..results import Result
 from .dead_letters import DeadLetters

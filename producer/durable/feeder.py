@@ -23,7 +23,7 @@ from ..pipeline.batching.stopped_streams import Line
 from ..pipeline.sending.doubt import SentBefore
 from ..pipeline.settling.callbacks import attempt_of
 from ..pipeline.settling.thinned_log import ThinnedLog
-from ..pipeline.worker import StageThread
+from ..pipeline.threads import StageThread
 from ..records import IDEMPOTENT, StreamKey
 from ..results import Attempt, Result
 from .acks import Acks

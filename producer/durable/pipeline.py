@@ -37,10 +37,10 @@ from ..interfaces import (
 )
 from ..metrics import Stats
 from ..numbering import Numbering
-from ..pipeline.assembly import Durability, Pipeline
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.batch import RECORD_OVERHEAD
 from ..pipeline.batching.open_run import OpenRun
+from ..pipeline.pipeline import Durability, Pipeline
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..records import StreamKey, plain
 from ..results import Callback, SendFuture

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import CloseTimeoutError
-from .assembly import Pipeline
+from .pipeline import Pipeline
 
 _log = logging.getLogger("producer.shutdown")
 

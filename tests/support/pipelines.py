@@ -6,8 +6,8 @@ from typing import Any
 
 from producer.config import ProducerConfig
 from producer.interfaces import Clock, Sink
-from producer.pipeline.assembly import Pipeline
 from producer.pipeline.batching.batch import ProducerBatch
+from producer.pipeline.pipeline import Pipeline
 from producer.records import StreamKey
 from producer.testing import RecordingSink
 from producer.wire.log_group import LogEncoder

@@ -8,8 +8,8 @@ from typing import Any
 from producer import Producer, SendFuture, Stream
 from producer.clock import Clock
 from producer.interfaces import Sink
-from producer.pipeline.assembly import Pipeline
 from producer.pipeline.batching.batch import ProducerBatch
+from producer.pipeline.pipeline import Pipeline
 from tests.support.pipelines import config, threadless
 
 #: More sends of one shape than pass before it is known.

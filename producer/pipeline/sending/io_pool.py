@@ -20,7 +20,7 @@ from ...clock import (
 from ...metrics import DestinationStats
 from ...records import StreamKey
 from ..batching.batch import ProducerBatch
-from ..worker import StageThread
+from ..threads import StageThread
 from .fair_queue import FairQueue, Report, Turn
 from .gates import Verdict
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...clock import Clock
 from ..accept import Admission
 from ..batching.batch import ProducerBatch
-from ..worker import StageThread
+from ..threads import StageThread
 from .retry_queue import RetryQueue
 
 

@@ -32,7 +32,7 @@ from ..batching.batch import (
     ProducerBatch,
 )
 from ..batching.memory import MemoryBudget
-from ..worker import StageThread
+from ..threads import StageThread
 from .outcomes import OutcomeListener
 
 _log = logging.getLogger("producer.handler")

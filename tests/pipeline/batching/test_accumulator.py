@@ -18,7 +18,6 @@ from producer import (
 )
 from producer.clock import Deadline
 from producer.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from producer.pipeline.assembly import Pipeline
 from producer.pipeline.batching.accumulator import IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS
 from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
@@ -26,6 +25,7 @@ from producer.pipeline.batching.batch import (
     BatchState,
     ProducerBatch,
 )
+from producer.pipeline.pipeline import Pipeline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
 from tests.support.pipelines import (

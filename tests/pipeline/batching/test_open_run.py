@@ -25,7 +25,6 @@ from producer import (
     StreamKey,
 )
 from producer.config import MAX_BATCH_COUNT
-from producer.pipeline.assembly import Pipeline
 from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
     RECORD_OVERHEAD,
@@ -35,6 +34,7 @@ from producer.pipeline.batching.batch import (
 )
 from producer.pipeline.batching.memory import Reservation
 from producer.pipeline.batching.open_run import OpenRun
+from producer.pipeline.pipeline import Pipeline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from producer.wire.log_group import LogEncoder
 from producer.wire.shape import Run

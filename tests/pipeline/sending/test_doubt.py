@@ -19,7 +19,7 @@ from producer import (
     SendFuture,
 )
 from producer.interfaces import Delivery, Receipt
-from producer.pipeline.assembly import Pipeline
+from producer.pipeline.pipeline import Pipeline
 from producer.pipeline.sending.doubt import SURE_AFTER
 from tests.durable.kit import values
 from tests.support.clocks import JumpingClock

@@ -18,7 +18,12 @@ from ..durable.event_format import StoredRecord
 from ..durable.fed_batch import FedBatch
 from ..durable.intents import Intents
 from ..durable.ticket import Ticket
-from ..errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
+from ..errors import (
+    DeliveryAbandonedError,
+    FlushTimeoutError,
+    ProducerError,
+    StreamStoppedError,
+)
 from ..interfaces import Notes, Sink
 from ..metrics import Counters, Stats
 from ..records import StreamKey
