@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 
@@ -26,11 +24,8 @@ from .follow.query import INTERVAL, SETTLE, FollowOptions, follow
 from .job import MAX_LINE_BYTES, ShipJob
 from .lines.parsers import PARSER_NAMES, make_parser
 from .report import Shipment, counted, summary
-from .session import LOCAL_MASTER, build_session
+from .session import LOCAL_MASTER, running_session
 from .shipment import ship_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
@@ -148,19 +143,10 @@ def _ship(args: argparse.Namespace, console: Console) -> Shipment:
     if not options and not found.files:
         named = readable(", ".join(args.paths))
         console.print(f"there are no files to ship in {named}", markup=False, highlight=False)
-    with _session(args.master) as session:
+    with running_session(master=args.master) as session:
         if options:
             return follow(session, job, options, console=console)
         return ship_files(session, found, job, console=console, partition_bytes=args.partition_bytes)
-
-
-@contextmanager
-def _session(master: str | None) -> Iterator[SparkSession]:
-    session = build_session(master=master)
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:

@@ -15,6 +15,10 @@ class JavaNotFoundError(SparkJobError):
     """There is no Java that can run Spark."""
 
 
+class SparkStartError(SparkJobError):
+    """Java was started, and ended before Spark could be used."""
+
+
 class InputError(SparkJobError):
     """A path that was named cannot be shipped."""
 

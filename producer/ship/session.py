@@ -11,16 +11,25 @@ lz4, zstandard) has to be installed there: compiled wheels cannot travel in a zi
 from __future__ import annotations
 
 import atexit
+import contextlib
+import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from .java import use_java
+from .jvm import Jvm, forget_in_environment, held_interrupts, known_to_environment
+
+_log = logging.getLogger("producer.ship.session")
 
 #: Every core, and as many attempts for a task as on a cluster (``local[*]`` alone gives it one).
 LOCAL_MASTER = "local[*,4]"
@@ -32,23 +41,98 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 _LOCAL_JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j.configurationFile={_LOG4J.as_uri()}"
 
 
+# The JVM that this process has started; one serves all its sessions.
+_jvms: list[Jvm] = []
+
+
 def build_session(*, master: str | None = None, app_name: str = "loghub-producer ship") -> SparkSession:
     """Start Spark, or return the session that this process already has.
 
+    When it is interrupted, nothing that it has started is left.
+
     :param master: a Spark master URL; every core of this machine if left out.
     :raises JavaNotFoundError: there is no Java 17 or newer.
+    :raises SparkStartError: Java ended before Spark had started.
     """
     master = master or LOCAL_MASTER
     use_java()
     # Workers are this Python, with this environment's packages, not the first python3 on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName(app_name)
-    for name, value in (_local_settings() if is_local(master) else _cluster_settings()).items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    settings = _local_settings() if is_local(master) else _cluster_settings()
+    session = _start({"spark.master": master, "spark.app.name": app_name, **settings})
     if not is_local(master):
         session.sparkContext.addPyFile(package_zip())
     return session
+
+
+@contextlib.contextmanager
+def running_session(*, master: str | None = None, app_name: str = "loghub-producer ship") -> Iterator[SparkSession]:
+    """As :func:`build_session`, for a block: when it is left, by an interrupt too, no process of Spark is left either.
+
+    In the block SIGINT does what it did before, and not what Spark makes of it.
+    """
+    logging.getLogger().addFilter(_is_no_interrupt_of_py4j)
+    try:
+        with _own_interrupts():
+            session = build_session(master=master, app_name=app_name)
+        try:
+            yield session
+        finally:
+            _stop(session)
+    finally:
+        end_java()
+        logging.getLogger().removeFilter(_is_no_interrupt_of_py4j)
+
+
+def _stop(session: SparkSession) -> None:
+    try:
+        session.stop()
+    except Exception as error:  # noqa: BLE001  (its JVM may be gone, or busy with what was interrupted; it is ended next)
+        _log.info("Spark did not stop: %s", error)
+
+
+def end_java() -> None:
+    """End the JVM that this process has started, if there is one; a later session starts another."""
+    while _jvms:
+        try:
+            _jvms[-1].end()
+        finally:
+            _jvms.pop()
+            SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+
+
+def _start(settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    if SparkContext._gateway is not None or known_to_environment():
+        return builder.getOrCreate()
+    try:
+        with held_interrupts():  # or one could come between the start of a process and its name
+            _jvms.append(Jvm(settings))
+        _jvms[-1].tell_environment()
+        return builder.getOrCreate()
+    except BaseException:
+        end_java()
+        raise
+    finally:
+        forget_in_environment()
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Put back what SIGINT did: a new SparkContext has it cancel jobs from within whatever runs at that moment."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+def _is_no_interrupt_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record may be logged: Spark's bridge to Java tells the root logger, with a trace, of each interrupt."""
+    return not (record.exc_info and str(record.msg).endswith("while sending command."))
 
 
 def is_local(master: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -36,7 +37,7 @@ def run_job(spark: SparkSession, path: Path, job: ShipJob, **options: int) -> Sh
 @pytest.fixture
 def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command uses the tests' session and leaves it running."""
-    monkeypatch.setattr(command, "build_session", lambda **_: spark)
+    monkeypatch.setattr(command, "running_session", lambda **_: contextlib.nullcontext(spark))
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
 
@@ -188,7 +189,7 @@ def test_wrong_use_is_told_before_spark_is_started(
     said: str,
 ) -> None:
     """The exit code is 2 and the message says what to do, at once."""
-    monkeypatch.setattr(command, "build_session", lambda **_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(command, "running_session", lambda **_: pytest.fail("Spark was started"))
     assert command.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
     assert said in capsys.readouterr().err
 

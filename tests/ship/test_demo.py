@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from examples.ship_demo import __main__ as demo
+from examples.ship_demo import demo
 from examples.ship_demo.samples import write_access_logs
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
 from examples.ship_demo.whole import all_logs
@@ -31,7 +32,7 @@ Tamper = Callable[[list[dict[str, str]]], None]
 @pytest.fixture
 def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demonstration uses the tests' session and leaves it running."""
-    monkeypatch.setattr(demo, "build_session", lambda **_: spark)
+    monkeypatch.setattr(demo, "running_session", lambda **_: contextlib.nullcontext(spark))
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
 

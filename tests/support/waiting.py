@@ -11,12 +11,12 @@ from typing import Any
 PATIENCE = 20.0
 
 
-def eventually(condition: Callable[[], object], what: str = "the condition") -> None:
-    """Return once ``condition()`` is true; fail after :data:`PATIENCE` seconds."""
-    end = time.monotonic() + PATIENCE
+def eventually(condition: Callable[[], object], what: str = "the condition", patience: float = PATIENCE) -> None:
+    """Return once ``condition()`` is true; fail after ``patience`` seconds."""
+    end = time.monotonic() + patience
     while not condition():
         if time.monotonic() > end:
-            raise AssertionError(f"{what} did not come true within {PATIENCE} s")
+            raise AssertionError(f"{what} did not come true within {patience} s")
         time.sleep(0.001)
 
 

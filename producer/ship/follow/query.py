@@ -171,7 +171,11 @@ def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
         yield  # only the main thread may install handlers
         return
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():  # whoever asks twice does not want to wait
+            hurried = before[signal.Signals(number)]
+            if callable(hurried):
+                hurried(number, frame)
         stop.set()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}

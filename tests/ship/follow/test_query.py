@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from rich.console import Console
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.ship.files.find import LINK_TO_DIRECTORY
-from producer.ship.follow.query import FollowOptions, follow
+from producer.ship.follow.query import FollowOptions, _stopping_on_signals, follow
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
@@ -181,6 +182,16 @@ def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_pat
     assert "Traceback" not in err
     assert [log["file_offset"] for log in held(server)] == ["0", "4"]
     assert server.count(PROJECT, LOGSTORE) == 2
+
+
+def test_second_interrupt_does_not_wait() -> None:
+    """The first Ctrl-C lets the micro-batch end; who presses it again interrupts whatever goes on."""
+    stop = threading.Event()
+    with _stopping_on_signals(stop):
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_checkpoint_of_a_query_with_another_sink_goes_on(

@@ -1,0 +1,124 @@
+"""What ``make run`` shows: real log files through Spark and the producer into an embedded LogHub, and proof of arrival.
+
+The proof does not trust the job: the files are read once more by other code, and the logstore is read back through the
+protocol. Run as ``python -m examples.ship_demo [--input PATH]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from producer.config import ProjectConfig
+from producer.errors import ProducerError
+from producer.server import LogHubServer
+from producer.ship.errors import InputError
+from producer.ship.files.find import Found, find_files
+from producer.ship.job import ShipJob
+from producer.ship.report import counted, summary
+from producer.ship.session import running_session
+from producer.ship.shipment import ship_files
+from producer.spark.logstore import LogstoreClient
+from producer.spark.options import Target
+from producer.spark.text import readable
+
+from .samples import write_access_logs
+from .verify import Digest, differences, digests_of_files, digests_of_logs
+from .whole import all_logs
+
+_PROJECT, _LOGSTORE = "demo", "machine-logs"
+
+#: The embedded server holds what it is sent in memory, so the machine's own logs are taken up to this size, bytes.
+_MOST_BYTES = 256 << 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ship, read back, compare. 0 if every line arrived once and unchanged, 1 if not, 2 if there was nothing to try."""
+    parser = argparse.ArgumentParser(prog="python -m examples.ship_demo", description=__doc__.splitlines()[0])
+    parser.add_argument("--input", nargs="+", metavar="PATH", help="files, directories or globs; default: /var/log")
+    args = parser.parse_args(arguments)
+    console = Console(soft_wrap=True, highlight=False)
+    try:
+        with tempfile.TemporaryDirectory(prefix="loghub-producer-demo-") as folder:
+            return _demonstrate(_choose(args.input, Path(folder), console), console)
+    except ProducerError as error:
+        console.print(f"error: {error}", style="red", markup=False)
+        return 2
+
+
+def _choose(paths: Sequence[str] | None, folder: Path, console: Console) -> Found:
+    if paths:
+        named = find_files(paths)
+        if not named.files:
+            raise InputError(f"there are no files to ship in {', '.join(paths)}")
+        return named
+    found = _newest(find_files(["/var/log"]) if Path("/var/log").is_dir() else Found((), ()))
+    if found.size:
+        return found
+    console.print("there are no readable logs under /var/log: making access logs up")
+    write_access_logs(folder)
+    return find_files([str(folder)])
+
+
+def _newest(found: Found) -> Found:
+    """The files written last, as many as the size allows."""
+    left = _MOST_BYTES
+    files, skipped = [], list(found.skipped)
+    for file in sorted(found.files, key=lambda each: Path(each.path).stat().st_mtime, reverse=True):
+        # What a compressed file comes to is not known: a guess on the safe side.
+        size = file.size if file.compression is None else file.size * 20
+        if size <= left:
+            files.append(file)
+            left -= size
+        else:
+            skipped.append((file.path, "too much for a demonstration"))
+    return Found(tuple(sorted(files, key=lambda each: each.path)), tuple(skipped))
+
+
+def _demonstrate(found: Found, console: Console) -> int:
+    console.print(f"shipping {counted(len(found.files), 'file')}, {counted(found.size, 'byte')} on disk")
+    for path, reason in found.skipped:
+        console.print(readable(f"  not {path}: {reason}"), markup=False, style="dim")
+    with LogHubServer() as server:
+        console.print(f"embedded LogHub listens on {server.endpoint}")
+        project = ProjectConfig(
+            _PROJECT,
+            endpoint=server.endpoint,
+            access_key_id=server.access_key_id,
+            access_key_secret=server.access_key_secret,
+        )
+        failure = _ship(found, project, console)
+        console.print("reading the logstore back through the protocol, and the files once more")
+        with LogstoreClient(Target(project, _LOGSTORE)) as client:
+            held = digests_of_logs(all_logs(client))
+    return verdict(found, held, failure, console)
+
+
+def _ship(found: Found, project: ProjectConfig, console: Console) -> str | None:
+    job = ShipJob(project=project, logstore=_LOGSTORE, producer={"linger_ms": "200"})
+    with running_session(app_name="loghub-producer demo") as session:
+        shipment = ship_files(session, found, job, console=console)
+    console.print(summary(shipment))
+    return shipment.failure
+
+
+def verdict(found: Found, held: dict[str, Digest], failure: str | None, console: Console) -> int:
+    """Compare, say what came of it, and return the exit code."""
+    read = digests_of_files(found.files)
+    problems = differences(read, held)
+    if failure is not None:
+        problems.insert(0, f"the job failed: {failure}")
+    for problem in problems:
+        console.print(problem, style="red", markup=False)
+    lines = sum(digest.lines for digest in read.values())
+    extent = f"{counted(lines, 'line')} of {counted(len(read), 'file')}"
+    whole = extent if lines == 1 else f"all {extent}"
+    if problems:
+        console.print(f"FAILED: {counted(len(problems), 'difference')} in {extent}", style="bold red")
+        return 1
+    console.print(f"OK: {whole} arrived, once, unchanged", style="bold green")
+    return 0
