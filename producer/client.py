@@ -31,7 +31,6 @@ from .pipeline.pipeline import Pipeline
 from .pipeline.shutdown import Shutdown
 from .records import StreamKey
 from .results import Callback, SendFuture
-from .sinks.loghub.sink import LogHubSink
 from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
 from .wire.log_group import LogEncoder
@@ -61,7 +60,8 @@ class Producer:
         from now on, which closes it.
     :param dead_letter: a channel for records that cannot be delivered, with the reason in their headers; likewise the
         producer's. None only tells callbacks, counters and the log of them.
-    :param sink: delivers batches in place of LogHub, for tests (see ``producer.testing``).
+    :param sink: delivers batches in place of LogHub: a file (see ``producer.sinks``), a double for tests (see
+        ``producer.testing``), or one of your own.
     :param clock: the source of time, for tests.
     :raises ConfigError: a project is given twice; what is no channel; a dead letter channel without a channel, or the
         same one.
@@ -91,20 +91,22 @@ class Producer:
         if base is not None and base == getattr(dead_letter, "base", None):
             raise ConfigError("dead_letter", "must have another base: its events would be adopted as records", base)
         self._channel, self._dead_letter = channel, dead_letter
-        self._given_sink = sink
+        if sink is not None and (isinstance(sink, type) or not isinstance(sink, Sink)):
+            raise ConfigError("sink", "must be None or inherit from producer.interfaces.Sink", sink)
         self._clock: Clock = clock or SystemClock()
+        self._sink = _loghub_sink(self.config, self._clock, self.name) if sink is None else sink
+        self._sink_given = sink is not None
         self._encoder = LogEncoder()
         self._cut = CutRule.of(self.config)
         self._keys = StreamKeys(self.config)
-        self._projects: dict[str, ProjectConfig] = {}
         self._closed = False
-        self._lock = threading.Lock()  # guards _projects and the making of _pipeline
+        self._lock = threading.Lock()  # guards the making of _pipeline
         self._pipeline: Pipeline | DurablePipeline | None = None
         self._shutdown: Shutdown | None = None
         for project in projects:
             self.put_project_config(project)
-        if len(self._projects) < len(projects):
-            names = [project.project for project in projects]
+        names = [project.project for project in projects]
+        if len(set(names)) < len(names):
             raise ConfigError("projects", "must name each project once", ", ".join(names))
         watch_fork(self, Stage.PRODUCERS)
         if channel is not None:
@@ -235,23 +237,15 @@ class Producer:
     def put_project_config(self, project: ProjectConfig) -> None:
         """Add a project, or replace its endpoint and credentials, also while records for it are on their way.
 
-        :raises InvalidArgumentError: not a ``ProjectConfig``.
+        :raises InvalidArgumentError: not a ``ProjectConfig``, or the producer's sink knows no projects.
         """
         if not isinstance(project, ProjectConfig):
             raise InvalidArgumentError(f"a project must be a ProjectConfig, got {type(project).__qualname__}")
-        with self._lock:
-            self._projects[project.project] = project
-            pipeline = self._pipeline
-        if pipeline is not None and isinstance(pipeline.sink, LogHubSink):
-            pipeline.sink.put_project(project)
+        self._sink.put_project(project)
 
     def remove_project_config(self, project: str) -> None:
         """Forget a project: its records fail from now on (``ProjectConfigNotExist``). An unknown name is no error."""
-        with self._lock:
-            self._projects.pop(project, None)
-            pipeline = self._pipeline
-        if pipeline is not None and isinstance(pipeline.sink, LogHubSink):
-            pipeline.sink.remove_project(project)
+        self._sink.remove_project(project)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what is batched, and wait until everything accepted before is settled and its callbacks have run.
@@ -281,8 +275,11 @@ class Producer:
         """
         _check_timeout(timeout)
         with self._lock:
+            unused = self._shutdown is None and not self._closed
             self._closed = True
             shutdown = self._shutdown
+        if unused:
+            self._sink.close()
         if shutdown is not None:
             try:
                 shutdown.close(timeout)
@@ -310,13 +307,8 @@ class Producer:
         return pipeline
 
     def _new_pipeline(self) -> Pipeline | DurablePipeline:
-        sink = self._given_sink
-        if sink is None:
-            sink = LogHubSink(self.config, self._clock, self.name)
-            for project in self._projects.values():
-                sink.put_project(project)
         alive, name, drain_timeout = weakref.ref(self), self.name, self.config.drain_timeout_ms / 1000
-        parts = (self.config, sink, self._clock, self.name)
+        parts = (self.config, self._sink, self._clock, self.name)
         # What the pipeline is given must not hold the producer, or it would never be an orphan.
         life: _Life = {
             "orphaned": lambda: alive() is None,
@@ -348,11 +340,14 @@ class Producer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         channels = self._channel, self._dead_letter
-        return _rebuild, (tuple(self._projects.values()), self.config, self._given_sink, *channels)
+        # A given sink brings its projects along.
+        projects, sink = ((), self._sink) if self._sink_given else (self._sink.project_configs(), None)
+        return _rebuild, (projects, self.config, sink, *channels)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"<Producer {self.name} {state}, projects: {', '.join(self._projects) or 'none'}>"
+        projects = [config.project for config in self._sink.project_configs()]
+        return f"<Producer {self.name} {state}, projects: {', '.join(projects) or 'none'}>"
 
 
 class _Life(TypedDict):
@@ -361,6 +356,12 @@ class _Life(TypedDict):
     orphaned: Callable[[], bool]
     abandon: Callable[[], None]
     on_start: Callable[[], bool | None]
+
+
+def _loghub_sink(config: ProducerConfig, clock: Clock, name: str) -> Sink:
+    from .sinks.loghub.sink import LogHubSink  # noqa: PLC0415  # HTTP is much to import for those who use another sink
+
+    return LogHubSink(config, clock, name)
 
 
 def _rebuild(

@@ -18,7 +18,8 @@ class Stage(enum.IntEnum):
 
     LOCKS = 0
     CHANNELS = 1
-    PRODUCERS = 2
+    SINKS = 2
+    PRODUCERS = 3
 
 
 class Forkable(Protocol):

@@ -9,7 +9,9 @@ from types import TracebackType
 from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from .clock import Clock
+from .config import ProjectConfig
 from .credentials import Credentials
+from .errors import InvalidArgumentError
 from .records import StreamKey
 
 __all__ = [
@@ -95,11 +97,28 @@ class Delivery:
 Record: TypeAlias = bytes | memoryview
 
 
+@runtime_checkable
 class Sink(Protocol):
     """Where batches leave. Its methods are called from several IO threads at once.
 
-    A sink that inherits from this class gets the methods that have a default.
+    Whoever inherits from this class gets the methods that have a default: a sink needs :meth:`encode` and
+    :meth:`write`. What a batch's body is, and which projects there are, nobody else knows. One that has locks, threads
+    or connections makes them anew in a forked child (see :mod:`producer.forks`).
     """
+
+    def put_project(self, project: ProjectConfig) -> None:
+        """Add a project, or replace what is known of it; the next attempts use it.
+
+        :raises InvalidArgumentError: the sink delivers without, as by default.
+        """
+        raise InvalidArgumentError(f"{type(self).__name__} knows no projects: leave out {project.project!r}")
+
+    def remove_project(self, name: str) -> None:
+        """Forget a project, whose records fail from now on; an unknown name is no error."""
+
+    def project_configs(self) -> tuple[ProjectConfig, ...]:
+        """The projects, in the order in which they were added."""
+        return ()
 
     def destination(self, key: StreamKey) -> Hashable:
         """What a stream's batches share with those of other streams: the other end, whose requests are limited
@@ -107,8 +126,9 @@ class Sink(Protocol):
         """
         return key.project
 
-    def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
+    def tail_size(self, key: StreamKey, pack_id: str | None) -> int:  # noqa: ARG002
         """How many bytes a body has besides its records."""
+        return 0
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         """Make a batch's body from its records; called once a batch, behind a channel once an attempt. May raise only
@@ -116,12 +136,16 @@ class Sink(Protocol):
         """
 
     def decode(self, payload: Payload) -> list[bytes]:
-        """The records that :meth:`encode` was given, one log each; needed to split a batch."""
+        """The records that :meth:`encode` was given, one log each; needed to split a batch, after a
+        :class:`~producer.errors.BodyTooLargeError`. A sink that raises none does without.
+        """
+        raise NotImplementedError(f"{type(self).__name__} finds bodies too large, and cannot take them apart")
 
     def write(self, delivery: Delivery) -> Receipt:
         """Make exactly one attempt.
 
-        :raises AttemptError: it failed; the class of the error says whether another attempt makes sense.
+        :raises AttemptError: it failed; the class of the error says whether another attempt makes sense, and
+            ``may_have_been_stored`` whether this one may have succeeded all the same.
         """
 
     def close(self) -> None:

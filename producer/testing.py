@@ -12,7 +12,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from .clock import Deadline
+from .config import ProjectConfig
 from .errors import AttemptError
+from .forks import Stage, watch_fork
 from .interfaces import Delivery, Payload, Receipt, Record, Sink
 from .records import StreamKey
 from .wire.log_group import encode_tail, split_records
@@ -83,9 +85,30 @@ class RecordingSink(Sink):
     """Accepts everything and remembers it, as uncompressed LogGroups."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards deliveries
+        self._lock = threading.Lock()  # guards deliveries and _projects
+        self._projects: dict[str, ProjectConfig] = {}
         self.deliveries: list[Delivery] = []
         self.closed = False
+        watch_fork(self, Stage.SINKS)
+
+    def renew_in_child(self) -> None:
+        """A thread of the parent may hold the lock."""
+        self._lock = threading.Lock()
+
+    def put_project(self, project: ProjectConfig) -> None:
+        """Remember it; everything is accepted all the same."""
+        with self._lock:
+            self._projects[project.project] = project
+
+    def remove_project(self, name: str) -> None:
+        """Forget it; everything is accepted all the same."""
+        with self._lock:
+            self._projects.pop(name, None)
+
+    def project_configs(self) -> tuple[ProjectConfig, ...]:
+        """See :class:`~producer.interfaces.Sink`."""
+        with self._lock:
+            return tuple(self._projects.values())
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         """See :class:`~producer.interfaces.Sink`."""

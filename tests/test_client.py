@@ -25,6 +25,8 @@ from producer import (
     SendTimeoutError,
 )
 from producer.interfaces import Delivery
+from producer.sinks import StdoutSink
+from producer.sinks.loghub.sink import LogHubSink
 from producer.testing import RecordingSink, ScriptedSink
 from producer.wire.put_logs import adjust_shard_hash
 from tests.support.log_group_schema import LogGroup, contents_of
@@ -203,6 +205,65 @@ def test_projects_are_added_replaced_and_removed() -> None:
         with pytest.raises(InvalidArgumentError, match="must be a ProjectConfig, got str"):
             producer.put_project_config("three")  # type: ignore[arg-type]
         assert producer.send("one", "l", LOG).exception is not None
+
+
+@pytest.mark.parametrize("blocked", ["put_project", "remove_project"])
+def test_the_projects_that_a_producer_shows_are_those_that_its_records_go_to(
+    blocked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever comes between, when two threads put and remove a project: there is one registry, the sink's."""
+    project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
+    entered, go_on, real = threading.Event(), threading.Event(), getattr(LogHubSink, blocked)
+
+    def late(sink: LogHubSink, argument: Any) -> None:
+        if not entered.is_set():
+            entered.set()
+            assert go_on.wait(PATIENCE)
+        real(sink, argument)
+
+    with Producer(config=config(linger_ms=100, retries=0)) as producer:
+        producer.send("p", "l", LOG).exception(PATIENCE)
+        if blocked == "remove_project":
+            producer.put_project_config(project)
+        monkeypatch.setattr(LogHubSink, blocked, late)
+        calls = [lambda: producer.put_project_config(project), lambda: producer.remove_project_config("p")]
+        first, second = calls if blocked == "put_project" else reversed(calls)
+        call = Call(first)
+        assert entered.wait(PATIENCE)
+        second()
+        go_on.set()
+        call.result()
+        result = producer.send("p", "l", LOG).exception(PATIENCE).result  # type: ignore[union-attr]
+        shown = "projects: p" in repr(producer)
+        assert shown == (result.error_code != "ProjectConfigNotExist")
+
+
+def test_a_sink_that_knows_no_projects_says_so() -> None:
+    """A project that would be ignored is refused; what is no sink is, too."""
+    project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
+    with pytest.raises(InvalidArgumentError, match="StdoutSink knows no projects: leave out 'p'"):
+        Producer(project, sink=StdoutSink())
+    for wrong in (StdoutSink, object()):
+        with pytest.raises(ConfigError, match="sink: must be None or inherit"):
+            Producer(sink=wrong)  # type: ignore[arg-type]
+
+
+def test_a_sink_is_closed_once_also_if_nothing_was_sent() -> None:
+    """Whoever gives a sink away need not close it."""
+
+    class Counting(RecordingSink):
+        closes = 0
+
+        def close(self) -> None:
+            self.closes += 1
+
+    for records in (0, 1):
+        sink = Counting()
+        with Producer(sink=sink, config=config(linger_ms=100)) as producer:
+            for _ in range(records):
+                producer.send("p", "l", LOG)
+        producer.close()
+        assert sink.closes == 1
 
 
 def test_an_unknown_project_fails_its_own_records_only() -> None:

@@ -385,7 +385,7 @@ def test_3_10_pickling_a_producer_carries_its_configuration_not_its_threads() ->
     copy = pickle.loads(pickle.dumps(original))
     assert threading.active_count() == before
     assert copy.config == original.config
-    assert copy._projects == original._projects
+    assert copy._sink.project_configs() == original._sink.project_configs()
     assert copy.stats().accepted == 0
     assert copy.send("unknown", "l", LOG).exception(PATIENCE) is not None
     copy.close()

@@ -12,7 +12,7 @@ appear with backslashes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .protobuf import delimited, read_varint, varint
@@ -25,7 +25,7 @@ def encode_json(records: Sequence[bytes], topic: str, source: str, tags: Sequenc
 
     :param records: what :class:`~producer.wire.log_group.LogEncoder` made; each may join several logs.
     """
-    logs = ",".join(_log_json(record) for joined in records for record in _frames(joined))
+    logs = ",".join(object_of(members_of(log)) for joined in records for log in frames_of(joined))
     head = {"__topic__": topic, "__source__": source, "__tags__": dict(tags)}
     return f'{json.dumps(head, ensure_ascii=False)[:-1]}, "__logs__": [{logs}]}}'.encode()
 
@@ -50,8 +50,8 @@ def _record(log: list[tuple[str, Any]]) -> bytes:
     return delimited(0x0A, b"".join(parts))
 
 
-def _log_json(log: bytes) -> str:
-    """The object of one ``Log`` message."""
+def members_of(log: bytes) -> list[tuple[str, str]]:
+    """The members of the object of one ``Log`` message, the time first: names, and values in JSON."""
     members: list[tuple[str, str]] = []
     time = "0"
     position = 0
@@ -59,7 +59,7 @@ def _log_json(log: bytes) -> str:
         tag = log[position]
         if tag == 0x12:
             content, position = _payload(log, position + 1)
-            key, value = (_text(part) for part in _frames(content))
+            key, value = (_text(part) for part in frames_of(content))
             members.append((key, json.dumps(value, ensure_ascii=False)))
         elif tag == 0x25:
             nanos = int.from_bytes(log[position + 1 : position + 5], "little")
@@ -69,10 +69,15 @@ def _log_json(log: bytes) -> str:
             number, position = read_varint(log, position + 1)
             time = str(number)
     members.insert(0, (_TIME, time))
+    return members
+
+
+def object_of(members: Iterable[tuple[str, str]]) -> str:
+    """The object of these members."""
     return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {value}" for name, value in members) + "}"
 
 
-def _frames(data: bytes) -> Iterator[bytes]:
+def frames_of(data: bytes) -> Iterator[bytes]:
     """The payloads of consecutive length-delimited fields."""
     position = 0
     while position < len(data):

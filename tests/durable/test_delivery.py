@@ -75,7 +75,7 @@ def test_stored_follows_the_sync_of_a_channel_that_syncs_later(tmp_path: Path) -
     assert not future.stored
     channel.sync()
     assert future.stored
-    sink = producer._given_sink
+    sink = producer._sink
     assert isinstance(sink, GatedSink)
     sink.gate.set()
     producer.close()
@@ -366,12 +366,12 @@ def test_what_is_no_channel_is_refused_with_what_would_be_one(tmp_path: Path) ->
 def test_pickling_takes_the_channel_along(tmp_path: Path) -> None:
     """A copy has a channel of the same configuration; one that belongs to a process says so."""
     with durable(RecordingSink(), MemoryChannel(77, 7)) as producer:
-        producer._given_sink = None
+        producer._sink_given = False
         copy = pickle.loads(pickle.dumps(producer))
         assert copy._channel.stats().capacity == 77
         copy.close()
     with durable(RecordingSink(), file_channel(tmp_path / "d")) as producer:
-        producer._given_sink = None
+        producer._sink_given = False
         with pytest.raises(TypeError, match="for_process"):
             pickle.dumps(producer)
 

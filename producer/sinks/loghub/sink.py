@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
@@ -17,23 +17,20 @@ from ...clock import Clock
 from ...config import ProducerConfig, ProjectConfig
 from ...credentials import Credentials
 from ...errors import AttemptError, ClockSkewError, ProjectNotConfiguredError, RejectedError, UnauthorizedError
+from ...forks import Stage, watch_fork
 from ...interfaces import Delivery, Payload, Receipt, Record, Sink
 from ...records import StreamKey
-from ...wire.compression import compress, compress_joined, decompress
-from ...wire.json_group import decode_json, encode_json
-from ...wire.log_group import encode_tail, split_records
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
 from ..http.transport import Answer, Target, Transport, target_of
 from .classify import error_of_answer, is_acknowledgement
+from .codec import Codec
 from .credentials_cache import CredentialsCache
 
 _log = logging.getLogger("producer.loghub")
 
 # A Date further away than ten years is nonsense, seconds.
 _LARGEST_OFFSET = 10 * 366 * 86_400.0
-
-PACK_ID_TAG = "__pack_id__"
 
 
 @dataclass(slots=True, repr=False)  # proxies may hold a password
@@ -49,7 +46,7 @@ class _Project:
 
 
 class LogHubSink(Sink):
-    """See the module.
+    """Delivers to LogHub, and keeps the projects of its producer.
 
     :param name: prefix of thread names.
     """
@@ -58,22 +55,40 @@ class LogHubSink(Sink):
         self._config = config
         self._clock = clock
         self._name = name
-        self._transport = Transport(config.http, config.http.pool_size or config.io_thread_count, clock, name)
-        self._lock = threading.Lock()  # guards changes of _projects
+        self._codec = Codec(config.log_format, config.compression)
         self._projects: dict[str, _Project] = {}
+        self._connect()
+        watch_fork(self, Stage.SINKS)
 
-    def put_project(self, config: ProjectConfig) -> None:
+    def _connect(self) -> None:
+        config = self._config
+        pool_size = config.http.pool_size or config.io_thread_count
+        self._transport = Transport(config.http, pool_size, self._clock, self._name)
+        self._lock = threading.Lock()  # guards changes of _projects
+
+    def renew_in_child(self) -> None:
+        """Use no connection of the parent, and no lock."""
+        self._connect()
+        self._projects = {
+            name: replace(project, credentials=self._credentials_of(project.config))
+            for name, project in self._projects.items()
+        }
+
+    def put_project(self, project: ProjectConfig) -> None:
         """Add a project, or replace its endpoint and credentials; the next attempts use them."""
-        target = target_of(config.project, config.endpoint)
-        project = _Project(
+        config, target = project, target_of(project.project, project.endpoint)
+        known = _Project(
             config=config,
             target=target,
-            credentials=CredentialsCache(config.credentials, self._clock, f"{self._name}-credentials-{config.project}"),
+            credentials=self._credentials_of(config),
             proxies=self._transport.proxies_for(target.base_url),
             user_agent=config.user_agent or self._config.http.user_agent,
         )
         with self._lock:
-            self._projects = {**self._projects, config.project: project}
+            self._projects = {**self._projects, config.project: known}
+
+    def _credentials_of(self, config: ProjectConfig) -> CredentialsCache:
+        return CredentialsCache(config.credentials, self._clock, f"{self._name}-credentials-{config.project}")
 
     def remove_project(self, name: str) -> None:
         """Forget a project; its records fail from now on."""
@@ -91,20 +106,15 @@ class LogHubSink(Sink):
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         """See :class:`~producer.interfaces.Sink`."""
-        return len(_tail(key, pack_id))
+        return self._codec.tail_size(key, pack_id)
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         """See :class:`~producer.interfaces.Sink`."""
-        if self._config.log_format == "json":
-            text = encode_json([bytes(record) for record in records], key.topic, key.source, _tags(key, pack_id))
-            return Payload(compress(text, self._config.compression), len(text))
-        parts = (*records, _tail(key, pack_id))
-        return Payload(compress_joined(parts, self._config.compression), sum(map(len, parts)))
+        return self._codec.encode(key, pack_id, records)
 
     def decode(self, payload: Payload) -> list[bytes]:
         """See :class:`~producer.interfaces.Sink`."""
-        raw = decompress(payload.body, self._config.compression, payload.raw_size)
-        return decode_json(raw) if self._config.log_format == "json" else list(split_records(raw))
+        return self._codec.decode(payload)
 
     def write(self, delivery: Delivery) -> Receipt:
         """See :class:`~producer.interfaces.Sink`."""
@@ -172,14 +182,6 @@ class LogHubSink(Sink):
     def close(self) -> None:
         """See :class:`~producer.interfaces.Sink`."""
         self._transport.close()
-
-
-def _tags(key: StreamKey, pack_id: str | None) -> tuple[tuple[str, str], ...]:
-    return key.tags if pack_id is None else (*key.tags, (PACK_ID_TAG, pack_id))
-
-
-def _tail(key: StreamKey, pack_id: str | None) -> bytes:
-    return encode_tail(key.topic, key.source, _tags(key, pack_id))
 
 
 def _offset(date: str | None, now: float) -> float | None:

@@ -1,0 +1,50 @@
+"""Codec: a batch's records become the body of a PutLogs request, and records again when it has to be cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...interfaces import Payload, Record
+from ...records import StreamKey
+from ...wire.compression import compress, compress_joined, decompress
+from ...wire.json_group import decode_json, encode_json
+from ...wire.log_group import encode_tail, split_records
+
+PACK_ID_TAG = "__pack_id__"
+
+
+class Codec:
+    """Knows the format of bodies and their compression.
+
+    :param log_format: as :attr:`~producer.config.ProducerConfig.log_format`.
+    :param compression: as :attr:`~producer.config.ProducerConfig.compression`.
+    """
+
+    def __init__(self, log_format: str, compression: str) -> None:
+        self._json = log_format == "json"
+        self._compression = compression
+
+    def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
+        """See :class:`~producer.interfaces.Sink`."""
+        return len(_tail(key, pack_id))
+
+    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
+        """See :class:`~producer.interfaces.Sink`."""
+        if self._json:
+            text = encode_json([bytes(record) for record in records], key.topic, key.source, _tags(key, pack_id))
+            return Payload(compress(text, self._compression), len(text))
+        parts = (*records, _tail(key, pack_id))
+        return Payload(compress_joined(parts, self._compression), sum(map(len, parts)))
+
+    def decode(self, payload: Payload) -> list[bytes]:
+        """See :class:`~producer.interfaces.Sink`."""
+        raw = decompress(payload.body, self._compression, payload.raw_size)
+        return decode_json(raw) if self._json else list(split_records(raw))
+
+
+def _tags(key: StreamKey, pack_id: str | None) -> tuple[tuple[str, str], ...]:
+    return key.tags if pack_id is None else (*key.tags, (PACK_ID_TAG, pack_id))
+
+
+def _tail(key: StreamKey, pack_id: str | None) -> bytes:
+    return encode_tail(key.topic, key.source, _tags(key, pack_id))
