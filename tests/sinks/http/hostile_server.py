@@ -185,6 +185,20 @@ def _repeat(connection: socket.socket, data: bytes, stop: threading.Event) -> No
         connection.sendall(data)
 
 
+def _handshake(connection: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
+    try:
+        return tls.wrap_socket(connection, server_side=True)
+    except OSError as error:
+        # Of a client that is gone already, the ssl module leaves an open socket behind: in a frame of its own.
+        trace = error.__traceback__
+        while trace is not None:
+            left = trace.tb_frame.f_locals.get("self")
+            if isinstance(left, ssl.SSLSocket):
+                left.close()
+            trace = trace.tb_next
+        raise
+
+
 @contextmanager
 def serve(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """Treat every connection in the same way, each on a thread of its own.
@@ -204,9 +218,7 @@ def serve(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[int]
             if tls is None:
                 behave(connection, stop)
             else:
-                # Of a client that is gone already, the ssl module would leave an open socket behind.
-                connection.getpeername()
-                with tls.wrap_socket(connection, server_side=True) as wrapped:
+                with _handshake(connection, tls) as wrapped:
                     behave(wrapped, stop)
 
     def accept() -> None:
