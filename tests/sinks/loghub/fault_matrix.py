@@ -42,7 +42,8 @@ class Case:
     :ivar install: makes it go wrong.
     :ivar code: the ``error_code`` of the attempt.
     :ivar reaction: what the producer does.
-    :ivar may_have_been_stored: what the failed attempt says of the batch.
+    :ivar may_have_been_stored: what the failed attempt says of the batch; None if that depends on how much of the
+        request had left.
     :ivar stored: whether the server keeps the batch of the failed attempt, so that a retry makes a duplicate.
     """
 
@@ -50,7 +51,7 @@ class Case:
     install: Install
     code: str
     reaction: str
-    may_have_been_stored: bool = False
+    may_have_been_stored: bool | None = False
     stored: bool = False
 
 
@@ -113,7 +114,7 @@ _PERMANENT = (
 
 
 def _network() -> Iterator[Case]:
-    yield Case("reset before the body is read", fault(lambda: faults.cut("before_body")), "RequestError", BACKOFF, True)
+    yield Case("reset before the body is read", fault(lambda: faults.cut("before_body")), "RequestError", BACKOFF, None)
     yield Case("reset within the body", fault(lambda: faults.cut("in_body")), "RequestError", BACKOFF, True)
     yield Case("reset after the body", fault(lambda: faults.cut("after_body")), "RequestError", BACKOFF, True)
     yield Case(
