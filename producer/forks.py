@@ -1,13 +1,15 @@
 """What a fork means to this package: the one registry of what has to be made anew in the child.
 
 A child has one thread, and locks as its parent's other threads left them. So whatever holds locks, threads or
-descriptors is told, from below: who is told later finds what stands under it ready, whatever was imported first.
+descriptors is told, from below: who is told later finds what stands under it ready, whatever was imported first. A
+lock whose data the child needs whole can be held across the fork.
 """
 
 from __future__ import annotations
 
 import enum
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Protocol
@@ -33,6 +35,16 @@ _functions: dict[Stage, list[Callable[[], None]]] = {stage: [] for stage in Stag
 _objects: dict[Stage, weakref.WeakSet[Forkable]] = {stage: weakref.WeakSet() for stage in Stage}
 
 
+_held: list[threading.Lock] = []
+
+
+def hold_across_fork(lock: threading.Lock) -> None:
+    """Take ``lock`` before every fork and give it back after it, in parent and child: the child finds whole what it
+    guards. Nobody may take two such locks at a time.
+    """
+    _held.append(lock)
+
+
 def call_in_child(renew: Callable[[], None], stage: Stage) -> None:
     """Call a module's function in every forked child, before the objects of its stage are told."""
     _functions[stage].append(renew)
@@ -43,7 +55,18 @@ def watch_fork(forkable: Forkable, stage: Stage) -> None:
     _objects[stage].add(forkable)
 
 
+def _before_fork() -> None:
+    for lock in _held:
+        lock.acquire()
+
+
+def _after_fork() -> None:
+    for lock in reversed(_held):
+        lock.release()
+
+
 def _after_fork_in_child() -> None:
+    _after_fork()
     for stage in Stage:
         for renew in _functions[stage]:
             renew()
@@ -52,4 +75,4 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

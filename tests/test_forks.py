@@ -6,12 +6,15 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import producer
-from producer.forks import Stage, call_in_child, watch_fork
+from producer import forks
+from producer.forks import Stage, call_in_child, hold_across_fork, watch_fork
+from tests.support.waiting import Call, passed
 
 
 class Told:
@@ -57,14 +60,53 @@ def test_what_is_gone_is_not_told() -> None:
 
 
 def test_there_is_one_registry() -> None:
-    """Nothing else asks the interpreter to be told, but the embedded server, which shares nothing with the client."""
+    """Nothing else asks the interpreter to be told."""
     root = Path(producer.__file__).parent
     asking = {
         str(path.relative_to(root))
         for path in root.rglob("*.py")
         if re.search(r"os\.register_at_fork\(", path.read_text(encoding="utf-8"))
     }
-    assert {name for name in asking if not name.startswith("server/")} == {"forks.py"}
+    assert asking == {"forks.py"}
+
+
+class AskedFor:
+    """A lock that tells when somebody asks for it, and then waits as any lock does."""
+
+    def __init__(self, asked: threading.Event) -> None:
+        self.lock, self._asked = threading.Lock(), asked
+
+    def acquire(self) -> None:
+        """Tell, then take it."""
+        self._asked.set()
+        self.lock.acquire()
+
+    def release(self) -> None:
+        """Give it back."""
+        self.lock.release()
+
+
+def test_what_is_held_across_a_fork_is_whole_in_the_child() -> None:
+    """A fork waits for the thread that changes something under such a lock; afterwards it is free on both sides."""
+    forking, changing = threading.Event(), threading.Event()
+    held, halves = AskedFor(forking), list[str]()
+
+    def change() -> None:
+        with held.lock:
+            halves.append("one")
+            changing.set()
+            passed(forking)
+            halves.append("other")
+
+    changed = Call(change)
+    passed(changing)
+    hold_across_fork(held)  # type: ignore[arg-type]  # it has what is needed of a lock
+    try:
+        assert in_child(halves) == "one other"
+    finally:
+        forks._held.remove(held)  # type: ignore[arg-type]
+    changed.result()
+    assert not held.lock.locked()
 
 
 @pytest.mark.parametrize("first", ["channels", "client"])

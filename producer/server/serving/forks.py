@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ...forks import Stage, call_in_child, hold_across_fork
+
 # Guards _held: servers start and stop in any thread. Taken across a fork, so that a child finds it whole.
 _lock = threading.Lock()
 _held: dict[int, tuple[socket.socket, Iterable[Any]]] = {}
@@ -42,7 +44,6 @@ def _give_up_in_child() -> None:
                     os.dup2(nothing, descriptor, inheritable=False)
     os.close(nothing)
     _held.clear()
-    _lock.release()
 
 
 def _descriptor(connection: Any) -> int:
@@ -51,5 +52,5 @@ def _descriptor(connection: Any) -> int:
     return held.fileno() if held is not None else -1
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_give_up_in_child)
+hold_across_fork(_lock)
+call_in_child(_give_up_in_child, Stage.LOCKS)
