@@ -22,21 +22,19 @@ Each step takes O(log n), n being the streams of a logstore, or the logstores of
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
-from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 from ...config import ProducerConfig
 from ...metrics import DestinationStats, HeldStats
 from ..batching.batch import ProducerBatch
-from ..batching.stream_state import StreamState
 from .concurrency import AdaptiveLimit
+from .destinations import Destination, Logstore, ThreadShare
 from .gates import LONGEST_UNREACHABLE, Gate, GateState, Verdict
-
-M = TypeVar("M", bound=Hashable)
+from .turns import Turns, member_of, sooner
 
 #: Destinations and logstores without batches are remembered for so long, seconds, and so many of them.
 _IDLE_SECONDS, _MOST_IDLE = 60.0, 1024
@@ -46,166 +44,7 @@ _MOST_SHOWN = 100
 _SLOW, _IN_USE = 1.0, 10.0
 
 
-class Turns(Generic[M]):
-    """Members in the order of their turns, the lowest first; equal turns in the order of their coming."""
-
-    __slots__ = ("_heap", "members")
-
-    _count = itertools.count()
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, M]] = []
-        #: With their turns, and numbers that rise with the time of coming.
-        self.members: dict[M, tuple[float, int]] = {}
-
-    def put(self, member: M, turn: float) -> None:
-        """Add ``member``, or give it another turn; with the same one it keeps its place."""
-        entry = self.members.get(member)
-        if entry is not None and entry[0] == turn:
-            return
-        entry = self.members[member] = turn, next(self._count)
-        heapq.heappush(self._heap, (*entry, member))
-        if len(self._heap) > 2 * len(self.members) + 16:  # what was replaced
-            self._heap = [(*entry, member) for member, entry in self.members.items()]
-            heapq.heapify(self._heap)
-
-    def remove(self, member: M) -> None:
-        """Take ``member`` out, if it is in."""
-        self.members.pop(member, None)
-
-    def turn_of(self, member: M) -> float:
-        """The turn of ``member``; infinite if it is not in."""
-        return self.members.get(member, (math.inf, 0))[0]
-
-    def first(self) -> tuple[float, int, M] | None:
-        """The lowest turn, a number that rises with the time of coming, and whose they are; None without members."""
-        heap = self._heap
-        while heap and self.members.get(heap[0][2]) != heap[0][:2]:
-            heapq.heappop(heap)
-        return heap[0] if heap else None
-
-
-class _Queue:
-    """The batches of one stream that wait, oldest first."""
-
-    __slots__ = ("_heap", "stream")
-
-    _count = itertools.count()
-
-    def __init__(self, stream: StreamState) -> None:
-        self.stream = stream
-        self._heap: list[tuple[int, int, ProducerBatch]] = []
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def __iter__(self) -> Iterator[ProducerBatch]:
-        return (entry[2] for entry in self._heap)
-
-    def put(self, batch: ProducerBatch) -> None:
-        # The halves of a batch have its serial.
-        heapq.heappush(self._heap, (batch.serial, next(self._count), batch))
-
-    @property
-    def oldest(self) -> ProducerBatch:
-        return self._heap[0][2]
-
-    def pop(self) -> ProducerBatch:
-        return heapq.heappop(self._heap)[2]
-
-
-class _Class:
-    """Destinations that share a part of the threads with their like, and those of them that may go."""
-
-    __slots__ = ("flying", "ready")
-
-    def __init__(self) -> None:
-        #: Attempts under way.
-        self.flying = 0
-        self.ready: Turns[_Destination] = Turns()
-
-
-class _Destination:
-    """A destination, and the logstores of it."""
-
-    __slots__ = ("class_", "clock", "credit", "gate", "key", "latency", "logstores", "may_go", "queued", "urgent")
-
-    def __init__(self, key: Hashable, gate: Gate, clock: float, class_: _Class) -> None:
-        self.key = key
-        self.gate = gate
-        self.class_ = class_
-        #: Bytes, as streams' turns.
-        self.clock = clock
-        #: The size of the largest batch so far, bytes.
-        self.credit = 0
-        self.logstores: dict[tuple[str, str], _Logstore] = {}
-        self.may_go: Turns[_Logstore] = Turns()
-        #: Batches at their last chance, and since when they waited.
-        self.urgent: deque[tuple[_Logstore, ProducerBatch, float]] = deque()
-        self.queued = 0
-        self.latency = 0.0
-
-    def turn_of(self, stream: StreamState) -> float:
-        """The turn of a stream that has a batch again: its own, or the clock, less what it may have saved up."""
-        stream.turn = max(stream.turn, self.clock - self.credit)
-        return stream.turn
-
-    def serve(self, stream: StreamState, size: int) -> None:
-        """A batch of the stream goes."""
-        self.credit = max(self.credit, size)
-        self.clock = max(self.clock, stream.turn)
-        stream.turn = self.turn_of(stream) + size
-
-    def oldest(self) -> ProducerBatch | None:
-        """The batch that waits longest, or about that."""
-        found = [batch for logstore in self.logstores.values() if (batch := logstore.oldest()) is not None]
-        return min(found, key=lambda batch: batch.serial, default=None)
-
-
-class _Logstore:
-    """A logstore of a destination, and the streams of it that have batches."""
-
-    __slots__ = ("by_age", "by_turn", "destination", "gate", "key", "queues")
-
-    def __init__(self, key: tuple[str, str], gate: Gate, destination: _Destination) -> None:
-        self.key = key
-        self.gate = gate
-        self.destination = destination
-        self.queues: dict[StreamState, _Queue] = {}
-        self.by_turn: Turns[_Queue] = Turns()
-        self.by_age: Turns[_Queue] = Turns()
-
-    def oldest(self) -> ProducerBatch | None:
-        """The batch that waits longest."""
-        first = self.by_age.first()
-        return None if first is None else first[2].oldest
-
-    def put(self, batch: ProducerBatch) -> None:
-        queue = self.queues.get(batch.stream)
-        if queue is None:
-            queue = self.queues[batch.stream] = _Queue(batch.stream)
-            self.by_turn.put(queue, self.destination.turn_of(batch.stream))
-        queue.put(batch)
-        if queue.oldest is batch:
-            self.by_age.put(queue, batch.serial)
-
-    def pop(self, queue: _Queue) -> ProducerBatch:
-        batch, stream = queue.pop(), queue.stream
-        self.destination.serve(stream, batch.size)
-        if queue:
-            self.by_turn.put(queue, stream.turn)
-            self.by_age.put(queue, queue.oldest.serial)
-        else:
-            self.by_turn.remove(queue)
-            self.by_age.remove(queue)
-            del self.queues[stream]
-        return batch
-
-    def clear(self) -> None:
-        self.queues, self.by_turn, self.by_age = {}, Turns(), Turns()
-
-
-_Owner = _Destination | _Logstore
+Owner = Destination | Logstore
 
 
 class Turn(NamedTuple):
@@ -221,7 +60,7 @@ class Turn(NamedTuple):
     batch: ProducerBatch
     began: float
     last_since: float | None
-    logstore: _Logstore
+    logstore: Logstore
     probes: tuple[bool, bool]
 
 
@@ -236,7 +75,7 @@ class Report(NamedTuple):
     seconds: float = 0.0
 
 
-def _stats_of(destination: _Destination, now: float) -> DestinationStats:
+def _stats_of(destination: Destination, now: float) -> DestinationStats:
     key = destination.key
     name = " ".join(str(part) for part in key if part is not None) if isinstance(key, tuple) else str(key)
     held = (_held(logstore.key[1], logstore.gate, now) for logstore in destination.logstores.values())
@@ -292,13 +131,13 @@ class FairQueue:
         self._base, self._longest = hold
         self._longest_unreachable = longest_unreachable
         self._last_chance = last_chance
-        self._destinations: dict[Hashable, _Destination] = {}
+        self._destinations: dict[Hashable, Destination] = {}
         # Slow are those whose answers take long, unreached those whose last attempt did not come so far.
-        self._brisk, self._slow, self._unreached = _Class(), _Class(), _Class()
+        self._brisk, self._slow, self._unreached = ThreadShare(), ThreadShare(), ThreadShare()
         self._now = 0.0
         self._brisk_used = -math.inf  # when a brisk destination was in use last
-        self._alarms: Turns[_Owner] = Turns()
-        self._idle: OrderedDict[_Owner, float] = OrderedDict()
+        self._alarms: Turns[Owner] = Turns()
+        self._idle: OrderedDict[Owner, float] = OrderedDict()
         self._clock = 0.0  # the highest of the destinations'
         self._count = 0
         self._ignoring_gates = False
@@ -345,12 +184,12 @@ class FairQueue:
         if destination.urgent:
             logstore, batch, since = destination.urgent.popleft()
         else:
-            logstore = _member(destination.may_go)
-            batch = logstore.pop(_member(logstore.by_turn))
+            logstore = member_of(destination.may_go)
+            batch = logstore.pop(member_of(logstore.by_turn))
             self._clock = max(self._clock, destination.clock)
         destination.queued -= 1
         self._count -= 1
-        destination.class_.flying += 1
+        destination.share.flying += 1
         probes = destination.gate.enter(), logstore.gate.enter()
         self._refresh(logstore)
         return Turn(batch, now, since, logstore, probes)
@@ -361,7 +200,7 @@ class FairQueue:
         logstore, destination = turn.logstore, turn.logstore.destination
         verdict, seconds = report
         of_destination, of_logstore = turn.probes
-        destination.class_.flying -= 1
+        destination.share.flying -= 1
         destination.gate.leave(verdict.to_destination, turn.began, now, probe=of_destination, seconds=seconds)
         logstore.gate.leave(verdict.to_logstore, turn.began, now, probe=of_logstore)
         self._classify(destination, verdict, seconds)
@@ -415,29 +254,29 @@ class FairQueue:
         busiest_first = sorted(self._destinations.values(), key=lambda one: (-one.gate.in_flight, -one.queued))
         return tuple(_stats_of(one, now) for one in busiest_first[:_MOST_SHOWN])
 
-    def _logstore(self, key: Hashable, name: tuple[str, str]) -> _Logstore:
+    def _logstore(self, key: Hashable, name: tuple[str, str]) -> Logstore:
         destination = self._destinations.get(key)
         if destination is None:
             gate = Gate(self._new_limit(), self._base, min(self._longest, self._longest_unreachable))
-            destination = self._destinations[key] = _Destination(key, gate, self._clock, self._brisk)
+            destination = self._destinations[key] = Destination(key, gate, self._clock, self._brisk)
         logstore = destination.logstores.get(name)
         if logstore is None:
             gate = Gate(self._new_limit(), self._base, self._longest)
-            logstore = destination.logstores[name] = _Logstore(name, gate, destination)
+            logstore = destination.logstores[name] = Logstore(name, gate, destination)
         return logstore
 
-    def _next(self) -> _Destination | None:
+    def _next(self) -> Destination | None:
         first = self._brisk.ready.first()
         unreached = self._unreached.flying
         if self._slow.ready.members:
             shared = self._now - self._brisk_used < _IN_USE
             if not shared or self._slow.flying + unreached < self._half:
-                first = _sooner(first, self._slow.ready.first())
+                first = sooner(first, self._slow.ready.first())
         if self._unreached.ready.members and unreached < self._half:
-            first = _sooner(first, self._unreached.ready.first())
+            first = sooner(first, self._unreached.ready.first())
         return None if first is None else first[2]
 
-    def _refresh(self, logstore: _Logstore) -> None:
+    def _refresh(self, logstore: Logstore) -> None:
         """What may go has changed."""
         destination, first = logstore.destination, logstore.by_turn.first()
         if first is not None and (self._ignoring_gates or logstore.gate.has_room()):
@@ -446,60 +285,60 @@ class FairQueue:
             destination.may_go.remove(logstore)
         self._refresh_destination(destination)
 
-    def _refresh_destination(self, destination: _Destination) -> None:
+    def _refresh_destination(self, destination: Destination) -> None:
         open_ = destination.may_go.members and (self._ignoring_gates or destination.gate.has_room())
         if open_ or destination.urgent:
-            destination.class_.ready.put(destination, destination.gate.in_flight)
+            destination.share.ready.put(destination, destination.gate.in_flight)
         else:
-            destination.class_.ready.remove(destination)
+            destination.share.ready.remove(destination)
 
-    def _refresh_all(self, owner: _Owner) -> None:
-        for logstore in list(owner.logstores.values()) if isinstance(owner, _Destination) else [owner]:
+    def _refresh_all(self, owner: Owner) -> None:
+        for logstore in list(owner.logstores.values()) if isinstance(owner, Destination) else [owner]:
             self._refresh(logstore)
 
-    def _classify(self, destination: _Destination, verdict: Verdict, seconds: float) -> None:
+    def _classify(self, destination: Destination, verdict: Verdict, seconds: float) -> None:
         if verdict.reached is None:
             return
         if not verdict.reached:
-            class_ = self._unreached
+            share = self._unreached
         else:
             known = destination.latency or seconds
             destination.latency = known + (seconds - known) * 0.3
-            class_ = self._slow if destination.latency > _SLOW else self._brisk
-        if class_ is self._brisk:
+            share = self._slow if destination.latency > _SLOW else self._brisk
+        if share is self._brisk:
             self._brisk_used = self._now
-        if class_ is not destination.class_:
-            destination.class_.ready.remove(destination)
-            destination.class_.flying -= destination.gate.in_flight
-            class_.flying += destination.gate.in_flight
-            destination.class_ = class_
+        if share is not destination.share:
+            destination.share.ready.remove(destination)
+            destination.share.flying -= destination.gate.in_flight
+            share.flying += destination.gate.in_flight
+            destination.share = share
 
-    def _arm(self, owner: _Owner) -> None:
+    def _arm(self, owner: Owner) -> None:
         """Set the alarm of a closed gate."""
         gate, oldest = owner.gate, owner.oldest() if not owner.gate.is_open else None
         until = gate.until if gate.state is GateState.HELD else math.inf
         chance = math.inf if oldest is None else self._last_chance(oldest, gate.since)
         self._set_alarm(owner, min(until, chance))
 
-    def _arm_for(self, owner: _Owner, batch: ProducerBatch) -> None:
+    def _arm_for(self, owner: Owner, batch: ProducerBatch) -> None:
         """Behind a closed gate a batch has come."""
         chance = max(self._now, self._last_chance(batch, owner.gate.since))
         self._set_alarm(owner, min(self._alarms.turn_of(owner), chance))
 
-    def _set_alarm(self, owner: _Owner, at: float) -> None:
+    def _set_alarm(self, owner: Owner, at: float) -> None:
         if at < math.inf and not self._ignoring_gates:
             self._alarms.put(owner, at)
         else:
             self._alarms.remove(owner)
 
-    def _give_last_chances(self, owner: _Owner, now: float) -> None:
-        destination = owner if isinstance(owner, _Destination) else owner.destination
+    def _give_last_chances(self, owner: Owner, now: float) -> None:
+        destination = owner if isinstance(owner, Destination) else owner.destination
         since = owner.gate.since
         while (batch := owner.oldest()) is not None and self._last_chance(batch, since) <= now:
             logstore = destination.logstores[(batch.key.project, batch.key.logstore)]
             destination.urgent.append((logstore, logstore.pop(logstore.queues[batch.stream]), since))
 
-    def _rest(self, logstore: _Logstore, now: float) -> None:
+    def _rest(self, logstore: Logstore, now: float) -> None:
         """Remember for a while who has nothing to do any more."""
         destination = logstore.destination
         if not logstore.queues and not logstore.gate.in_flight:
@@ -512,20 +351,7 @@ class FairQueue:
                 return
             del self._idle[owner]
             self._alarms.remove(owner)
-            if isinstance(owner, _Logstore):
+            if isinstance(owner, Logstore):
                 owner.destination.logstores.pop(owner.key, None)
             elif self._destinations.get(owner.key) is owner:
                 del self._destinations[owner.key]
-
-
-def _sooner(one: tuple[float, int, M] | None, other: tuple[float, int, M] | None) -> tuple[float, int, M] | None:
-    if one is None or other is None:
-        return one or other
-    return min(one, other)
-
-
-def _member(turns: Turns[M]) -> M:
-    first = turns.first()
-    if first is None:
-        raise RuntimeError("nobody's turn where there should be one: a bug")
-    return first[2]

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from producer.pipeline.batching.batch import ProducerBatch
-from producer.pipeline.sending.fair_queue import Turns
 from producer.pipeline.sending.gates import Verdict
+from producer.pipeline.sending.turns import Turns
 from tests.pipeline.sending.kit import Line
 
 

@@ -1,0 +1,138 @@
+"""Destinations, their logstores, and the streams of those that have batches: what the fair queue is made of."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Hashable, Iterator
+
+from ..batching.batch import ProducerBatch
+from ..batching.stream_state import StreamState
+from .gates import Gate
+from .turns import Turns
+
+
+class StreamQueue:
+    """The batches of one stream that wait, oldest first."""
+
+    __slots__ = ("_heap", "stream")
+
+    _count = itertools.count()
+
+    def __init__(self, stream: StreamState) -> None:
+        self.stream = stream
+        self._heap: list[tuple[int, int, ProducerBatch]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[ProducerBatch]:
+        return (entry[2] for entry in self._heap)
+
+    def put(self, batch: ProducerBatch) -> None:
+        """Add a batch; the halves of one that was cut have its serial."""
+        heapq.heappush(self._heap, (batch.serial, next(self._count), batch))
+
+    @property
+    def oldest(self) -> ProducerBatch:
+        """The batch that goes next; there is one."""
+        return self._heap[0][2]
+
+    def pop(self) -> ProducerBatch:
+        """Take out the oldest."""
+        return heapq.heappop(self._heap)[2]
+
+
+class ThreadShare:
+    """Destinations that share a part of the threads with their like, and those of them that may go."""
+
+    __slots__ = ("flying", "ready")
+
+    def __init__(self) -> None:
+        #: Attempts under way.
+        self.flying = 0
+        self.ready: Turns[Destination] = Turns()
+
+
+class Destination:
+    """A destination, and the logstores of it."""
+
+    __slots__ = ("clock", "credit", "gate", "key", "latency", "logstores", "may_go", "queued", "share", "urgent")
+
+    def __init__(self, key: Hashable, gate: Gate, clock: float, share: ThreadShare) -> None:
+        self.key = key
+        self.gate = gate
+        self.share = share
+        #: Bytes, as streams' turns.
+        self.clock = clock
+        #: The size of the largest batch so far, bytes.
+        self.credit = 0
+        self.logstores: dict[tuple[str, str], Logstore] = {}
+        self.may_go: Turns[Logstore] = Turns()
+        #: Batches at their last chance, and since when they waited.
+        self.urgent: deque[tuple[Logstore, ProducerBatch, float]] = deque()
+        self.queued = 0
+        self.latency = 0.0
+
+    def turn_of(self, stream: StreamState) -> float:
+        """The turn of a stream that has a batch again: its own, or the clock, less what it may have saved up."""
+        stream.turn = max(stream.turn, self.clock - self.credit)
+        return stream.turn
+
+    def serve(self, stream: StreamState, size: int) -> None:
+        """A batch of the stream goes."""
+        self.credit = max(self.credit, size)
+        self.clock = max(self.clock, stream.turn)
+        stream.turn = self.turn_of(stream) + size
+
+    def oldest(self) -> ProducerBatch | None:
+        """The batch that waits longest, or about that."""
+        found = [batch for logstore in self.logstores.values() if (batch := logstore.oldest()) is not None]
+        return min(found, key=lambda batch: batch.serial, default=None)
+
+
+class Logstore:
+    """A logstore of a destination, and the streams of it that have batches."""
+
+    __slots__ = ("by_age", "by_turn", "destination", "gate", "key", "queues")
+
+    def __init__(self, key: tuple[str, str], gate: Gate, destination: Destination) -> None:
+        self.key = key
+        self.gate = gate
+        self.destination = destination
+        self.queues: dict[StreamState, StreamQueue] = {}
+        self.by_turn: Turns[StreamQueue] = Turns()
+        self.by_age: Turns[StreamQueue] = Turns()
+
+    def oldest(self) -> ProducerBatch | None:
+        """The batch that waits longest."""
+        first = self.by_age.first()
+        return None if first is None else first[2].oldest
+
+    def put(self, batch: ProducerBatch) -> None:
+        """Add a batch to its stream's."""
+        queue = self.queues.get(batch.stream)
+        if queue is None:
+            queue = self.queues[batch.stream] = StreamQueue(batch.stream)
+            self.by_turn.put(queue, self.destination.turn_of(batch.stream))
+        queue.put(batch)
+        if queue.oldest is batch:
+            self.by_age.put(queue, batch.serial)
+
+    def pop(self, queue: StreamQueue) -> ProducerBatch:
+        """The oldest batch of a stream goes."""
+        batch, stream = queue.pop(), queue.stream
+        self.destination.serve(stream, batch.size)
+        if queue:
+            self.by_turn.put(queue, stream.turn)
+            self.by_age.put(queue, queue.oldest.serial)
+        else:
+            self.by_turn.remove(queue)
+            self.by_age.remove(queue)
+            del self.queues[stream]
+        return batch
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        self.queues, self.by_turn, self.by_age = {}, Turns(), Turns()

@@ -1,0 +1,65 @@
+"""Turns: members in an order that changes, the next one found in O(log n)."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+M = TypeVar("M", bound=Hashable)
+
+
+class Turns(Generic[M]):
+    """Members in the order of their turns, the lowest first; equal turns in the order of their coming."""
+
+    __slots__ = ("_heap", "members")
+
+    _count = itertools.count()
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, M]] = []
+        #: With their turns, and numbers that rise with the time of coming.
+        self.members: dict[M, tuple[float, int]] = {}
+
+    def put(self, member: M, turn: float) -> None:
+        """Add ``member``, or give it another turn; with the same one it keeps its place."""
+        entry = self.members.get(member)
+        if entry is not None and entry[0] == turn:
+            return
+        entry = self.members[member] = turn, next(self._count)
+        heapq.heappush(self._heap, (*entry, member))
+        if len(self._heap) > 2 * len(self.members) + 16:  # what was replaced
+            self._heap = [(*entry, member) for member, entry in self.members.items()]
+            heapq.heapify(self._heap)
+
+    def remove(self, member: M) -> None:
+        """Take ``member`` out, if it is in."""
+        self.members.pop(member, None)
+
+    def turn_of(self, member: M) -> float:
+        """The turn of ``member``; infinite if it is not in."""
+        return self.members.get(member, (math.inf, 0))[0]
+
+    def first(self) -> tuple[float, int, M] | None:
+        """The lowest turn, a number that rises with the time of coming, and whose they are; None without members."""
+        heap = self._heap
+        while heap and self.members.get(heap[0][2]) != heap[0][:2]:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+
+def sooner(one: tuple[float, int, M] | None, other: tuple[float, int, M] | None) -> tuple[float, int, M] | None:
+    """Of two results of :meth:`Turns.first` the lower turn."""
+    if one is None or other is None:
+        return one or other
+    return min(one, other)
+
+
+def member_of(turns: Turns[M]) -> M:
+    """Whose turn it is; somebody's it must be."""
+    first = turns.first()
+    if first is None:
+        raise RuntimeError("nobody's turn where there should be one: a bug")
+    return first[2]
