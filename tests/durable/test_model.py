@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from producer import BodyTooLargeError, NetworkError, RejectedError, Result, SendFuture, ServerError, StreamStoppedError
+from producer.durable.event_format import read_event
+from producer.durable.pipeline import DurablePipeline
 from producer.errors import AttemptError
 from producer.interfaces import Delivery, Event, Receipt
-from producer.pipeline.durable import DurablePipeline
-from producer.pipeline.event_format import read_event
 from producer.records import StreamKey
 from producer.testing import RecordingSink
 from tests.durable.kit import KeptChannel, by_hand, drive
