@@ -2,8 +2,8 @@
 
 ``send`` returns when the record is on the disk. Kill this program at any moment and start it again: what it had stored
 and not delivered is delivered then. With ``CRASH=1`` in the environment it kills itself right after its ``send``: run
-it once so, and once without. ``for_process`` gives each process a directory of its own below the one named, and adopts
-those of dead ones, so that pre-forked workers may share the line that makes the producer.
+it once so, and once without. ``ProcessFileChannel`` gives each process a directory of its own below the one named, and
+adopts those of dead ones, so that pre-forked workers may share the line that makes the producer.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import os
 import sys
 
 from producer import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig
-from producer.channels import FileChannel
+from producer.channels import ProcessFileChannel
 
 project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
 base = sys.argv[1]
 with Producer(
     project,
     config=ProducerConfig(linger_ms=200),
-    channel=FileChannel.for_process(f"{base}/logs"),
-    dead_letter=FileChannel.for_process(f"{base}/refused"),
+    channel=ProcessFileChannel(f"{base}/logs"),
+    dead_letter=ProcessFileChannel(f"{base}/refused"),
 ) as producer:
     future = producer.send("my-project", "app-log", {"event": "paid", "order": "4711"})
     if os.environ.get("CRASH"):

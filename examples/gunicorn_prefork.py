@@ -4,7 +4,7 @@ The producer is made when the module is imported: with ``--preload`` that is in 
 it in a worker is a producer of its own, which starts empty. A worker that ends in order, on SIGTERM or at
 ``max_requests``, delivers what it has accepted; give it the time: ``--graceful-timeout`` longer than
 ``drain_timeout_ms``. A worker that gunicorn kills, after ``--timeout``, loses what it had not sent; with
-``channel=FileChannel.for_process(directory)`` that is on the disk, and another worker delivers it: see ``durable.py``.
+``channel=ProcessFileChannel(directory)`` that is on the disk, and another worker delivers it: see ``durable.py``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from ..interfaces import Event, Stored
 from .file.channel import FileChannel
 from .file.encryption import EnvironmentKeys, FileKeys, KeyProvider
+from .file.per_process import ProcessFileChannel
 from .memory import MemoryChannel
 from .spillable import SpillableChannel
 
@@ -13,6 +14,7 @@ __all__ = [
     "FileKeys",
     "KeyProvider",
     "MemoryChannel",
+    "ProcessFileChannel",
     "SpillableChannel",
     "Stored",
 ]

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 
 from pyspark import TaskContext
 
-from ..channels import FileChannel
+from ..channels import ProcessFileChannel
 from ..client import Producer
 from ..clock import Clock, Deadline, SystemClock
 from ..config import ProducerConfig, ProjectConfig
@@ -87,7 +87,7 @@ def _places(projects: tuple[ProjectConfig, ...]) -> list[tuple[str, str, str | N
 
 def make_producer(projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> Producer:
     """A new producer, with a channel of this process's own below the directory ``channel``."""
-    return Producer(*projects, config=config, channel=None if channel is None else FileChannel.for_process(channel))
+    return Producer(*projects, config=config, channel=None if channel is None else ProcessFileChannel(channel))
 
 
 class WorkerProducers:
@@ -260,7 +260,7 @@ def get_producer(
     :param projects: where records may go.
     :param config: the producer's options; the defaults if left out.
     :param channel: a directory on the executor's own disk, below which each worker process keeps what is not delivered
-        (:meth:`~producer.channels.FileChannel.for_process`), so that it survives the worker; None keeps it in memory.
+        (:class:`~producer.channels.ProcessFileChannel`), so that it survives the worker; None keeps it in memory.
     """
     entry = _producers.acquire(projects, config or ProducerConfig(), channel, lease=False)
     _caretaker.wake()

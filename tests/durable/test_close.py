@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from producer import NetworkError, Producer, ProducerClosedError, RejectedError, Result, SendFuture
-from producer.channels import FileChannel
+from producer.channels import ProcessFileChannel
 from producer.durable.event_format import read_event
 from producer.testing import RecordingSink, ScriptedSink
 from tests.durable.kit import LOG, KeptChannel, crashed, durable, file_channel, pipeline_of, values
@@ -387,7 +387,7 @@ os.waitpid(pid, 0)
         ("import signal; os.kill(os.getpid(), signal.SIGKILL)", []),
         (
             _FORK,
-            ["ChannelClosedError", "for_process", "10 events stay in channel"],
+            ["ChannelClosedError", "ProcessFileChannel", "10 events stay in channel"],
         ),
     ],
     ids=["exit", "kill", "fork"],
@@ -420,10 +420,10 @@ _FAMILY = """
 import os, sys
 sys.path.insert(0, os.getcwd())
 from producer import Producer, ProducerConfig
-from producer.channels import FileChannel
+from producer.channels import ProcessFileChannel
 from tests.support.sinks import DeadSink
 config = ProducerConfig(linger_ms=100, drain_timeout_ms=100, source="here")
-producer = Producer(sink=DeadSink(), config=config, channel=FileChannel.for_process(sys.argv[1], minimum_free_space=0))
+producer = Producer(sink=DeadSink(), config=config, channel=ProcessFileChannel(sys.argv[1], minimum_free_space=0))
 for i in range(10):
     producer.send("p", "l", {"i": str(i)}, topic="parent")
 pid = os.fork()
@@ -449,7 +449,7 @@ def test_a_family_of_processes_shares_a_base_and_the_next_producer_delivers_what
     )
     assert ended.returncode == 0, ended.stderr
     sink = RecordingSink()
-    channel = FileChannel.for_process(tmp_path / "base", minimum_free_space=0)
+    channel = ProcessFileChannel(tmp_path / "base", minimum_free_space=0)
     with durable(sink, channel) as producer:
         eventually(lambda: len(values(sink)) >= 30)
         producer.flush(PATIENCE)

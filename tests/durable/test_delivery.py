@@ -372,7 +372,7 @@ def test_pickling_takes_the_channel_along(tmp_path: Path) -> None:
         copy.close()
     with durable(RecordingSink(), file_channel(tmp_path / "d")) as producer:
         producer._sink_given = False
-        with pytest.raises(TypeError, match="for_process"):
+        with pytest.raises(TypeError, match="ProcessFileChannel"):
             pickle.dumps(producer)
 
 

@@ -14,7 +14,7 @@ from producer import (
     ProducerClosedError,
     ResultFailedError,
 )
-from producer.channels import FileChannel, MemoryChannel
+from producer.channels import MemoryChannel, ProcessFileChannel
 from producer.clock import Deadline
 from producer.interfaces import Event
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
@@ -215,12 +215,12 @@ def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(
     producer.close()
 
 
-@pytest.mark.parametrize("kind", ["memory", "for_process"])
+@pytest.mark.parametrize("kind", ["memory", "file"])
 def test_a_channel_closed_under_the_producer_is_said_and_ends_the_feeding(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Sends raise the channel's own error, the log says what happened, and statistics, flush and close still work."""
-    channel = MemoryChannel() if kind == "memory" else FileChannel.for_process(tmp_path)
+    channel = MemoryChannel() if kind == "memory" else ProcessFileChannel(tmp_path)
     producer = durable(RecordingSink(), channel)
     channel.close()
     eventually(lambda: not pipeline_of(producer).feeder.thread._thread.is_alive())

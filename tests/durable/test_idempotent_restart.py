@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from producer import BodyTooLargeError, NetworkError, RejectedError, ServerError
-from producer.channels import FileChannel
+from producer.channels import ProcessFileChannel
 from producer.channels.file.notes import FileNotes
 from producer.durable import intents as intents_module
 from producer.durable.intents import Intent, note_name
@@ -555,7 +555,7 @@ def _orphan(life: Life, base: Path) -> None:
 
 def _adopting(tmp_path: Path) -> Any:
     options = {"segment_size": 4096, "minimum_free_space": 0, "reserve": 4096, "checkpoint_interval": None}
-    channel = FileChannel.for_process(tmp_path / "base", adopt_interval=None, **options)  # type: ignore[arg-type]
+    channel = ProcessFileChannel(tmp_path / "base", adopt_interval=None, **options)  # type: ignore[arg-type]
     assert channel.own.directory  # opened before there is an orphan that it could take for its own
     assert channel._adopter is not None
     channel._adopter._thread.join()  # its one look is over

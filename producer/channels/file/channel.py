@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from ...clock import Clock, Deadline, SystemClock
 from ...errors import ChannelError, ConfigError
@@ -38,9 +38,6 @@ from .recovery import recover
 from .run import Run
 from .segments import Segments
 from .space import Space
-
-if TYPE_CHECKING:
-    from .per_process import ProcessFileChannel
 
 _log = logging.getLogger("producer.channel")
 
@@ -188,23 +185,6 @@ class FileChannel:
         if len(found.events):
             _log.info("channel %s: %d events recovered from %s", self.name, len(found.events), self.directory)
 
-    @classmethod
-    def for_process(
-        cls, base: str | os.PathLike[str], *, adopt_interval: float | None = 30.0, **options: Any
-    ) -> ProcessFileChannel:
-        """A channel with a directory of its own, below ``base``, in each process that uses it, forked ones too.
-
-        Directories of processes that died are adopted: their events are delivered by one that lives. A directory is
-        removed when its process closes it empty.
-
-        :param base: made if it does not exist; on a local disk.
-        :param adopt_interval: seconds between looks for dead processes; None looks once.
-        :param options: those of the constructor.
-        """
-        from .per_process import ProcessFileChannel  # noqa: PLC0415  # which needs this class
-
-        return ProcessFileChannel(base, adopt_interval=adopt_interval, options=options)
-
     @property
     def quarantined(self) -> bool:
         """Whether something is kept aside in ``quarantine/``."""
@@ -251,9 +231,10 @@ class FileChannel:
         """Whether nothing is lost with the directory; called when nothing can be committed any more."""
         with contextlib.suppress(ChannelError):
             self._log.sync()  # what was being committed is there now, or has failed
-        with self._ledger.lock:
-            queue = self._ledger.queue
-            return not (len(queue) or queue.taken or self.quarantined)
+        figures, sums = self._ledger.figures()
+        left = figures["size"] or figures["taken"]
+        # Of what was damaged perhaps no copy could be kept: then its segment is all that there is of it.
+        return not (left or sums.get("lost_events") or sums.get("damaged_records") or self.quarantined)
 
     def release(self) -> None:
         """Let another channel have the directory; after :meth:`close`."""
@@ -265,9 +246,7 @@ class FileChannel:
         """After a fork: the directory is the parent's; forget all files without touching what is in them."""
         self._finalizer.detach()
         self._closing, self._ended = threading.Lock(), True
-        self._ledger.close_in_child(
-            "it belongs to the parent of this process; FileChannel.for_process gives each its own"
-        )
+        self._ledger.close_in_child("it belongs to the parent of this process; ProcessFileChannel gives each its own")
         if self.notes is not None:
             self.notes.close_in_child()
         with contextlib.suppress(OSError):
@@ -288,7 +267,7 @@ class FileChannel:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(
             f"a FileChannel belongs to one process and cannot be pickled ({self.directory}); "
-            "use FileChannel.for_process, which gives each process a directory of its own"
+            "use ProcessFileChannel, which gives each process a directory of its own"
         )
 
     def transaction(self) -> FileTransaction:

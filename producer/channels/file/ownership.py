@@ -22,17 +22,11 @@ from .replay import SEGMENT_NAME
 from .space import RESERVE_NAME
 
 LOCK_NAME = "LOCK"
-_OURS = {
-    LOCK_NAME,
-    QUARANTINE,
-    RESERVE_NAME,
-    NAME,
-    BACKUP_NAME,
-    f"{NAME}.new",
-    f"{BACKUP_NAME}.new",
-    *(f"{NOTES_NAME}{suffix}" for suffix in ("", *COMPANIONS)),
-    "lost+found",  # what a file system of its own brings along
-}
+CHECKPOINT_NAMES = (NAME, BACKUP_NAME, f"{NAME}.new", f"{BACKUP_NAME}.new")
+#: What else a channel keeps beside its segments.
+OTHER_NAMES = (RESERVE_NAME, *(f"{NOTES_NAME}{suffix}" for suffix in ("", *COMPANIONS)))
+#: ``lost+found`` is what a file system of its own brings along.
+_OURS = {LOCK_NAME, QUARANTINE, *CHECKPOINT_NAMES, *OTHER_NAMES, "lost+found"}
 _MOST = 1 << 16
 
 
@@ -134,6 +128,11 @@ def _check_mounted(place: Directories, others: Sequence[str]) -> None:
             raise ChannelIOError(place.name, message, errno.ENOENT)
 
 
+def is_segment(name: str) -> bool:
+    """Whether a file of this name is a segment."""
+    return SEGMENT_NAME.fullmatch(name) is not None
+
+
 def check_contents(name: str, directory: str, names: Sequence[str]) -> None:
     """Whether a directory is a channel's, or empty.
 
@@ -141,7 +140,7 @@ def check_contents(name: str, directory: str, names: Sequence[str]) -> None:
     """
     if LOCK_NAME in names:
         return
-    strange = [other for other in names if other not in _OURS and not SEGMENT_NAME.fullmatch(other)]
+    strange = [other for other in names if other not in _OURS and not is_segment(other)]
     if strange:
         message = (
             f"{directory} holds files that are not a channel's ({', '.join(strange[:3])}"
@@ -171,5 +170,5 @@ def _told(directory: str, owner: dict[str, Any]) -> str:
         who = f"the channel {owner.get('channel')!r} of process {owner.get('pid')}{here} on {owner.get('host')}"
     return (
         f"{directory} belongs to {who}: close that one, or give each process a directory of its own "
-        "(FileChannel.for_process)"
+        "(ProcessFileChannel)"
     )

@@ -12,11 +12,9 @@ import dataclasses
 import logging
 import os
 import secrets
-import shutil
 import socket
 import threading
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -35,9 +33,11 @@ from ...errors import (
 from ...forks import Stage, call_in_child
 from ...interfaces import ADOPTED_HEADER, ChannelStats, Event
 from .channel import FileChannel
+from .disk import Disk
 from .file_transaction import FileTransaction
 from .notes import FileNotes
-from .ownership import LOCK_NAME
+from .ownership import CHECKPOINT_NAMES, LOCK_NAME, OTHER_NAMES, is_segment
+from .quarantine import QUARANTINE
 
 _log = logging.getLogger("producer.channel")
 
@@ -51,22 +51,22 @@ _channels: weakref.WeakSet[ProcessFileChannel] = weakref.WeakSet()
 
 
 class ProcessFileChannel:
-    """See the module; made by :meth:`FileChannel.for_process`. Implements :class:`~producer.interfaces.Channel`.
+    """A channel with a directory of its own, below ``base``, in each process that uses it, forked ones too.
 
-    It can be pickled: what arrives elsewhere opens a directory there.
+    Directories of processes that died are adopted: their events are delivered by one that lives. A directory is removed
+    when its process closes it empty. The channel can be pickled: what arrives elsewhere opens a directory there.
+    Implements :class:`~producer.interfaces.Channel`.
 
-    :param base: the directory that holds one for each process; it should be on a local disk.
-    :param adopt_interval: seconds between looks for orphans; None for the first look only.
+    :param base: the directory that holds one for each process, made if it does not exist; on a local disk.
+    :param adopt_interval: seconds between looks for dead processes; None looks once.
     :param options: of each process's :class:`FileChannel`.
     :raises ConfigError: ``data_directories`` are given.
     """
 
-    def __init__(
-        self, base: str | os.PathLike[str], *, adopt_interval: float | None = 30.0, options: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, base: str | os.PathLike[str], *, adopt_interval: float | None = 30.0, **options: Any) -> None:
         self.base = os.path.abspath(base)  # noqa: PTH100  # a string, as everywhere in the channel
         self._adopt_interval = adopt_interval
-        self._options = dict(options)
+        self._options = options
         if self._options.get("data_directories"):
             rule = "cannot be shared by processes: leave it out, and put base where the space is"
             raise ConfigError("data_directories", rule, self._options["data_directories"])
@@ -257,7 +257,7 @@ class ProcessFileChannel:
 
 
 def _rebuild(base: str, adopt_interval: float | None, options: dict[str, Any]) -> ProcessFileChannel:
-    return ProcessFileChannel(base, adopt_interval=adopt_interval, options=options)
+    return ProcessFileChannel(base, adopt_interval=adopt_interval, **options)
 
 
 def _marked(event: Event, origin: str) -> Event:
@@ -273,9 +273,31 @@ def _close_or_remove(channel: FileChannel) -> None:
     It is removed while the lock is held: whoever opens the lock file meanwhile finds that it has no name any more.
     """
     if channel.close_to_remove():
-        for directory in {channel.directory, *channel.data_directories}:
-            shutil.rmtree(directory, ignore_errors=True)
-        channel.release()
+        try:
+            _remove(Path(channel.directory))
+        except OSError as error:  # what is left has a lock file, or nothing of a channel
+            _log.warning("channel %s: its empty directory could not be removed: %s", channel.name, error)
+        finally:
+            channel.release()
+
+
+def _remove(directory: Path) -> None:
+    """Remove what is a channel's, in an order in which a crash brings nothing back: and the directory, if it is empty.
+
+    Without a checkpoint the log is read; without its older segments it holds takes of what is gone, and nothing else.
+    """
+    for name in CHECKPOINT_NAMES:
+        (directory / name).unlink(missing_ok=True)
+    Disk().sync_directory(str(directory))
+    for path in sorted(path for path in directory.iterdir() if is_segment(path.name)):
+        path.unlink()
+    for name in (*OTHER_NAMES, LOCK_NAME):
+        (directory / name).unlink(missing_ok=True)
+    quarantine = directory / QUARANTINE
+    if quarantine.is_dir():
+        quarantine.rmdir()
+    if not any(directory.iterdir()):
+        directory.rmdir()
 
 
 class _Adopter:

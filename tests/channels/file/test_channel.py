@@ -432,8 +432,8 @@ def test_close_wakes_those_who_wait() -> None:
 
 
 def test_a_channel_cannot_be_pickled_and_says_what_can() -> None:
-    """It belongs to one process; the error names for_process."""
-    with opened_channel() as channel, pytest.raises(TypeError, match="for_process"):
+    """It belongs to one process; the error names ProcessFileChannel."""
+    with opened_channel() as channel, pytest.raises(TypeError, match="ProcessFileChannel"):
         pickle.dumps(channel)
 
 

@@ -36,7 +36,7 @@ def refused(use):
     try:
         use()
     except ChannelClosedError as error:
-        assert "it belongs to the parent of this process; FileChannel.for_process gives each its own" in str(error)
+        assert "it belongs to the parent of this process; ProcessFileChannel gives each its own" in str(error)
         return True
     return False
 

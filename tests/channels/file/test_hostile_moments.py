@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from producer import ConfigError, Producer
-from producer.channels import Event, FileChannel
+from producer.channels import Event, FileChannel, ProcessFileChannel
 from producer.channels.file.disk import Disk
 from producer.errors import (
     ChannelClosedError,
@@ -297,7 +297,7 @@ def test_orphan_that_cannot_be_opened_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / "orphan" / "LOCK").touch()
     segment = tmp_path / "orphan" / "log-0000000001"
     segment.mkdir()  # nothing can be read from it
-    with FileChannel.for_process(tmp_path, adopt_interval=None, **SMALL) as channel:
+    with ProcessFileChannel(tmp_path, adopt_interval=None, **SMALL) as channel:
         with channel.transaction() as transaction:
             transaction.put(Event({}, b"mine"))
         assert channel.adopt() == 0
@@ -306,7 +306,7 @@ def test_orphan_that_cannot_be_opened_stops_nobody(tmp_path: Path) -> None:
 
 def test_what_is_committed_while_a_process_channel_closes_is_kept(tmp_path: Path) -> None:
     """It looks whether anything is left only when nothing more can come."""
-    channel = FileChannel.for_process(tmp_path, adopt_interval=None, **SMALL)
+    channel = ProcessFileChannel(tmp_path, adopt_interval=None, **SMALL)
     transaction = channel.transaction()
     transaction.begin()
     transaction.put(Event({}, b"x"))
@@ -322,7 +322,7 @@ def test_what_is_committed_while_a_process_channel_closes_is_kept(tmp_path: Path
 
     channel.own._keeper.stop = commit_meanwhile  # type: ignore[method-assign]
     channel.close()
-    with FileChannel.for_process(tmp_path, adopt_interval=None, **SMALL) as again:
+    with ProcessFileChannel(tmp_path, adopt_interval=None, **SMALL) as again:
         assert bodies(again.own) == stored
 
 
@@ -335,8 +335,8 @@ def test_one_channel_cannot_serve_two_producers(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="another base"):
         Producer(
             sink=RecordingSink(),
-            channel=FileChannel.for_process(base),
-            dead_letter=FileChannel.for_process(base),
+            channel=ProcessFileChannel(base),
+            dead_letter=ProcessFileChannel(base),
         )
 
 

@@ -62,7 +62,7 @@ def test_a_second_process_is_told_who_holds_the_directory(tmp_path: Path) -> Non
         assert str(caught.value) == (
             f"channel mine: {tmp_path / 'c'} belongs to the channel 'orders' of process {owner.pid} on "
             f"{socket.gethostname()}: close that one, or give each process a directory of its own "
-            "(FileChannel.for_process)"
+            "(ProcessFileChannel)"
         )
         assert caught.value.channel == "mine"
     with FileChannel(tmp_path / "c", **REAL) as channel:

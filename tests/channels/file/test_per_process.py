@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
@@ -13,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from producer.channels import Event, FileChannel
-from producer.channels.file.per_process import ProcessFileChannel
+from producer.channels import Event, FileChannel, ProcessFileChannel
+from producer.channels.file import quarantine
+from producer.channels.file.disk import Disk
 from producer.errors import ChannelClosedError, ChannelIOError, ConfigError
 from tests.support.waiting import eventually
 
@@ -23,8 +25,8 @@ Make = Callable[..., ProcessFileChannel]
 # Commits events to a directory of its own below argv[1], and dies without a chance to close anything.
 _VICTIM = """
 import os, signal, sys
-from producer.channels import Event, FileChannel
-channel = FileChannel.for_process(sys.argv[1], minimum_free_space=0)
+from producer.channels import Event, ProcessFileChannel
+channel = ProcessFileChannel(sys.argv[1], minimum_free_space=0)
 with channel.transaction() as transaction:
     transaction.put_many([Event({"n": str(number)}, sys.argv[2].encode()) for number in range(int(sys.argv[3]))])
 os.kill(os.getpid(), signal.SIGKILL)
@@ -43,7 +45,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
             "minimum_free_space": 0,
             "keep_alive": 0,
         } | options
-        channel = FileChannel.for_process(tmp_path / "base", **options)
+        channel = ProcessFileChannel(tmp_path / "base", **options)
         made.append(channel)
         return channel
 
@@ -176,6 +178,63 @@ def test_empty_directory_is_removed_at_close(make: Make, tmp_path: Path) -> None
     assert take_all(make()) == [b"y"]
 
 
+def test_what_is_not_the_channel_s_stays_when_a_directory_is_removed(make: Make) -> None:
+    """Whoever put a file beside the channel's finds it there; the channel's own are gone."""
+    channel = make()
+    put(channel, b"x")
+    directory = Path(channel.directory)
+    (directory / "notes.txt").write_text("mine")
+    assert take_all(channel) == [b"x"]
+    channel.close()
+    assert [path.name for path in directory.iterdir()] == ["notes.txt"]
+
+
+def test_a_directory_with_damage_of_which_no_copy_could_be_kept_is_not_removed(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment is all that there is of what was damaged."""
+    channel = make()
+    put(channel, b"abc" * 50, b"y")
+    (segment,) = Path(channel.directory).glob("log-*")
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"abcabc") + 3] ^= 0xFF
+    segment.write_bytes(content)
+
+    def full(disk: Disk, path: str) -> str:
+        del disk
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(quarantine, "copy", full)
+    assert take_all(channel) == [b"y"]
+    channel.close()
+    assert segment.read_bytes().startswith(content)
+
+
+@pytest.mark.parametrize("operations", range(1, 9))
+def test_a_crash_while_a_directory_is_removed_brings_nothing_back(
+    make: Make, monkeypatch: pytest.MonkeyPatch, operations: int
+) -> None:
+    """However far it came, the next process finds an empty channel there, or none."""
+    channel = make(segment_size=1280)
+    for number in range(6):
+        put(channel, b"%d" % number * 400)
+    assert len(take_all(channel)) == 6
+    directory, unlink, done = Path(channel.directory), Path.unlink, []
+
+    def dying(self: Path, *, missing_ok: bool = False) -> None:
+        done.append(self.name)
+        if len(done) > operations:
+            raise OSError(errno.EIO, "the process died here")
+        unlink(self, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", dying)
+        channel.close()
+    if directory.exists():
+        with FileChannel(directory, minimum_free_space=0) as again:
+            assert again.stats().size == 0
+
+
 def test_damaged_orphan_is_not_removed(make: Make, tmp_path: Path) -> None:
     """What is damaged is kept aside, also when its directory's events were moved."""
     channel = make()
@@ -225,7 +284,7 @@ def test_closed_channel_says_so(make: Make) -> None:
 def test_base_that_is_a_file_is_an_error_for_people(tmp_path: Path) -> None:
     """The error names the path and what to do."""
     (tmp_path / "file").write_text("x")
-    channel = FileChannel.for_process(tmp_path / "file")
+    channel = ProcessFileChannel(tmp_path / "file")
     with pytest.raises(ChannelIOError, match=r"file cannot be used.*give a directory"):
         channel.transaction()
 
@@ -233,4 +292,4 @@ def test_base_that_is_a_file_is_an_error_for_people(tmp_path: Path) -> None:
 def test_data_directories_cannot_be_shared(tmp_path: Path) -> None:
     """Two processes would lock each other out: refused when the channel is made."""
     with pytest.raises(ConfigError, match="data_directories"):
-        FileChannel.for_process(tmp_path, data_directories=[tmp_path / "data"])
+        ProcessFileChannel(tmp_path, data_directories=[tmp_path / "data"])
