@@ -57,9 +57,9 @@ class IOThreadPool:
         self.threads = tuple(StageThread(f"{name}-io-{i}", self._loop) for i in range(thread_count))
         self._idle = WaitingRoom(clock)
         self._lock = threading.Lock()  # guards everything below
-        # What the queue does takes many steps, which an interrupt must not come between: senders, which a signal may
-        # interrupt, leave their batches here.
-        self._inbox: deque[tuple[ProducerBatch, Hashable]] = deque()
+        # What the queue does takes many steps, which an interrupt must not come between, and the sink's code is asked
+        # for it: senders, which a signal may interrupt, only leave their batches here.
+        self._inbox: deque[ProducerBatch] = deque()
         self._queue = queue
         # How many threads are with each batch: one may have begun its next attempt before the last one let go of it.
         self._running: Counter[ProducerBatch] = Counter()
@@ -67,11 +67,10 @@ class IOThreadPool:
 
     def submit(self, batch: ProducerBatch) -> None:
         """Queue ``batch`` for one attempt; never blocks."""
-        entry = batch, self._destination_of(batch.key)
         with self._lock:
             stopped = self._stopped
             if not stopped:
-                self._inbox.append(entry)
+                self._inbox.append(batch)
         if stopped:
             self._refuse(batch)
         else:
@@ -87,7 +86,7 @@ class IOThreadPool:
     def has(self, batch: ProducerBatch) -> bool:
         """Whether ``batch`` waits for a thread, or is with one."""
         with self._lock:
-            return batch in self._running or any(batch is entry[0] for entry in self._inbox) or self._queue.holds(batch)
+            return batch in self._running or batch in self._inbox or self._queue.holds(batch)
 
     @property
     def queued(self) -> int:
@@ -118,8 +117,8 @@ class IOThreadPool:
     def wake(self) -> None:
         """Let those go that were to wait until now."""
         now = self._clock.monotonic()
+        self._let_in(now)
         with self._lock:
-            self._let_in(now)
             self._queue.wake(now)
             alarm, ready = self._queue.alarm, self._queue.ready
         self._tell(alarm)
@@ -151,8 +150,8 @@ class IOThreadPool:
 
     def _take(self) -> Turn | None:
         now = self._clock.monotonic()
+        self._let_in(now)
         with self._lock:
-            self._let_in(now)
             turn = self._queue.take(now)
             if turn is not None:
                 self._running[turn.batch] += 1
@@ -163,9 +162,19 @@ class IOThreadPool:
         return turn
 
     def _let_in(self, now: float) -> None:
+        """Bring what was submitted into the queue; the sink is asked without the lock, and nobody loses sight of a
+        batch meanwhile.
+        """
         while self._inbox:
-            self._queue.put(*self._inbox[0], now)
-            self._inbox.popleft()
+            try:
+                batch = self._inbox[0]
+            except IndexError:  # another thread was quicker
+                return
+            destination = self._destination_of(batch.key)
+            with self._lock:
+                if self._inbox and self._inbox[0] is batch:
+                    self._queue.put(batch, destination, now)
+                    self._inbox.popleft()
 
     def _attempt(self, turn: Turn) -> None:
         report = Report(Verdict.NOT_TRIED)

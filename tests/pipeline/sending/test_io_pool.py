@@ -14,6 +14,7 @@ from producer.pipeline.batching.stream_state import StreamState
 from producer.pipeline.sending.fair_queue import Report, fair_queue_of
 from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.sending.io_pool import IOThreadPool
+from producer.records import StreamKey
 from tests.support.pipelines import KEY, config
 from tests.support.waiting import (
     PATIENCE,
@@ -48,6 +49,25 @@ def _pool(
         set_alarm=lambda _at: None,
         clock=SystemClock(),
     )
+
+
+def test_who_submits_runs_no_code_of_the_sink() -> None:
+    """The sink says where a stream goes on the thread that takes its batch, without the pool's lock, and never on the
+    sender's, where an exception that a signal handler raises is the sender's business.
+    """
+    asked: list[bool] = []
+    pool = _pool(lambda _batch: Verdict.ACCEPTED)
+
+    def destination(key: StreamKey) -> str:
+        asked.append(pool._lock.locked() or not pool.has(batch))
+        return key.project
+
+    pool._destination = destination
+    batch = _batch("p")
+    pool.submit(batch)
+    assert asked == []
+    assert pool.run_next()
+    assert asked == [False]
 
 
 def _end(pool: IOThreadPool) -> None:
