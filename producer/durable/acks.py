@@ -17,6 +17,7 @@ from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..metrics import Counters
 from ..pipeline.batching.batch import ProducerBatch, logs_of_sends
+from ..pipeline.settling.outcomes import Abandonment
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
 from ..records import SEQUENCED, StreamKey
@@ -71,16 +72,22 @@ class Acks:
 
     Implements :class:`~producer.pipeline.settling.outcomes.OutcomeListener`.
 
+    :param channel: its name.
     :param dead_letters: None to count and forget what cannot be delivered.
     :ivar counters: ``kept_back``: events that were taken, and that no further attempt of this producer concerns; they
         stay in the channel.
     :ivar parking: those of them whose streams may go on.
     """
 
-    parks = True
+    keeps = True
 
-    def __init__(self, name: str, clock: Clock, dead_letters: DeadLetters | None) -> None:
+    def __init__(self, name: str, clock: Clock, channel: str, dead_letters: DeadLetters | None) -> None:
         self._name = name
+        self.abandonment = Abandonment(
+            "LeftInChannel",
+            f"the producer was closed before the record could be delivered: it is stored in channel {channel}, and "
+            "the next producer on it delivers it",
+        )
         self._clock = clock
         self._dead_letters = dead_letters
         self._refusals = ThinnedLog(clock)

@@ -28,7 +28,7 @@ from functools import lru_cache
 from struct import Struct
 
 from ..errors import ChannelError, NumberNotNotedError
-from ..interfaces import Channel, Notes, SequenceId
+from ..interfaces import Notes, SequenceId
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.sending.doubt import SentBefore
 from ..records import ADOPTED, StreamKey
@@ -93,12 +93,6 @@ def note_name(key: StreamKey) -> str:
     )
     origin = key.order.removeprefix(ADOPTED) if key.order.startswith(ADOPTED) else ""
     return hashlib.sha256(names.encode()).hexdigest()[:32] + (f"@{origin}" if origin else "")
-
-
-def notes_of(channel: Channel) -> Notes | None:
-    """The channel's notes; None for one that keeps none."""
-    notes: Notes | None = getattr(channel, "notes", None)
-    return notes
 
 
 class Intents:

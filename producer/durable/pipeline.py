@@ -29,40 +29,29 @@ from ..errors import (
     SendTimeoutError,
     StreamStoppedError,
 )
-from ..interfaces import (
-    Channel,
-    ChannelStats,
-    Event,
-    Sink,
-)
+from ..interfaces import Channel, ChannelStats, Event, Notes, Sink
 from ..metrics import Stats
 from ..numbering import Numbering
+from ..pipeline.backing import Backing
 from ..pipeline.batching.accumulator import Piece
-from ..pipeline.batching.batch import RECORD_OVERHEAD
+from ..pipeline.batching.batch import RECORD_OVERHEAD, ProducerBatch
 from ..pipeline.batching.open_run import OpenRun
-from ..pipeline.pipeline import Durability, Pipeline
+from ..pipeline.pipeline import Pipeline
+from ..pipeline.sending.doubt import SentBefore
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..records import StreamKey, plain
 from ..results import Callback, SendFuture
 from ..wire.log_group import LogEncoder
 from .acks import Acks
 from .dead_letters import DeadLetters
-from .event_format import (
-    INSTANCE_SIZE,
-    ident_of,
-    numbered,
-    write_event,
-)
+from .event_format import INSTANCE_SIZE, StoredRecord, ident_of, numbered, write_event
+from .fed_batch import FedBatch
 from .feeder import BLOCK_BYTES, Feeder
-from .intents import notes_of
+from .intents import Intents
 from .number_turns import NumberTurns
 from .recovery import Recovery
-from .registry import (
-    Registry,
-    StoredFuture,
-    Waiting,
-    staying,
-)
+from .registry import Registry, StoredFuture, Waiting, staying
+from .ticket import Ticket
 
 _log = logging.getLogger("producer.durable")
 
@@ -116,7 +105,9 @@ class DurablePipeline:
         self._turns = NumberTurns(clock)
         self._instance = os.urandom(INSTANCE_SIZE)
         self._dead_letters = None if dead_letter is None else DeadLetters(dead_letter, clock, name)
-        self.acks = Acks(name, clock, self._dead_letters)
+        self.acks = Acks(name, clock, channel.name, self._dead_letters)
+        notes: Notes | None = getattr(channel, "notes", None)
+        intents = None if notes is None else Intents(notes, self._in_flight)
         self.pipeline = Pipeline(
             config,
             sink,
@@ -126,7 +117,13 @@ class DurablePipeline:
             abandon=abandon,
             on_start=on_start,
             threadless=threadless,
-            durability=Durability(channel.name, self.acks, await_mending=dead_letter is None, notes=notes_of(channel)),
+            backing=Backing(
+                listener=self.acks,
+                journal=intents,
+                batch_type=FedBatch,
+                await_mending=dead_letter is None,
+                without_threads=_WITHOUT_THREADS,
+            ),
         )
         if dead_letter is not None:
             dead_letter.stats()  # one that cannot be used is found now, not with the first record that needs it
@@ -136,16 +133,15 @@ class DurablePipeline:
         # What was in the channel before the first take, and what came since, is what has been put in all.
         self._base = found.size - found.put_successes
         block = min(BLOCK_BYTES, max(1, config.total_size_in_bytes // 8))
-        feed = self.pipeline.feed
         self.feeder = Feeder(
             name,
             channel,
             clock,
             self.registry,
             self.acks,
-            feed,
+            self._feed,
             self._instance,
-            recovery=Recovery(self.pipeline.intents, self.pipeline.admission.hand_on_formed),
+            recovery=Recovery(intents, self.pipeline.admission.hand_on_formed),
             settled=self._settled,
             resume=self.pipeline.resume,
             block_bytes=block,
@@ -180,12 +176,7 @@ class DurablePipeline:
             self.acks.thread.start()
             self.feeder.thread.start()
         except RuntimeError as error:
-            _log.warning(
-                "%s: no threads can be started (%s): records stay in the channel, and the next producer on it "
-                "delivers them",
-                self.name,
-                error,
-            )
+            _log.warning("%s: no threads can be started (%s): %s", self.name, error, _WITHOUT_THREADS)
             self.leave_futures()
 
     def accept(self, key: StreamKey, record: bytes, logs: int, callback: Callback | None) -> SendFuture:
@@ -354,9 +345,17 @@ class DurablePipeline:
             raise ChannelError(self.channel.name, message)
         self.feeder.resume(plain(key))
 
+    def _feed(self, stored: StoredRecord, ticket: Ticket, before: SentBefore | None) -> None:
+        """Hand a record of the channel to the pipeline; see :meth:`Admission.feed`."""
+        piece = Piece(stored.key, stored.record, stored.logs)
+        self.pipeline.admission.feed(piece, ticket, number=stored.number, before=before)
+
+    def _in_flight(self) -> list[ProducerBatch]:
+        return self.pipeline.accumulator.incomplete()
+
     def _settled(self, key: StreamKey) -> bool:
         """Whether nothing of a stream, which is stopped, waits for its end."""
-        return not any(batch.key.line == key.line for batch in self.pipeline.accumulator.incomplete())
+        return not any(batch.key.line == key.line for batch in self._in_flight())
 
     def check_size(self, piece: Piece) -> None:
         """See :meth:`Admission.check_size`."""
@@ -383,7 +382,7 @@ class DurablePipeline:
         except FlushTimeoutError as error:
             raise FlushTimeoutError(error.remaining, timeout or 0.0, self.stored) from None
         if not fed or not self.pipeline.passed(self.acks.barrier(), deadline):
-            raise FlushTimeoutError(len(self.pipeline.accumulator.incomplete()), timeout or 0.0, self.stored)
+            raise FlushTimeoutError(len(self._in_flight()), timeout or 0.0, self.stored)
 
     @property
     def running(self) -> bool:
@@ -429,7 +428,7 @@ class DurablePipeline:
         self._leave(self.registry.close())
 
     def _leave(self, futures: Sequence[StoredFuture]) -> None:
-        self.registry.leave(futures, staying(self.pipeline.left_in_channel()))
+        self.registry.leave(futures, staying(self.pipeline.abandoned()))
 
     def give_back(self) -> int:
         """Close the sink, roll back what is taken, and close the channels; how many events stay."""
@@ -461,6 +460,7 @@ class DurablePipeline:
                 future._holder.settle_in_child(result)
 
 
+_WITHOUT_THREADS = "records stay in the channel, and the next producer on it delivers them"
 _SLOW = "Is the server slow or down? Raise the channel's capacity or max_block_ms, or send less."
 
 

@@ -9,29 +9,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..clock import Clock, Deadline
 from ..config import ProducerConfig
-from ..durable.acks import Acks
-from ..durable.event_format import StoredRecord
-from ..durable.fed_batch import FedBatch
-from ..durable.intents import Intents
-from ..durable.ticket import Ticket
-from ..errors import (
-    DeliveryAbandonedError,
-    FlushTimeoutError,
-    ProducerError,
-    StreamStoppedError,
-)
-from ..interfaces import Notes, Sink
+from ..errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
+from ..interfaces import Sink
 from ..metrics import Counters, Stats
 from ..records import StreamKey
 from ..results import Attempt
 from .accept import Admission
-from .batching.accumulator import Piece
+from .backing import Backing
 from .batching.batch import BatchState, ProducerBatch
-from .sending.doubt import SentBefore
 from .sending.fair_queue import fair_queue_of
 from .sending.io_pool import IOThreadPool
 from .sending.retry_queue import RetryQueue
@@ -40,26 +28,9 @@ from .sending.send_task import SendTask
 from .sending.sequencing import Sequencer
 from .sending.timer import Mover
 from .settling.callbacks import Settlement
-from .settling.outcomes import NobodyListens
 from .snapshot import snapshot
 
 _log = logging.getLogger("producer.pipeline")
-
-
-@dataclass(frozen=True, slots=True)
-class Durability:
-    """That records come out of a channel, and stay there until they are settled.
-
-    :ivar channel: its name.
-    :ivar acks: are told of every outcome.
-    :ivar await_mending: whether a record that is refused for what somebody can mend waits for that.
-    :ivar notes: where the numbers of idempotent streams are kept; None if they do not survive.
-    """
-
-    channel: str
-    acks: Acks
-    await_mending: bool
-    notes: Notes | None = None
 
 
 class Pipeline:
@@ -71,7 +42,7 @@ class Pipeline:
     :param on_start: called once, before the first record is accepted; False if nobody will ever close the pipeline,
         because the process is past that.
     :param threadless: start no threads: whoever flushes or closes does the work (see :meth:`work_inline`).
-    :param durability: None for records that exist only here.
+    :param backing: where the records are kept besides.
     """
 
     def __init__(
@@ -85,29 +56,27 @@ class Pipeline:
         abandon: Callable[[], None] = lambda: None,
         on_start: Callable[[], bool | None] = lambda: None,
         threadless: bool = False,
-        durability: Durability | None = None,
+        backing: Backing | None = None,
     ) -> None:
         self.clock = clock
         self.sink = sink
         self.name = name
         self.counters = Counters()
-        self._durability = durability
-        durable = durability is not None
+        backing = backing or Backing()
+        self._backing, keeps = backing, backing.listener.keeps
         self.admission = Admission(
             config,
             clock,
             sink.tail_size,
             self.submit,
             self,
-            batch_type=FedBatch if durable else ProducerBatch,
-            ordered=durable,
+            batch_type=backing.batch_type,
+            ordered=keeps,
         )
         self.budget, self.accumulator = self.admission.budget, self.admission.accumulator
         self.accept, self.open_run = self.admission.accept, self.admission.open_run
         self.accept_pieces, self.accept_encoded = self.admission.accept_pieces, self.admission.accept_encoded
         self.check_size, self.submit_open = self.admission.check_size, self.admission.hand_on_open
-        notes = durability.notes if durability else None
-        self.intents = Intents(notes, self.accumulator.incomplete) if notes is not None else None
         self.retry_queue = RetryQueue(clock)
         self.settlement = Settlement(
             name,
@@ -115,21 +84,20 @@ class Pipeline:
             self.accumulator,
             self.counters,
             go=self._go,
-            listener=durability.acks if durability else NobodyListens(),
+            listener=backing.listener,
         )
-        await_mending = durability is not None and durability.await_mending
-        rules = RetryRules(config, clock, endless=durable, await_mending=await_mending)
+        rules = RetryRules(config, clock, endless=keeps, await_mending=backing.await_mending)
         task = SendTask(
             sink=sink,
             clock=clock,
             rules=rules,
-            sequencer=Sequencer(config.buckets, self.intents),
+            sequencer=Sequencer(config.buckets, backing.journal),
             retry_queue=self.retry_queue,
             accumulator=self.accumulator,
             settlement=self.settlement,
             counters=self.counters,
             submit=self.submit,
-            keep=self.abandon if durable else None,
+            keep=self.abandon if keeps else None,
         )
         self.io_pool = IOThreadPool(
             name,
@@ -162,11 +130,6 @@ class Pipeline:
         #: Asked for, or the interpreter would not start threads any more: whoever waits does the work itself.
         self.threadless = threadless
 
-    def feed(self, stored: StoredRecord, ticket: Ticket, before: SentBefore | None = None) -> None:
-        """Take over a record of the channel; see :meth:`Admission.feed`."""
-        piece = Piece(stored.key, stored.record, stored.logs)
-        self.admission.feed(piece, ticket, number=stored.number, before=before)
-
     def hurry(self) -> None:
         """Seal and hand on all batches that take records, soon: on the mover's thread, which no signal interrupts."""
         if self.threadless:
@@ -198,10 +161,7 @@ class Pipeline:
         except RuntimeError as error:
             self.threadless = self.late = True
             reason = "the interpreter is shutting down" if "shutdown" in str(error) else error
-            consequence = "records are sent by those who call send, flush and close"
-            if self._durability is not None:
-                consequence = "records stay in the channel, and the next producer on it delivers them"
-            _log.warning("%s: no threads can be started (%s): %s", self.name, reason, consequence)
+            _log.warning("%s: no threads can be started (%s): %s", self.name, reason, self._backing.without_threads)
 
     def submit(self, batch: ProducerBatch) -> None:
         """Queue a new batch for its first attempt; nothing if another thread was quicker to do so."""
@@ -229,27 +189,15 @@ class Pipeline:
             self.io_pool.submit(batch)
 
     def abandon(self, batch: ProducerBatch) -> bool:
-        """Fail ``batch`` because the producer closed; False if it was settled before.
-
-        What came out of a channel stays there.
-        """
-        if self._durability is not None:
-            in_flight = batch.state is BatchState.SENDING
-            return self.settlement.leave(batch, self.left_in_channel(may_have_been_stored=in_flight))
-        message = "the producer was closed before the record could be delivered"
+        """Fail or leave ``batch`` because the producer closed; False if it was settled before."""
         in_flight = batch.state is BatchState.SENDING
-        error = DeliveryAbandonedError("ProducerClosed", message, may_have_been_stored=in_flight)
-        return self.settlement.abandon(batch, self._attempt_of(error))
+        return self.settlement.abandon(batch, self.abandoned(may_have_been_stored=in_flight))
 
-    def left_in_channel(self, *, may_have_been_stored: bool = False) -> Attempt:
-        """What stands at the end of the attempts of a record that stays in the channel."""
-        channel = self._durability.channel if self._durability is not None else ""
-        message = (
-            "the producer was closed before the record could be delivered: it is stored in channel "
-            f"{channel}, and the next producer on it delivers it"
-        )
+    def abandoned(self, *, may_have_been_stored: bool = False) -> Attempt:
+        """What stands at the end of the attempts of a record that was not delivered when the producer closed."""
+        said = self._backing.listener.abandonment
         return self._attempt_of(
-            DeliveryAbandonedError("LeftInChannel", message, may_have_been_stored=may_have_been_stored)
+            DeliveryAbandonedError(said.code, said.message, may_have_been_stored=may_have_been_stored)
         )
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
@@ -266,7 +214,7 @@ class Pipeline:
         self.accumulator.freeze()
 
     def leave_unsent(self) -> int:
-        """Make no new attempts: settle whatever is not with the server at this moment as left in the channel.
+        """Make no new attempts: abandon whatever is not with the server at this moment.
 
         :returns: the serial below which the rest is.
         """

@@ -18,10 +18,9 @@ import enum
 import threading
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from ...durable.ticket import Ticket
 from ...errors import AttemptError
 from ...forks import Stage, call_in_child
 from ...interfaces import Payload, Record, SequenceId
@@ -40,8 +39,19 @@ from .stream_state import StreamState
 if TYPE_CHECKING:
     from .open_run import OpenRun
 
-#: Who is to be told of a send's outcome: its callback, or what stands for an event of a channel.
-Recipient = Callback | Ticket | None
+
+class Origin(Protocol):
+    """Where a record came from that is kept elsewhere; stands in place of the callback of its send, for a kind of
+    batch that knows what to do with it.
+
+    :ivar future: of its send, until a batch takes it over; None for a record that nobody asks about.
+    """
+
+    future: SendFuture | None
+
+
+#: Who is to be told of a send's outcome.
+Recipient = Callback | Origin | None
 
 #: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
 RECORD_OVERHEAD = 320
@@ -249,7 +259,7 @@ class ProducerBatch:
         return future
 
     def _future_of(self, recipient: Recipient) -> SendFuture:
-        return SendFuture(self, recipient)  # type: ignore[arg-type]  # a ticket is for another kind of batch
+        return SendFuture(self, recipient)  # type: ignore[arg-type]  # an origin is for another kind of batch
 
     def begin_records(self, heads: Heads) -> list[str]:
         """Where the fields of logs with these heads go from now on; called as :meth:`end_run` is."""

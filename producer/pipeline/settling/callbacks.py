@@ -55,7 +55,7 @@ class _Outcome(enum.Enum):
 
     DELIVERED = "delivered"
     FAILED = "failed"
-    #: Neither: it stays in its channel.
+    #: Neither: it stays where it is kept.
     LEFT = "left"
     #: Likewise, until its stream goes on.
     PARKED = "parked"
@@ -222,9 +222,9 @@ class Settlement:
     def fail(self, batch: ProducerBatch, attempt: Attempt | None = None, *, keep: bool = False) -> None:
         """``batch`` is given up after the attempts that it has noted, and for the reason that ``attempt`` gives.
 
-        An ordered stream stops: what waits behind it is failed too, or stays in its channel.
+        An ordered stream stops: what waits behind it is failed too, or parked.
 
-        :param keep: whether the batch itself, of an ordered stream, stays in its channel, if it came out of one.
+        :param keep: whether the batch itself, of an ordered stream, is rather parked, if its records are kept.
         """
         if not batch.key.order:
             self._settle(batch, _Outcome.FAILED, attempt)
@@ -232,21 +232,17 @@ class Settlement:
         error = StreamStoppedError(plain(batch.key), batch.outcome(successful=False, last=attempt))
         # Before anybody hears of the failure, so that whoever does finds the stream stopped.
         behind = self._accumulator.stop(batch, error)
-        self._settle(batch, _Outcome.PARKED if keep and self._listener.parks else _Outcome.FAILED, attempt)
+        self._settle(batch, _Outcome.PARKED if keep and self._listener.keeps else _Outcome.FAILED, attempt)
         for waiting in behind:
             self._settle(waiting, self._fate_behind(waiting, batch), attempt_of(error))
 
     def _fate_behind(self, waiting: ProducerBatch, failed: ProducerBatch) -> _Outcome:
         # The rest of a list that was cut fails with the part of it that did.
-        return _Outcome.FAILED if not self._listener.parks or waiting.shares_send(failed) else _Outcome.PARKED
+        return _Outcome.FAILED if not self._listener.keeps or waiting.shares_send(failed) else _Outcome.PARKED
 
     def abandon(self, batch: ProducerBatch, attempt: Attempt) -> bool:
-        """Fail ``batch`` without owning it, for the reason that ``attempt`` gives; False if it was settled before."""
-        return self._settle(batch, _Outcome.FAILED, attempt)
-
-    def leave(self, batch: ProducerBatch, attempt: Attempt) -> bool:
-        """As :meth:`abandon`, of a batch that stays in its channel."""
-        return self._settle(batch, _Outcome.LEFT, attempt)
+        """End ``batch`` without owning it, for the reason that ``attempt`` gives; False if it was settled before."""
+        return self._settle(batch, _Outcome.LEFT if self._listener.keeps else _Outcome.FAILED, attempt)
 
     def _settle(self, batch: ProducerBatch, outcome: _Outcome, last: Attempt | None = None) -> bool:
         successful = outcome is _Outcome.DELIVERED

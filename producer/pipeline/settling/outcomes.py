@@ -1,24 +1,42 @@
-"""OutcomeListener: who keeps the records elsewhere until they are settled, and so hears how each batch ended."""
+"""OutcomeListener: who hears how each batch ended, because the records are kept elsewhere until they are settled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from ...results import Result
 from ..batching.batch import ProducerBatch
 
 
+@dataclass(frozen=True, slots=True)
+class Abandonment:
+    """What is said of a record that was not delivered when its producer was closed.
+
+    :ivar code: the error code.
+    :ivar message: the error's text.
+    """
+
+    code: str
+    message: str
+
+
 class OutcomeListener(Protocol):
     """Hears of the end of each batch, once, before its futures do; on the thread that settled it, which it must not
-    hold up.
+    hold up. It is not told of what was abandoned when the producer was closed.
     """
 
     @property
-    def parks(self) -> bool:
-        """What becomes of the batches of an ordered stream that wait behind one that failed for good: parked, for their
-        records are kept until the stream goes on; else they fail with it.
+    def keeps(self) -> bool:
+        """Whether it keeps the records of batches that are neither delivered nor given up. Then what waits behind a
+        failure of its ordered stream is parked until the stream goes on, and what is abandoned is left; else both
+        fail.
         """
+
+    @property
+    def abandonment(self) -> Abandonment:
+        """What is said of what is abandoned."""
 
     def delivered(self, batch: ProducerBatch) -> None:
         """The server has the records of ``batch``."""
@@ -39,7 +57,8 @@ class OutcomeListener(Protocol):
 class NobodyListens:
     """For records that exist only in the pipeline: what failed is gone, and what waits behind it fails, too."""
 
-    parks = False
+    keeps = False
+    abandonment = Abandonment("ProducerClosed", "the producer was closed before the record could be delivered")
 
     def delivered(self, batch: ProducerBatch) -> None:
         """Nobody asks."""
