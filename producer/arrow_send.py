@@ -20,12 +20,11 @@ import pyarrow as pa
 
 from .clock import Clock
 from .config import ProducerConfig
-from .durable.pipeline import DurablePipeline
 from .errors import InvalidArgumentError, LogSizeTooLargeError, ProducerError
 from .interfaces import Record
 from .pipeline.batching.accumulator import Piece
 from .pipeline.batching.cut import CutRule
-from .pipeline.pipeline import Pipeline
+from .pipeline.sender import Sender
 from .records import StreamKey
 from .results import Callback, SendFuture
 from .stream_keys import StreamKeys
@@ -101,7 +100,7 @@ class ArrowSender:
 
     def __init__(
         self,
-        pipeline: Pipeline | DurablePipeline,
+        pipeline: Sender,
         keys: StreamKeys,
         key: StreamKey,
         config: ProducerConfig,

@@ -28,6 +28,7 @@ from .numbering import SequenceKey
 from .pipeline.batching.accumulator import Piece
 from .pipeline.batching.cut import CutRule
 from .pipeline.pipeline import Pipeline
+from .pipeline.sender import Sender
 from .pipeline.shutdown import Shutdown
 from .records import StreamKey
 from .results import Callback, SendFuture
@@ -101,7 +102,7 @@ class Producer:
         self._keys = StreamKeys(self.config)
         self._closed = False
         self._lock = threading.Lock()  # guards the making of _pipeline
-        self._pipeline: Pipeline | DurablePipeline | None = None
+        self._pipeline: Sender | None = None
         self._shutdown: Shutdown | None = None
         for project in projects:
             self.put_project_config(project)
@@ -297,7 +298,7 @@ class Producer:
         pipeline = self._pipeline
         return Stats(memory_limit=self.config.total_size_in_bytes) if pipeline is None else pipeline.stats()
 
-    def _make_pipeline(self) -> Pipeline | DurablePipeline:
+    def _make_pipeline(self) -> Sender:
         with self._lock:
             if self._pipeline is not None:
                 return self._pipeline
@@ -306,7 +307,7 @@ class Producer:
             pipeline = self._pipeline = self._new_pipeline()
         return pipeline
 
-    def _new_pipeline(self) -> Pipeline | DurablePipeline:
+    def _new_pipeline(self) -> Sender:
         alive, name, drain_timeout = weakref.ref(self), self.name, self.config.drain_timeout_ms / 1000
         parts = (self.config, self._sink, self._clock, self.name)
         # What the pipeline is given must not hold the producer, or it would never be an orphan.

@@ -29,7 +29,7 @@ from ..errors import (
     SendTimeoutError,
     StreamStoppedError,
 )
-from ..interfaces import Channel, ChannelStats, Event, Notes, Sink
+from ..interfaces import Channel, ChannelStats, Event, Notes, Record, Sink
 from ..metrics import Stats
 from ..numbering import Numbering
 from ..pipeline.backing import Backing
@@ -179,7 +179,7 @@ class DurablePipeline:
             _log.warning("%s: no threads can be started (%s): %s", self.name, error, _WITHOUT_THREADS)
             self.leave_futures()
 
-    def accept(self, key: StreamKey, record: bytes, logs: int, callback: Callback | None) -> SendFuture:
+    def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
         """Store one send.
 
         :param record: its encoded logs, joined.

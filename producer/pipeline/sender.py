@@ -1,0 +1,54 @@
+"""Sender: what the API hands records to. There are two: a pipeline, and one behind a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from ..errors import StreamStoppedError
+from ..interfaces import Record
+from ..metrics import Stats
+from ..records import StreamKey
+from ..results import Callback, SendFuture
+from ..wire.log_group import LogEncoder
+from .batching.accumulator import Piece
+from .batching.open_run import OpenRun
+
+
+class Sender(Protocol):
+    """Takes records over, and sees to it that each of them ends once."""
+
+    def start(self) -> None:
+        """Begin to work, once; whoever sends first does so if nobody did before."""
+
+    def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
+        """Take over one send: its encoded logs, joined, and how many they are."""
+
+    def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
+        """Take over many; an error says how far it came."""
+
+    def accept_encoded(
+        self, estimate: int, encode: Callable[[], Sequence[Piece]], callback: Callback | None
+    ) -> list[SendFuture]:
+        """Take over what is encoded when there is room for about ``estimate`` bytes."""
+
+    def check_size(self, piece: Piece) -> None:
+        """Raise if a piece could never be accepted."""
+
+    def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:
+        """Where logs of shapes that ``encoder`` knows go without a closer look; None if there is no such place."""
+
+    def stopped(self, key: StreamKey) -> StreamStoppedError | None:
+        """Why an ordered stream is stopped; None if it is not."""
+
+    def resume(self, key: StreamKey) -> None:
+        """Let a stopped stream go on."""
+
+    def flush(self, timeout: float | None) -> None:
+        """Wait, for so many seconds at most, until all that was accepted has ended and everybody was told."""
+
+    def stats(self) -> Stats:
+        """What it has done and holds at this moment."""
+
+    def abandon_in_child(self) -> None:
+        """After a fork: nobody in this process shall wait for the parent's records."""
