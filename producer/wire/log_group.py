@@ -24,6 +24,7 @@ Source: LogHub protocol, Protobuf; held to vectors made by the official SDK.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -34,8 +35,10 @@ from .shape import MAX_NAME, Heads, Room, Shape, data_of
 from .text import time_of
 
 # How often a shape is seen before a function is generated for it, and how many are kept: names made up for each log
-# must cost neither compilation nor memory.
+# must cost neither compilation nor memory. Once there is no room, another one has to be worth its compilation, and
+# takes the place of those that are not used any more.
 _SEEN_BEFORE_GENERATED = 8
+_SEEN_BEFORE_REPLACING = 256
 _MAX_SHAPES = 256
 _MAX_SHAPES_COUNTED = 4096
 _MAX_KEYS_KEPT = 4096
@@ -64,13 +67,15 @@ def _pair(key: bytes, value: bytes) -> bytes:
 class LogEncoder:
     """Turns logs into records; one a producer, used by any number of threads.
 
-    Its caches are dictionaries that only grow to a bound. Two threads that fill the same entry fill in the same value.
+    Its caches are dictionaries that only grow to a bound, that of the shapes in bytes. Two threads that fill the same
+    entry fill in the same value.
     """
 
     def __init__(self) -> None:
         #: What is known of logs with these names; of those that were sent often.
         self.shapes: dict[tuple[str, ...], Shape] = {}
-        self._seen: dict[tuple[str, ...], int] = {}
+        self._lock = threading.Lock()  # guards changes of shapes
+        self._seen: dict[int, int] = {}  # by the hash of the names, which would occupy far more themselves
         self._keys: dict[str, bytes] = {}
         self._room = Room()
         self._heads = Heads(0)
@@ -94,6 +99,7 @@ class LogEncoder:
             if shape is None:
                 self._count_shape(names)
             else:
+                shape.used = True
                 fields = shape.fields_of(log.values()) or shape.fields_of_any(log)
                 return f"{self.heads(now)[len(fields)]}{fields}"
         return self._encode_general(log, now).decode("latin-1")
@@ -142,19 +148,46 @@ class LogEncoder:
         heads = self._heads
         if heads.now != now:
             self._heads = heads = Heads(now)
+            if self._room.short:
+                self._make_room(0)
         return heads
 
     def _count_shape(self, names: tuple[Any, ...]) -> None:
-        if len(self.shapes) >= _MAX_SHAPES or not Shape.makes_sense(names):
+        if not Shape.makes_sense(names):
             return
-        count = self._seen.get(names, 0) + 1
-        if count < _SEEN_BEFORE_GENERATED:
+        key = hash(names)
+        count = self._seen.get(key, 0) + 1
+        if count < _SEEN_BEFORE_GENERATED or (count < _SEEN_BEFORE_REPLACING and not self._has_room(names)):
             if len(self._seen) >= _MAX_SHAPES_COUNTED:
                 self._seen.clear()
-            self._seen[names] = count
-        else:
-            self._seen.pop(names, None)
-            self.shapes[names] = Shape(names, self._room)
+            self._seen[key] = count
+            return
+        self._seen.pop(key, None)
+        self._make_room(Shape.size_of(names))
+        with self._lock:
+            if names not in self.shapes:
+                self.shapes[names] = Shape(names, self._room)
+
+    def _has_room(self, names: tuple[str, ...]) -> bool:
+        return len(self.shapes) < _MAX_SHAPES and self._room.left >= Shape.size_of(names)
+
+    def _make_room(self, size: int) -> None:
+        """Give up shapes until there is room for ``size`` bytes and one more of them, the longest unused first; where
+        something was not kept for want of room, all that were not used since the last time.
+        """
+        with self._lock:
+            short, self._room.short = self._room.short, False
+            used = [names for names, shape in self.shapes.items() if shape.used]
+            for names in used:  # they go to the end
+                shape = self.shapes.pop(names)
+                shape.used = False
+                self.shapes[names] = shape
+            idle = len(self.shapes) - len(used) if short else 0
+            for position, names in enumerate(list(self.shapes)):
+                enough = len(self.shapes) < _MAX_SHAPES and self._room.left >= size
+                if enough and position >= idle:
+                    return
+                self.shapes.pop(names).give_up()
 
 
 def _encode_key(name: object) -> bytes:

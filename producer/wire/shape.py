@@ -19,19 +19,25 @@ from .text import text_of
 #: Of more fields no shape is made, characters of a name and fields of a log.
 MAX_NAME = 256
 MAX_FIELDS = 256
-# For all fields of all shapes of one encoder together.
-_MAX_LENGTHS_KEPT = 65_536
+#: What the shapes of one encoder may occupy together, bytes.
+MAX_SHAPES_BYTES = 8 * 1024 * 1024
+# What a shape occupies, a field of it, and a length of that besides its text. Measured on CPython 3.11.
+_SHAPE_BYTES, _FIELD_BYTES, _LENGTH_BYTES = 2048, 1536, 192
 _MAX_HEADS_KEPT = 4096
 _LOT = 128
 
 
 class Room:
-    """How many more lengths the shapes of one encoder may keep. Threads may overshoot by a few."""
+    """How many more bytes the shapes of one encoder may occupy. Threads may overshoot by a few.
 
-    __slots__ = ("left",)
+    :ivar short: something was not kept for want of room.
+    """
+
+    __slots__ = ("left", "short")
 
     def __init__(self) -> None:
-        self.left = _MAX_LENGTHS_KEPT
+        self.left = MAX_SHAPES_BYTES
+        self.short = False
 
 
 class _Lengths(dict[int, str]):
@@ -43,14 +49,22 @@ class _Lengths(dict[int, str]):
     def __init__(self, name: str, room: Room) -> None:
         super().__init__()
         self._key = delimited(0x0A, name.encode())
-        self._room = room
+        #: None once it shall keep nothing more.
+        self.room: Room | None = room
+        self.kept = 0  # bytes
 
     def __missing__(self, length: int) -> str:
         inner = self._key + b"\x12" + varint(length)
         text = (b"\x12" + varint(len(inner) + length) + inner).decode("latin-1")
-        if self._room.left > 0:
-            self._room.left -= 1
-            self[length] = text
+        room, size = self.room, _LENGTH_BYTES + len(text)
+        if room is None:
+            return text
+        if room.left < size:
+            room.short = True
+            return text
+        room.left -= size
+        self.kept += size
+        self[length] = text
         return text
 
 
@@ -60,14 +74,29 @@ class Shape:
     :ivar names: the names of the fields.
     :ivar fields_of: from the values of a log, in this order, its fields as a latin-1 string; None if a value is not
         ``str`` itself, or not valid Unicode.
+    :ivar used: whether it was used since somebody looked for one that is not.
     """
 
-    __slots__ = ("_join", "_lengths", "fields_of", "names")
+    __slots__ = ("_join", "_lengths", "_room", "fields_of", "names", "used")
 
     def __init__(self, names: tuple[str, ...], room: Room) -> None:
         self.names = names
+        self.used = True
+        self._room = room
+        room.left -= self.size_of(names)
         self._lengths = [_Lengths(name, room) for name in names]
         self.fields_of, self._join = _generate(self._lengths)
+
+    @staticmethod
+    def size_of(names: tuple[str, ...]) -> int:
+        """What a shape of these names occupies before it has seen any log, bytes."""
+        return _SHAPE_BYTES + sum(_FIELD_BYTES + 2 * len(name.encode()) for name in names)
+
+    def give_up(self) -> None:
+        """Give its room back; whoever goes on using it adds nothing to it."""
+        for lengths in self._lengths:
+            lengths.room = None
+        self._room.left += self.size_of(self.names) + sum(lengths.kept for lengths in self._lengths)
 
     @staticmethod
     def makes_sense(names: tuple[Any, ...]) -> bool:

@@ -108,6 +108,7 @@ class OpenRun:
             if known is None:
                 return None
             self._shape = shape = known
+            known.used = True
         now = self._time()
         if not self._now <= now < self._until:
             self._change_second(now)
@@ -154,6 +155,7 @@ class OpenRun:
 
     def _begin_second(self, batch: ProducerBatch, now: float) -> None:
         """Put what comes from now on behind heads with that time. The caller holds the lock."""
+        self._shape.used = True
         heads = self._heads_of(int(now))
         self._fields = batch.begin_records(heads)
         #: The position of the first future that belongs to them.
