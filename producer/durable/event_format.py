@@ -28,13 +28,7 @@ from struct import Struct
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..interfaces import ADOPTED_HEADER, Event, Record
 from ..numbering import MAX_NUMBER
-from ..records import (
-    ADOPTED,
-    IDEMPOTENT,
-    ORDERED,
-    SEQUENCED,
-    StreamKey,
-)
+from ..records import ADOPTED, IDEMPOTENT, ORDERED, SEQUENCED, StreamKey
 
 _HEAD = Struct(">8sQI")
 #: Bytes of the id and the number, which together name a record.

@@ -11,13 +11,7 @@ import threading
 from collections.abc import Callable
 
 from ..clock import Clock, Deadline, WaitingRoom
-from ..errors import (
-    ChannelClosedError,
-    ChannelError,
-    ProducerClosedError,
-    StreamStoppedError,
-    TransactionFullError,
-)
+from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, StreamStoppedError, TransactionFullError
 from ..interfaces import Channel, Event
 from ..pipeline.batching.stopped_streams import Line
 from ..pipeline.sending.doubt import SentBefore
@@ -27,20 +21,9 @@ from ..pipeline.threads import StageThread
 from ..records import IDEMPOTENT, StreamKey
 from ..results import Attempt, Result
 from .acks import Acks
-from .event_format import (
-    INSTANCE_SIZE,
-    StoredRecord,
-    UnreadableEventError,
-    number_of,
-    read_event,
-)
+from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
 from .recovery import Recovery
-from .registry import (
-    Registry,
-    StoredFuture,
-    Waiting,
-    staying,
-)
+from .registry import Registry, StoredFuture, Waiting, staying
 from .taking import Taking
 from .ticket import Ticket
 

@@ -21,7 +21,6 @@ from ..errors import (
     ChannelClosedError,
     ChannelError,
     ChannelFullError,
-    ConfigError,
     FlushTimeoutError,
     LogSizeTooLargeError,
     ProducerClosedError,
@@ -43,6 +42,7 @@ from ..records import StreamKey, plain
 from ..results import Callback, SendFuture
 from ..wire.log_group import LogEncoder
 from .acks import Acks
+from .claims import claim, give_up
 from .dead_letters import DeadLetters
 from .event_format import INSTANCE_SIZE, StoredRecord, ident_of, numbered, write_event
 from .fed_batch import FedBatch
@@ -54,26 +54,6 @@ from .registry import Registry, StoredFuture, Waiting, staying
 from .ticket import Ticket
 
 _log = logging.getLogger("producer.durable")
-
-#: The channels that producers of this process have, by their identity, since they are somebody else's objects: one
-#: channel cannot serve two.
-_claimed: dict[int, Channel] = {}
-_claiming = threading.Lock()  # guards _claimed
-
-
-def _claim(*channels: Channel | None) -> None:
-    claims = {id(channel): channel for channel in channels if channel is not None}
-    with _claiming:
-        taken = [claims[key] for key in claims.keys() & _claimed.keys()]
-        if not taken:
-            _claimed.update(claims)
-    if taken:
-        raise ConfigError("channel", "must belong to no other producer that is open", taken[0].name)
-
-
-def _give_up(*channels: Channel | None) -> None:
-    for channel in channels:
-        _claimed.pop(id(channel), None)
 
 
 class DurablePipeline:
@@ -163,7 +143,7 @@ class DurablePipeline:
             if self._started:
                 return
             if not self.pipeline.threadless:
-                _claim(self.channel, self.dead_letter)
+                claim(self.channel, self.dead_letter)
             self.pipeline.start()
             if self.pipeline.late:
                 self.leave_futures()
@@ -440,7 +420,7 @@ class DurablePipeline:
         self._guarded(self.channel.close)
         if self.dead_letter is not None:
             self._guarded(self.dead_letter.close)
-        _give_up(self.channel, self.dead_letter)
+        give_up(self.channel, self.dead_letter)
         return self.stored
 
     def _guarded(self, call: Callable[[], object]) -> None:
@@ -452,7 +432,7 @@ class DurablePipeline:
 
     def abandon_in_child(self) -> None:
         """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
-        _give_up(self.channel, self.dead_letter)
+        give_up(self.channel, self.dead_letter)
         self.pipeline.abandon_in_child()
         result = staying(self.pipeline.forked_away())
         for future in self.registry.left_in_child():

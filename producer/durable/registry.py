@@ -13,12 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 
 from ..interfaces import Channel, Stored
-from ..results import (
-    Attempt,
-    Callback,
-    Result,
-    SendFuture,
-)
+from ..results import Attempt, Callback, Result, SendFuture
 
 
 class Waiting:
