@@ -371,7 +371,7 @@ def _tell_outcome(outcome: _Outcome, directory: str, letters: str) -> None:
     if outcome.refused:
         print(f"those refused are in {letters}, with the reasons")
     if outcome.damaged:
-        print(f"those damaged are lost; their segments are kept in {directory}/quarantine")
+        print(f"those damaged are lost; the log says what became of their segments: look into {directory}/quarantine")
 
 
 def _projects(channel: FileChannel, endpoint: str) -> dict[str, ProjectConfig]:

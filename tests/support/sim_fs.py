@@ -256,6 +256,10 @@ class SimFS:
         with self._call("rename", old):
             self._medium.tree.rename(old, new)
 
+    def link(self, path: str, other: str) -> None:
+        with self._call("link", path):
+            self._medium.tree.make(other, self._medium.tree.file(path))
+
     def unlink(self, path: str) -> None:
         with self._call("unlink", path):
             self._medium.tree.unlink(path)

@@ -126,6 +126,10 @@ class Disk:
         """Give a file another name, in the place of whatever had it."""
         Path(old).replace(new)
 
+    def link(self, path: str, other: str) -> None:
+        """Give a file a second name, which nothing has."""
+        os.link(path, other)
+
     def unlink(self, path: str) -> None:
         """Remove a file."""
         Path(path).unlink()

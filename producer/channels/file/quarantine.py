@@ -4,6 +4,7 @@
 name                           what it is
 =============================  ====================================================================================
 ``log-0000000007.copy``        a copy of a segment with damaged records; the segment itself is still in use
+``log-0000000007.link``        such a segment itself, under a second name, since there was no room for a copy
 ``log-0000000007.from-722``    a copy of a segment's end from this offset on, where it was cut off as torn
 ``log-0000000007.unreadable``  a segment without a readable header, moved here
 ``log-0000000007.unknown``     a segment that was missing when it was given up, and has come back; moved here
@@ -28,7 +29,7 @@ from .disk import Disk
 
 QUARANTINE = "quarantine"
 _BLOCK = 1 << 20
-_NAME = re.compile(r"log-(\d{10,})\.(copy|from-\d+|unreadable|unknown)(\.\d+)?")
+_NAME = re.compile(r"log-(\d{10,})\.(copy|link|from-\d+|unreadable|unknown)(\.\d+)?")
 
 
 def copy(disk: Disk, path: str, offset: int | None = None) -> str:
@@ -45,12 +46,21 @@ def copy(disk: Disk, path: str, offset: int | None = None) -> str:
 def keep(disk: Disk, path: str) -> bool:
     """Keep a copy of a file, unless one that is equal is kept already; whether one was made.
 
+    On a full disk the file gets a second name instead, under which it outlives its deletion: that needs no room.
+
     :raises OSError: as :func:`copy`.
     """
     for other in _copies(disk, path):
         if _are_equal(disk, path, 0, other):
             return False
-    copy(disk, path)
+    try:
+        copy(disk, path)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        target = _free_name(disk, path, "link")
+        disk.link(path, target)
+        disk.sync_directory(os.path.dirname(target))  # noqa: PTH120
     return True
 
 
@@ -96,8 +106,8 @@ def _files(disk: Disk, directories: Sequence[str]) -> Iterator[str]:
 
 def _copies(disk: Disk, path: str) -> list[str]:
     directory, name = os.path.split(path)
-    start = f"{directory}/{QUARANTINE}/{name}.copy"
-    return [other for other in _files(disk, [directory]) if other.startswith(start)]
+    starts = tuple(f"{directory}/{QUARANTINE}/{name}.{suffix}" for suffix in ("copy", "link"))
+    return [other for other in _files(disk, [directory]) if other.startswith(starts)]
 
 
 def _free_name(disk: Disk, path: str, suffix: str) -> str:

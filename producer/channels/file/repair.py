@@ -168,8 +168,11 @@ class _Repair:
             if self._give_up_missing or not segments:
                 segments.append(self._begin_segment(found))
             self._write_checkpoint(found, segments)
-        except (OSError, ChannelFormatError) as error:
+        except (ChannelIOError, ChannelFormatError) as error:
             self._failures.append(str(error))
+        except OSError as error:
+            what = "no checkpoint of what is left could be written, which opening the channel does"
+            self._failures.append(f"{what}: {error}")
 
     def _begin_segment(self, found: Recovered) -> Segment:
         """An empty one with a number above all that is given up, also of what nobody here knows: none is used again."""

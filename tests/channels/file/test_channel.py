@@ -613,6 +613,31 @@ def test_an_event_that_is_damaged_on_the_disk_is_lost_alone(fsync: str | float, 
         assert drained(channel) == ["on it goes"]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_damaged_segment_is_not_deleted_for_want_of_room_for_its_copy(restart: bool) -> None:
+    """On a full disk it gets a second name in quarantine, under which it outlives its deletion."""
+    disk = SimFS()
+    channel = open_channel(disk, reserve=6000)
+    expected = fill(channel, 60)
+    path, record = put_record(disk, expected[5])
+    flip(disk, path, record.offset + 60)
+    damaged = disk.content(path)
+    disk.capacity = disk.used
+    if restart:
+        for name in ("checkpoint", "checkpoint.backup"):
+            disk.unlink(f"/channel/{name}")
+        disk = killed(channel, disk)
+        disk.capacity = disk.used
+        channel = open_channel(disk, reserve=6000)
+    assert drained(channel) == expected[:5] + expected[6:]
+    channel.checkpoint()
+    channel.close()
+    disk.capacity = None
+    open_channel(disk).close()
+    assert not disk.exists(path)
+    assert disk.content(f"/channel/quarantine/{path.rpartition('/')[2]}.link").startswith(damaged)
+
+
 def test_acknowledge_commits_some_takes_and_leaves_the_rest_open() -> None:
     """What was acknowledged is gone for good, what was not comes back; strangers and repetitions are refused."""
     disk = SimFS()
