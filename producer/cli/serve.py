@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .loghub_server import LogHubServer
+    from ..server.loghub_server import LogHubServer
 
 DEFAULT_PORT = 9170
 #: Requests remembered: nobody asks a process for them, and a long run must not grow.
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if problem is not None:
         return _fail(problem)
     try:
-        from . import LogHubServer, ServerStartError  # noqa: PLC0415 - the extra may be missing
+        from ..server import LogHubServer, ServerStartError  # noqa: PLC0415 - the extra may be missing
     except ImportError as error:
         return _fail(str(error))
     try:

@@ -14,14 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from producer.cli.serve import add_arguments, run
 from producer.server import LogHubServer
-from producer.server.serve import add_arguments, run
 
-from .client import LOGSTORE, PROJECT, Client, error_of, log_group
+from ..server.client import LOGSTORE, PROJECT, Client, error_of, log_group
 
 PROGRAM = """
 import argparse, sys
-from producer.server.serve import add_arguments, run
+from producer.cli.serve import add_arguments, run
 parser = argparse.ArgumentParser()
 add_arguments(parser)
 sys.exit(run(parser.parse_args()))
@@ -129,7 +129,7 @@ try:
     producer.server.LogHubServer
 except ImportError as error:
     print(error)
-from producer.server.serve import add_arguments, run
+from producer.cli.serve import add_arguments, run
 import argparse
 parser = argparse.ArgumentParser()
 add_arguments(parser)
