@@ -16,18 +16,18 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from .channels import Event, FileChannel
-from .channels.file.disk import Disk
-from .channels.file.encryption import FileKeys, KeyProvider, check_available
-from .channels.file.inspection import DirectoryReport, check_is_channel, examine, place_of
-from .channels.file.repair import repair
-from .client import Producer
-from .config import ProducerConfig, ProjectConfig
-from .credentials import EnvironmentCredentials
-from .durable.event_format import IDENT_SIZE
-from .errors import ChannelKeyError, ConfigError, FlushTimeoutError, ProducerError
-from .interfaces import ChannelStats, Transaction
-from .metrics import Stats
+from ..channels import Event, FileChannel
+from ..channels.file.disk import Disk
+from ..channels.file.encryption import FileKeys, KeyProvider, check_available
+from ..channels.file.inspection import DirectoryReport, check_is_channel, examine, place_of
+from ..channels.file.repair import repair
+from ..client import Producer
+from ..config import ProducerConfig, ProjectConfig
+from ..credentials import EnvironmentCredentials
+from ..durable.event_format import IDENT_SIZE
+from ..errors import ChannelKeyError, ConfigError, FlushTimeoutError, ProducerError
+from ..interfaces import ChannelStats, Transaction
+from ..metrics import Stats
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _AFTER_INTERRUPT = {
