@@ -1,221 +1,55 @@
-"""The command ``producer ship``: its arguments, and what it does with them.
-
-Exit codes: 0, every record was acknowledged; 1, one was not; 2, something was asked for that cannot be done; 130, it
-was interrupted.
-"""
+"""What ``producer ship`` does with its arguments: whatever can be wrong is found before Spark is started."""
 
 from __future__ import annotations
 
-import argparse
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from ..config import ProducerConfig, ProjectConfig
-from ..errors import ConfigError, ProducerError
 from ..spark.text import readable
-from ..spark.writing.options import ACK_TIMEOUT, WriteOptions
-from .errors import InputError
-from .files.find import Found, find_files, local_path
-from .files.plan import PARTITION_BYTES
-from .follow.checkpoint import checkpoint_directory, claim_checkpoint
-from .follow.query import INTERVAL, SETTLE, FollowOptions, follow
-from .job import MAX_LINE_BYTES, ShipJob
-from .lines.parsers import PARSER_NAMES, make_parser
-from .report import Shipment, counted, summary
-from .session import LOCAL_MASTER, running_session
+from .files.find import Found, find_files
+from .follow.checkpoint import claim_checkpoint
+from .follow.query import FollowOptions, follow
+from .job import ShipJob
+from .report import Shipment, counted
+from .session import running_session
 from .shipment import ship_files
-
-_OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
 # What would be told about each file is too much for a directory of thousands.
 _SKIPPED_SHOWN = 10
 
-_SHORTEST_LINE = 1024
 
+def ship(
+    job: ShipJob,
+    paths: Sequence[str],
+    *,
+    exclude: Sequence[str],
+    following: FollowOptions | None,
+    master: str | None,
+    partition_bytes: int,
+    console: Console,
+) -> Shipment:
+    """Find the files, start Spark, ship them, and end Spark.
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``producer ship``."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, a directory (all of it) or a glob")
-    target = parser.add_argument_group("where to")
-    target.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
-    target.add_argument("--project", required=True)
-    target.add_argument("--logstore", required=True)
-    target.add_argument("--topic", default="")
-    target.add_argument("--source", help="default: the worker's address")
-    target.add_argument("--access-key-id", help="default: $LOGHUB_ACCESS_KEY_ID")
-    target.add_argument(
-        "--access-key-secret", help="default: $LOGHUB_ACCESS_KEY_SECRET, which others cannot see in the process list"
-    )
-    target.add_argument("--security-token", help="of temporary credentials; default: $LOGHUB_SECURITY_TOKEN")
-    _add_reading_arguments(parser.add_argument_group("what and how to read"))
-    _add_following_arguments(parser.add_argument_group("following"))
-    running = parser.add_argument_group("running")
-    running.add_argument("--master", help=f"the Spark master; default: {LOCAL_MASTER}, this machine")
-    running.add_argument(
-        "--producer-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the producer, such as linger_ms=200; may be repeated",
-    )
-    running.add_argument(
-        "--ack-timeout",
-        type=_positive_number,
-        default=ACK_TIMEOUT,
-        metavar="SECONDS",
-        help="how long a task waits for an acknowledgement; default: %(default)s",
-    )
-
-
-def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--parser", choices=PARSER_NAMES, default="auto", help="default: %(default)s")
-    group.add_argument("--pattern", metavar="REGEX", help="for --parser regex; its named groups become fields")
-    group.add_argument(
-        "--exclude", action="append", default=[], metavar="GLOB", help="file names or paths to leave out"
-    )
-    group.add_argument(
-        "--max-line-bytes",
-        type=_line_size,
-        default=MAX_LINE_BYTES,
-        metavar="N",
-        help="longer lines are shipped in pieces; default and maximum: %(default)s",
-    )
-    group.add_argument(
-        "--partition-bytes",
-        type=_positive_integer,
-        default=PARTITION_BYTES,
-        metavar="N",
-        help="what one task reads; default: %(default)s",
-    )
-
-
-def _add_following_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--follow", action="store_true", help="keep shipping what is added to the paths")
-    group.add_argument("--checkpoint", metavar="DIR", help="remembers how far each file was shipped; with --follow")
-    group.add_argument(
-        "--once", action="store_true", help="with --follow: ship what is new since the last time, and end"
-    )
-    group.add_argument(
-        "--interval",
-        type=_positive_number,
-        default=INTERVAL,
-        metavar="SECONDS",
-        help="how often to look; default: %(default)s",
-    )
-    group.add_argument(
-        "--settle",
-        type=_positive_number,
-        default=SETTLE,
-        metavar="SECONDS",
-        help="a file not written to for this long is complete; default: %(default)s",
-    )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run ``producer ship``; the exit code."""
-    console = Console()
-    errors = Console(stderr=True, soft_wrap=True)
-    try:
-        shipment = _ship(args, console)
-    except KeyboardInterrupt:
-        errors.print("interrupted: what is not in the table of a finished run may or may not have arrived")
-        return _INTERRUPTED
-    except ProducerError as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False)
-        return _USAGE
-    console.print(summary(shipment))
-    if shipment.failure is not None:
-        errors.print(f"error: {shipment.failure}", style="red", markup=False, highlight=False)
-        return _FAILED
-    return _OK
-
-
-def _ship(args: argparse.Namespace, console: Console) -> Shipment:
-    # Whatever can be wrong is found before Spark is started, which takes seconds.
-    job = job_of(args, os.environ)
-    options = _follow_options(args)
-    if options:
-        claim_checkpoint(job, options)
-    found = Found((), ()) if options else find_files(args.paths, exclude=args.exclude)
-    _tell_skipped(found, console)
-    if not options and not found.files:
-        named = readable(", ".join(args.paths))
-        console.print(f"there are no files to ship in {named}", markup=False, highlight=False)
-    with running_session(master=args.master) as session:
-        if options:
-            return follow(session, job, options, console=console)
-        return ship_files(session, found, job, console=console, partition_bytes=args.partition_bytes)
-
-
-def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
-    """The job that the arguments describe.
-
-    :param args: of a parser with :func:`add_arguments`.
-    :param environ: the environment, for credentials that are not among the arguments.
-    :raises ProducerError: something is missing or wrong; says what.
+    :param job: where to, and how.
+    :param paths: files, directories or globs.
+    :param exclude: glob patterns to leave out.
+    :param following: how to follow, and what; None ships what is there and ends.
+    :param master: a Spark master URL; every core of this machine if left out.
+    :param partition_bytes: the most that one task reads, bytes on disk.
+    :param console: where progress is shown.
+    :raises ProducerError: something that was asked for cannot be done.
     """
-    make_parser(args.parser, args.pattern)
-    job = ShipJob(
-        project=_project(args, environ),
-        logstore=args.logstore,
-        topic=args.topic,
-        source=args.source,
-        parser=args.parser,
-        pattern=args.pattern,
-        max_line_bytes=args.max_line_bytes,
-        producer=_options(args.producer_option),
-        ack_timeout=args.ack_timeout,
-    )
-    WriteOptions.from_mapping(job.write_options())
-    return job
-
-
-def _project(args: argparse.Namespace, environ: Mapping[str, str]) -> ProjectConfig:
-    given = {
-        name: getattr(args, name) or environ.get(f"LOGHUB_{name.upper()}") or None
-        for name in ("access_key_id", "access_key_secret", "security_token")
-    }
-    for name in ("access_key_id", "access_key_secret"):
-        if given[name] is None:
-            raise InputError(f"no credentials: set LOGHUB_{name.upper()} or give --{name.replace('_', '-')}")
-    return ProjectConfig(args.project, endpoint=args.endpoint, **given)
-
-
-def _options(pairs: Iterable[str]) -> dict[str, str]:
-    options = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ConfigError("--producer-option", "must be NAME=VALUE, such as linger_ms=200", pair)
-        options[_dotted(name.strip())] = value.strip()
-    ProducerConfig.from_mapping(options)  # or the name of another option of the write would be taken for one
-    return options
-
-
-def _dotted(name: str) -> str:
-    """A producer's option by the name that it has as an option of the write."""
-    return f"http.{name[5:]}" if name.startswith("http_") else name
-
-
-def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
-    if not args.follow:
-        if args.checkpoint or args.once:
-            raise InputError("--checkpoint and --once belong to --follow")
-        return None
-    if not args.checkpoint:
-        raise InputError("--follow needs --checkpoint DIR, a directory to remember how far each file was shipped")
-    paths = [os.path.abspath(local_path(path)) for path in args.paths]  # noqa: PTH100  (a glob is not a path yet)
-    return FollowOptions(
-        paths=paths,
-        exclude=args.exclude,
-        checkpoint=checkpoint_directory(args.checkpoint, paths),
-        once=args.once,
-        interval=args.interval,
-        settle=args.settle,
-        partition_bytes=args.partition_bytes,
-    )
+    if following is not None:
+        claim_checkpoint(job, following)
+        with running_session(master=master) as session:
+            return follow(session, job, following, console=console)
+    found = find_files(paths, exclude=exclude)
+    _tell_skipped(found, console)
+    if not found.files:
+        console.print(f"there are no files to ship in {readable(', '.join(paths))}", markup=False, highlight=False)
+    with running_session(master=master) as session:
+        return ship_files(session, found, job, console=console, partition_bytes=partition_bytes)
 
 
 def _tell_skipped(found: Found, console: Console) -> None:
@@ -224,24 +58,3 @@ def _tell_skipped(found: Found, console: Console) -> None:
     if len(found.skipped) > _SKIPPED_SHOWN:
         more = counted(len(found.skipped) - _SKIPPED_SHOWN, "more file")
         console.print(f"skipped {more} (binary, hidden, unreadable, excluded, or links)")
-
-
-def _positive_integer(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer, at least 1, got {text}")
-    return number
-
-
-def _positive_number(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text}")
-    return number
-
-
-def _line_size(text: str) -> int:
-    number = _positive_integer(text)
-    if not _SHORTEST_LINE <= number <= MAX_LINE_BYTES:
-        raise argparse.ArgumentTypeError(f"must be from {_SHORTEST_LINE} to {MAX_LINE_BYTES}, got {text}")
-    return number

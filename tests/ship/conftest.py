@@ -77,7 +77,7 @@ def ship_arguments(server: LogHubServer, *arguments: object) -> list[str]:
 
 def parse_ship(arguments: list[str]) -> argparse.Namespace:
     """The parsed command line of ``producer ship``."""
-    from producer.ship.command import add_arguments
+    from producer.cli.ship import add_arguments
 
     parser = argparse.ArgumentParser()
     add_arguments(parser)

@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
+from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import Refuse, answer, delay
 from producer.ship import command
+from producer.ship.errors import InputError
 from producer.ship.files.find import find_files
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
@@ -117,7 +119,7 @@ def test_command_ships_and_reports(tmp_path: Path, server: LogHubServer, capsys:
     """The command ends with 0 and a table of what was done."""
     (tmp_path / "a.log").write_text("INFO one\nWARN two\nodd\n")
     arguments = ship_arguments(server, tmp_path, "--parser=regex", r"--pattern=(?P<level>[A-Z]+) (?P<message>.*)")
-    assert command.run(parse_ship([*arguments, "--topic=web", "--source=host-1"])) == 0
+    assert cli.run(parse_ship([*arguments, "--topic=web", "--source=host-1"])) == 0
     assert [log.get("level") for log in held(server)] == ["INFO", "WARN", None]
     (group,) = server.log_groups(PROJECT, LOGSTORE)
     assert (group.topic, group.source) == ("web", "host-1")
@@ -148,7 +150,7 @@ def test_command_fails_when_a_record_was_not_acknowledged(
     """The exit code is 1, the reason is on stderr, and the table says that the job failed."""
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(answer(404, "LogStoreNotExist", "no such logstore"))
-    assert command.run(parse_ship(ship_arguments(server, tmp_path))) == 1
+    assert cli.run(parse_ship(ship_arguments(server, tmp_path))) == 1
     shown = capsys.readouterr()
     assert "LogStoreNotExist" in shown.err
     assert "the job failed" in shown.out
@@ -161,7 +163,7 @@ def test_command_tells_what_it_leaves_out(
 ) -> None:
     """Binary files of a directory are named; a directory without logs is no error."""
     (tmp_path / "wtmp").write_bytes(b"\0")
-    assert command.run(parse_ship(ship_arguments(server, tmp_path))) == 0
+    assert cli.run(parse_ship(ship_arguments(server, tmp_path))) == 0
     shown = capsys.readouterr().out.replace("\n", "")
     assert f"skipped {tmp_path}/wtmp: binary" in shown
     assert "there are no files to ship in" in shown
@@ -190,7 +192,7 @@ def test_wrong_use_is_told_before_spark_is_started(
 ) -> None:
     """The exit code is 2 and the message says what to do, at once."""
     monkeypatch.setattr(command, "running_session", lambda **_: pytest.fail("Spark was started"))
-    assert command.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
+    assert cli.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
     assert said in capsys.readouterr().err
 
 
@@ -200,8 +202,8 @@ def test_missing_credentials_are_told_by_name(missing: str) -> None:
     environ = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
     del environ[missing]
     args = parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l"])
-    with pytest.raises(command.InputError, match=missing):
-        command.job_of(args, environ)
+    with pytest.raises(InputError, match=missing):
+        cli.job_of(args, environ)
 
 
 def test_credentials_come_from_the_environment() -> None:
@@ -211,7 +213,7 @@ def test_credentials_come_from_the_environment() -> None:
         "LOGHUB_ACCESS_KEY_SECRET": "the-secret",
         "LOGHUB_SECURITY_TOKEN": "the-token",
     }
-    job = command.job_of(parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l"]), environ)
+    job = cli.job_of(parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l"]), environ)
     credentials = job.project.credentials.get_credentials()
     assert (credentials.access_key_id, credentials.access_key_secret) == ("the-id", "the-secret")
     assert credentials.security_token == "the-token"

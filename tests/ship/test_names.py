@@ -30,6 +30,9 @@ from tests.support.waiting import Call
 
 from .conftest import contents, held, ship_splits
 
+#: A job that has not ended by then hangs; one in a JVM that has just started takes its time, seconds.
+JOB_SECONDS = 110.0
+
 MakeJob = Callable[..., ShipJob]
 
 
@@ -66,7 +69,7 @@ def test_file_with_such_a_name_is_shipped_and_verified(
     found = find_files([str(tmp_path)])
     console = Console(file=io.StringIO())
     run = Call(lambda: ship_files(spark, found, make_job(), console=console, partition_bytes=100))
-    shipment: Shipment = run.result()
+    shipment: Shipment = run.result(JOB_SECONDS)
     assert shipment.failure is None
     assert shipment.counts.lines == 202
     assert contents(server, f"{tmp_path}/old\\xe4.log.gz") == ["three"]
@@ -81,7 +84,7 @@ def test_failure_over_such_a_file_reaches_the_driver(
     console = Console(file=io.StringIO())
     found = find_files([str(tmp_path)])
     run = Call(lambda: ship_files(spark, found, make_job(), console=console))
-    failure = run.result().failure
+    failure = run.result(JOB_SECONDS).failure
     assert failure is not None
     assert f"{tmp_path}/bad\\xff.gz: damaged or incomplete gzip data" in failure
 

@@ -46,9 +46,9 @@ class Call:
         """Whether the call has ended."""
         return not self.thread.is_alive()
 
-    def result(self) -> Any:
-        """Wait for the end of the call; its value, or its error."""
-        self.thread.join(PATIENCE)
+    def result(self, patience: float = PATIENCE) -> Any:
+        """Wait for the end of the call, so many seconds at most; its value, or its error."""
+        self.thread.join(patience)
         assert self.done, "the call did not end"
         if self.error is not None:
             raise self.error

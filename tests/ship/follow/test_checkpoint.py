@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.ship import command
 from producer.ship.errors import InputError
@@ -27,7 +28,7 @@ def claim(tmp_path: Path) -> Claim:
         target = {"endpoint": "http://localhost:1", "project": "p", "logstore": "l", "paths": ["/logs"]}
         chosen = {**target, "exclude": ["*.bak"], **changed}
         args = parse_ship(["x", *(f"--{name}={chosen[name]}" for name in ("endpoint", "project", "logstore"))])
-        job = command.job_of(args, {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "the-secret"})
+        job = cli.job_of(args, {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "the-secret"})
         claim_checkpoint(
             job,
             FollowOptions(
@@ -120,9 +121,9 @@ def test_command_refuses_the_checkpoint_of_another_target_before_spark_is_starte
 
     monkeypatch.setattr(command, "running_session", started)
     arguments = ship_arguments(server, tmp_path / "logs", "--follow", "--checkpoint", tmp_path / "checkpoint")
-    assert command.run(parse_ship(arguments)) == 2
+    assert cli.run(parse_ship(arguments)) == 2
     assert "Spark was started" in capsys.readouterr().err
-    assert command.run(parse_ship([*arguments, "--logstore=other"])) == 2
+    assert cli.run(parse_ship([*arguments, "--logstore=other"])) == 2
     assert "logstore test-logstore, not other" in capsys.readouterr().err
 
 
@@ -136,8 +137,8 @@ def test_followed_path_in_the_checkpoint_directory_is_refused(tmp_path: Path, pa
 def test_checkpoint_and_followed_paths_may_be_file_uris(tmp_path: Path, server: LogHubServer) -> None:
     """``file:`` means the same as without it, and another scheme is refused."""
     arguments = ship_arguments(server, f"file://{tmp_path}/logs", "--follow")
-    options = command._follow_options(parse_ship([*arguments, f"--checkpoint=file://{tmp_path}/ck"]))
+    options = cli._follow_options(parse_ship([*arguments, f"--checkpoint=file://{tmp_path}/ck"]))
     assert options is not None
     assert (options.paths, options.checkpoint) == ([f"{tmp_path}/logs"], f"{tmp_path}/ck")
     with pytest.raises(InputError, match="hdfs://"):
-        command._follow_options(parse_ship([*arguments, "--checkpoint=hdfs://host/ck"]))
+        cli._follow_options(parse_ship([*arguments, "--checkpoint=hdfs://host/ck"]))

@@ -1,0 +1,87 @@
+"""Commands on Ctrl-C and SIGTERM: a line, no trace, and an exit code that says which it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer import Producer, ProjectConfig
+from producer.channels import FileChannel
+
+#: How long a command may take to say something, or to end, seconds.
+PATIENCE = 60.0
+
+_KEYS = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """The directory of a channel with a record that no server takes."""
+    directory = tmp_path / "channel"
+    project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="secret")
+    producer = Producer(project, channel=FileChannel(directory, minimum_free_space=0))
+    producer.send("p", "l", {"k": "v"})
+    producer.close(1)
+    return directory
+
+
+@pytest.fixture
+def draining(filled: Path) -> Iterator[subprocess.Popen[str]]:
+    """``producer channel drain`` in the midst of its work: nobody answers at its endpoint."""
+    command = [sys.executable, "-m", "producer", "channel", "drain", str(filled), "--endpoint=http://127.0.0.1:9"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | _KEYS
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "left" in line:
+                break
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_drain_that_is_ended_says_where_the_rest_is(
+    draining: subprocess.Popen[str], number: signal.Signals, code: int
+) -> None:
+    """What was not delivered is still in the channel, and one line says so."""
+    draining.send_signal(number)
+    _, err = draining.communicate(timeout=PATIENCE)
+    assert draining.returncode == code, err
+    assert "interrupted: what was not delivered is still in the channel" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("command", ["serve", "channel inspect /nowhere"])
+def test_command_that_is_still_imported_ends_with_one_line(
+    command: str, number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    """A signal in the first half second, while modules are imported, prints no trace."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    for name in ("starlette", "lz4"):  # of the server, and of what is sent
+        (slow / f"{name}.py").write_text("import sys, time\nprint('importing', flush=True)\ntime.sleep(3600)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "producer", *command.split()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(slow)},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    assert process.returncode == code, err
+    word = "interrupted" if number == signal.SIGINT else "terminated"
+    assert err.splitlines() == [f"producer {command.split(maxsplit=1)[0]}: {word}"]
