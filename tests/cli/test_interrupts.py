@@ -66,7 +66,7 @@ def test_command_that_is_still_imported_ends_with_one_line(
     """A signal in the first half second, while modules are imported, prints no trace."""
     slow = tmp_path / "slow"
     slow.mkdir()
-    for name in ("starlette", "lz4"):  # of the server, and of what is sent
+    for name in ("starlette", "sqlite3"):  # of the server, and of channels
         (slow / f"{name}.py").write_text("import sys, time\nprint('importing', flush=True)\ntime.sleep(3600)\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "producer", *command.split()],
