@@ -7,6 +7,7 @@ are read as before, no later sync writes them, and they may or may not have reac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -27,6 +28,20 @@ class _Cut:
     """The file was cut to this size."""
 
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Syncing:
+    """A sync that has begun.
+
+    :ivar size: that of the file when it began.
+    :ivar sectors: those that were dirty then.
+    :ivar changes: what was not on the disk then.
+    """
+
+    size: int
+    sectors: Mapping[int, bytes]
+    changes: tuple[_Written | _Cut, ...]
 
 
 class SimFile:
@@ -83,20 +98,38 @@ class SimFile:
 
     def sync(self) -> None:
         """Everything that is dirty is on the disk now, and so is the size."""
+        self.end_sync(self.begin_sync())
+
+    def begin_sync(self) -> Syncing:
+        """What is dirty is on its way to the disk; what is written from now on is not part of it."""
+        begun = Syncing(
+            len(self.content), {sector: self._sector(sector) for sector in self._dirty}, tuple(self._unsynced)
+        )
+        self._dirty = set()
+        return begun
+
+    def end_sync(self, begun: Syncing) -> None:
+        """What was dirty when the sync began is on the disk now, and so is the size of then."""
         disk = bytearray(self.durable)
-        for change in self._unsynced:
+        for change in begun.changes:
             if isinstance(change, _Cut):
                 del disk[change.size :]
-        _resize(disk, len(self.content))
-        for sector in self._dirty:
-            disk[sector * SECTOR : (sector + 1) * SECTOR] = self._sector(sector)
+        _resize(disk, begun.size)
+        for sector, data in begun.sectors.items():
+            disk[sector * SECTOR : (sector + 1) * SECTOR] = data
         self.durable = bytes(disk)
+        covered = set(map(id, begun.changes))
         self._unsynced = [
             change
             for change in self._unsynced
-            if isinstance(change, _Written) and change.sector not in self._dirty and change.sector * SECTOR < len(disk)
+            if id(change) not in covered
+            # Clean since a sync of it failed: no sync writes it, and it may have reached the disk all the same.
+            or (
+                isinstance(change, _Written)
+                and change.sector not in begun.sectors
+                and change.sector * SECTOR < len(disk)
+            )
         ]
-        self._dirty.clear()
 
     def fail_sync(self) -> None:
         """The sectors count as clean, whether or not they reached the disk."""

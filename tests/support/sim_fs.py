@@ -11,8 +11,7 @@ from __future__ import annotations
 import errno
 import posixpath
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -39,7 +38,7 @@ class Call:
     """One entry of :attr:`SimFS.calls`.
 
     :ivar operation: the method.
-    :ivar path: what it was called for; of an open file the path under which it was opened.
+    :ivar path: what it was called for; of an open file the path that it has.
     :ivar size: bytes to append, or the size to truncate to; 0 for the rest.
     :ivar failed: whether it raised, or wrote less than it was given.
     """
@@ -65,12 +64,46 @@ class _Medium:
     capacity: int | None = None
 
 
+class _Calling:
+    """One call of the disk, under its lock; no generator, since there are millions of them."""
+
+    __slots__ = ("_dies", "_disk", "_fault", "_name", "_path", "_size")
+
+    def __init__(self, disk: SimFS, name: str, path: str, size: int) -> None:
+        self._disk, self._name, self._path, self._size = disk, name, path, size
+        self._dies = False
+        self._fault: Fault | None = None
+
+    def __enter__(self) -> Fault | None:
+        disk = self._disk
+        if disk.hook is not None:
+            disk.hook(self._name, self._path)
+        disk._lock.acquire()
+        try:
+            self._dies = disk._dies(self._name, self._path)
+            self._fault = disk._fault(self._name, self._path)
+        except OSError:
+            self._end(failed=True)
+            raise
+        return self._fault
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(failed=kind is not None or self._dies or self._fault is not None)
+        if kind is None and self._dies:
+            raise error(errno.EIO, self._path)
+
+    def _end(self, *, failed: bool) -> None:
+        self._disk.calls.append(Call(self._name, self._path, self._size, failed))
+        self._disk._lock.release()
+
+
 class SimFS:
     """See the module; the methods without an explanation are those of ``Disk``.
 
     :param capacity: bytes that all files together may have; None for no limit. May be changed at any time.
     :ivar calls: every call, in order.
-    :ivar hook: called before each operation with its name and path, without the lock: it may wait, or raise.
+    :ivar hook: called before each operation with its name and path, without the lock: it may wait, or raise. A sync
+        calls it once more, as ``"sync ends"``: what is written between the two may, or may not, be on the disk then.
     """
 
     def __init__(self, capacity: int | None = None) -> None:
@@ -238,7 +271,13 @@ class SimFS:
             if fault is not None:
                 handle.file.fail_sync()
                 raise error(fault.number or errno.EIO, handle.path)
-            handle.file.sync()
+            begun = handle.file.begin_sync()
+        if self.hook is not None:
+            self.hook("sync ends", handle.path)
+        with self._lock:
+            if self._dead:
+                raise error(errno.EIO, handle.path)
+            handle.file.end_sync(begun)
 
     def close(self, file: int) -> None:
         with self._call("close", self._path(file)):
@@ -254,7 +293,11 @@ class SimFS:
 
     def rename(self, old: str, new: str) -> None:
         with self._call("rename", old):
+            file = self._medium.tree.file(old)
             self._medium.tree.rename(old, new)
+            for handle in self._handles.values():
+                if handle.file is file:
+                    handle.path = new
 
     def link(self, path: str, other: str) -> None:
         with self._call("link", path):
@@ -332,22 +375,9 @@ class SimFS:
 
     # The parts.
 
-    @contextmanager
-    def _call(self, name: str, path: str, size: int = 0) -> Iterator[Fault | None]:
+    def _call(self, name: str, path: str, size: int = 0) -> _Calling:
         """Log and perhaps spoil a call; gives the fault to those operations that have an effect even so."""
-        if self.hook is not None:
-            self.hook(name, path)
-        with self._lock:
-            failed = True
-            try:
-                dies = self._dies(name, path)
-                fault = self._fault(name, path)
-                yield fault
-                if dies:
-                    raise error(errno.EIO, path)
-                failed = fault is not None
-            finally:
-                self.calls.append(Call(name, path, size, failed))
+        return _Calling(self, name, path, size)
 
     def _dies(self, name: str, path: str) -> bool:
         if name in SAFE:
@@ -363,7 +393,9 @@ class SimFS:
         return self._dead
 
     def _fault(self, name: str, path: str) -> Fault | None:
-        struck = [] if name in SAFE else [fault for fault in self._faults if fault.strikes(name)]
+        if not self._faults or name in SAFE:
+            return None
+        struck = [fault for fault in self._faults if fault.strikes(name)]
         if struck and name not in ("append", "sync"):
             raise error(struck[0].number or errno.EIO, path)
         return struck[0] if struck else None

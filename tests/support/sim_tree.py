@@ -7,6 +7,7 @@ import os
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 
 from tests.support.sim_file import SimFile
@@ -177,9 +178,10 @@ class SimTree:
         return self.directory("/" + "/".join(names[:-1])), names[-1]
 
 
-def parts(path: str) -> list[str]:
+@lru_cache(maxsize=10_000)
+def parts(path: str) -> tuple[str, ...]:
     """The names in a path."""
-    return [part for part in posixpath.normpath(path).split("/") if part not in ("", ".")]
+    return tuple(part for part in posixpath.normpath(path).split("/") if part not in ("", "."))
 
 
 def error(number: int, path: str) -> OSError:

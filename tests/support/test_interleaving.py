@@ -1,0 +1,112 @@
+"""Threads that take turns: the same numbers give the same history, nothing happens by chance, and nobody hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pytest
+
+from producer.clock import Deadline
+from tests.support.interleaving import Interleaving, TurnClock, TurnLock, locks_that_take_turns, outcomes, point
+
+
+def writing(seen: list[str], name: str) -> Callable[[], str]:
+    def write() -> str:
+        for step in range(3):
+            seen.append(f"{name}{step}")
+            point()
+        return name
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("switches", "expected"),
+    [
+        ((), "a0 a1 a2 b0 b1 b2"),
+        ((1,), "a0 b0 b1 b2 a1 a2"),
+        ((1, 2), "a0 b0 a1 a2 b1 b2"),
+        ((2, 4), "a0 a1 b0 b1 a2 b2"),
+        ((99,), "a0 a1 a2 b0 b1 b2"),
+    ],
+)
+def test_another_thread_goes_on_at_the_points_that_were_named(switches: tuple[int, ...], expected: str) -> None:
+    """And nowhere else; at the end of one the next goes on."""
+    for _ in range(3):
+        seen: list[str] = []
+        interleaving = Interleaving(switches)
+        assert outcomes(interleaving.run(writing(seen, "a"), writing(seen, "b"))) == ["a", "b"]
+        assert " ".join(seen) == expected
+        assert interleaving.points == 6
+
+
+def test_who_waits_for_a_lock_gives_way_and_its_release_is_a_point() -> None:
+    """A thread inside the lock is interrupted by one that wants it: both get it, one after the other."""
+    with locks_that_take_turns():
+        lock = threading.Lock()
+    assert isinstance(lock, TurnLock)
+    assert not isinstance(threading.Lock(), TurnLock)
+    seen = []
+
+    def use(name: str) -> None:
+        with lock:
+            seen.append(f"{name} in")
+            point()
+            seen.append(f"{name} out")
+
+    outcomes(Interleaving([1, 2]).run(lambda: use("a"), lambda: use("b")))
+    assert seen == ["a in", "a out", "b in", "b out"]
+    assert not lock.locked()
+    assert lock.acquire(blocking=False)
+    assert not lock.acquire(blocking=False)
+
+
+def test_who_waits_for_a_signal_gives_way() -> None:
+    """Until it comes, or the time is over."""
+    clock, signal, seen = TurnClock(), SimpleQueue[None](), list[str]()
+
+    def wait() -> None:
+        clock.wait_for(signal, Deadline(None))
+        seen.append("woken")
+        clock.wait_for(signal, Deadline.after(clock, 5))
+        seen.append("late")
+
+    def wake() -> None:
+        seen.append("wakes")
+        signal.put(None)
+        point()
+        clock.advance(6)
+
+    outcomes(Interleaving([1]).run(wait, wake))
+    assert seen == ["wakes", "woken", "late"]
+
+
+def test_threads_that_wait_for_each_other_are_a_failure_and_no_hang() -> None:
+    """Two locks in opposite orders: said at once, and no thread is left behind."""
+    first, second = TurnLock(), TurnLock()
+
+    def take(one: TurnLock, other: TurnLock) -> None:
+        with one:
+            point()
+            with other:
+                pass
+
+    before = threading.active_count()
+    with pytest.raises(AssertionError, match="each thread waits for another one"):
+        Interleaving([1]).run(lambda: take(first, second), lambda: take(second, first))
+    assert threading.active_count() == before
+    point()  # nobody takes turns now: nothing happens
+
+
+def test_errors_are_kept_for_the_one_who_asks() -> None:
+    """The other threads go on."""
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    workers = Interleaving().run(fail, lambda: 5)
+    assert workers[1].value == 5
+    with pytest.raises(ValueError, match="no"):
+        outcomes(workers)
