@@ -17,11 +17,18 @@ On disk
 All numbers are little-endian.
 
 **A segment** begins with a header, twice, at offsets 0 and 512 (two sectors, so that one torn or damaged sector leaves
-the other); records follow from offset 640. A header is 128 bytes::
+the other); records follow behind the second one. A header of version 2 is 140 bytes::
 
-    8 magic b"LHSEGMNT" | 2 version (1) | 1 cipher (0 none, 1 AES-256-GCM) | 1 length of the key id | 8 segment number
+    8 magic b"LHSEGMNT" | 2 version (2) | 1 cipher (0 none, 1 AES-256-GCM) | 1 length of the key id | 8 segment number
     8 first sequence number | 16 salt, random | 8 time of creation, float, seconds since the epoch
     8 the transaction that its writer had gone on past | 64 key id, UTF-8 | 4 CRC-32 of the 124 bytes before
+    8 pointer: what stands from there on, up to this segment, does not count; 0 if all does | 4 CRC-32 of all before
+
+Version 1, which is read, ends behind the first CRC: a newer version is recognised by any package. A pointer is a
+segment number << 32 | an offset.
+
+A segment is written under its name with ``.new`` behind it, synced, renamed, and the directory synced: it appears with
+its header, and with whatever else it has to begin with, or not at all.
 
 **A record** is a frame::
 
@@ -40,7 +47,8 @@ type  name      payload
 2     Take      the sequence numbers of the events taken, 8 bytes each
 3     Commit    4 number of records before it in this transaction, 8 the newest transaction that was known to be on
                 the disk, 8 time as a float
-4     Rollback  8 and 8: first and last sequence number that the transaction, named by its id, had used
+4     Rollback  8 and 8: first and last sequence number that the transaction, named by its id, had used; it does not
+                count (of version 1, where headers have no pointer)
 5     Gap       nothing: what ``producer channel repair`` has put where damaged bytes were, which are in ``quarantine/``
 ====  ========  ==================================================================================================
 
@@ -49,17 +57,21 @@ Records that are not Puts carry the sequence number of the newest Put. In an enc
 with it, and the key is derived from the named one and the segment's salt.
 
 A transaction's records are written in one piece when it commits: Puts and a Commit, or a Take and a Commit. What was
-put but not committed is never in the log. A Rollback is rare: it voids a transaction whose commit failed although its
-records may have reached the disk.
+put but not committed is never in the log.
+
+**A sync that fails** gives a segment up: the system may have dropped what it could not write, and says so once. Nothing
+is appended to that segment any more. The next one begins with what is not known to be on the disk, and its pointer says
+that what stands at the end of the old one does not count, whether it has reached the disk, in part or whole, or not.
+Likewise half a record that could not be cut off again.
 
 *Example.* Two events ``a`` and ``b`` without headers are put in one transaction, then ``a`` is taken (``+n`` is the
 count of records that follow in the transaction)::
 
-    offset 640   Put    seq 1  tx 1  +2  00 00 00 00 61
-    offset 681   Put    seq 2  tx 1  +1  00 00 00 00 62
-    offset 722   Commit seq 2  tx 1  +0  2 records, on disk: tx 0, time
-    offset 778   Take   seq 2  tx 2  +1  01 00 00 00 00 00 00 00
-    offset 822   Commit seq 2  tx 2  +0  1 record, on disk: tx 1, time
+    offset 652   Put    seq 1  tx 1  +2  00 00 00 00 61
+    offset 693   Put    seq 2  tx 1  +1  00 00 00 00 62
+    offset 734   Commit seq 2  tx 1  +0  2 records, on disk: tx 0, time
+    offset 790   Take   seq 2  tx 2  +1  01 00 00 00 00 00 00 00
+    offset 834   Commit seq 2  tx 2  +0  1 record, on disk: tx 1, time
 
 **Reading a log.** A record that does not check out is skipped to the next marker behind which one does, with a
 sequence number not below the last. The last segment's end is *torn* if a crash may have left it so: then a transaction
@@ -67,8 +79,12 @@ some of its records, and all that comes after it, are forgotten: they were never
 damage by the Commits, which say what was on the disk before them, by the headers of later segments, whose writers had
 gone on past it, and by 512-byte sectors of zeros, which is what is left of those that were never written. What is
 damaged otherwise loses only the damaged records: a transaction whose Commit alone is unreadable counts as committed,
-since its records are only ever written in order to commit it. The same event may stand in two segments, if a sync of
-the first one failed: the later one counts.
+since its records are only ever written in order to commit it. The same event may stand in two segments of version 1, if
+a sync of the first one failed: the later one counts.
+
+What is behind the newest transaction that a Commit, or a header, knows to be on the disk is written once more when a
+log is opened, over itself, and synced: the process before may have died when a sync had failed, and the system takes
+for written then what is in its cache.
 
 **A checkpoint** is written beside its place, synced, renamed, and the directory synced::
 
@@ -79,9 +95,10 @@ the first one failed: the later one counts.
     8 time of the put each
     4 CRC-32 of everything before
 
-It holds every event before its position that nobody's committed transaction has taken. Opening loads it and reads the
-log from its position on; without one that is whole and fits the segments, the whole log is read. A segment is deleted
-when no event in it is left and both copies of a checkpoint with a later position are on the disk. So a Take may be gone
+It holds every event before its position that nobody's committed transaction has taken; all that it says is on the disk
+before it is. Opening loads it and reads the log from its position on; without one that is whole and fits the segments,
+the whole log is read. A segment is deleted when no event in it is left, no earlier segment is there of whose end its
+pointer speaks, and both copies of a checkpoint with a later position are on the disk. So a Take may be gone
 before the Put that it took, in a segment that another event keeps: should both copies be lost, such an event is
 delivered again. If a segment that a checkpoint needs is missing, the channel does not open: a directory is not mounted,
 or was not named. It lists all segments that existed when it was written, also those that were deleted then: one before

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from ...errors import ChannelError
 from . import checkpoint as checkpoints
@@ -15,6 +17,22 @@ from .segments import Segments
 from .space import Space
 
 _log = logging.getLogger("producer.channel")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a checkpoint is made of.
+
+    :ivar changes: the state of changes.
+    :ivar position: where the log is to be read from.
+    :ivar referenced: numbers of the segments in which events stand.
+    :ivar data: the checkpoint's bytes.
+    """
+
+    changes: int
+    position: Position
+    referenced: Collection[int]
+    data: bytes
 
 
 class Checkpointer:
@@ -65,26 +83,40 @@ class Checkpointer:
         return True
 
     def _write(self) -> None:
-        self._journal.sync()
-        changes, unneeded, data = self._snapshot(self._journal.position())
-        backup_error = self._put(data)
-        self._written = changes
+        seen = self._look()
+        backup_error = self._put(seen.data)
+        self._written = seen.changes
         self._ledger.add("checkpoints", 1)
         if backup_error is not None:
             # The older copy still needs all segments that it knows.
             self._ledger.add("checkpoint_backup_errors", 1)
             _log.error("channel %s: the second copy of a checkpoint could not be written: %s", self._name, backup_error)
             return
-        self._segments.remove(unneeded)
+        while unneeded := self._unneeded(seen):  # some are needed until others are gone
+            self._segments.remove(unneeded)
 
-    def _snapshot(self, position: Position) -> tuple[int, list[int], bytes]:
-        """What is there now: the state of changes, the segments that are needed no more, the checkpoint's bytes."""
+    def _unneeded(self, seen: _Seen) -> list[int]:
+        return self._segments.unneeded(seen.referenced, seen.position.segment)
+
+    def _look(self) -> _Seen:
+        """What is there now, and on the disk.
+
+        The sync comes last: whatever the look has seen, events put and takes committed meanwhile included, is on the
+        disk then, and so is the position. A sync that failed has moved what it did not bring to the disk.
+        """
+        while True:
+            poisoned = self._journal.poisoned
+            seen = self._snapshot(self._journal.position())
+            self._journal.sync()
+            if self._journal.poisoned == poisoned:
+                return seen
+
+    def _snapshot(self, position: Position) -> _Seen:
         salts = {segment.number: segment.header.salt for segment in self._segments.all()}
         with self._ledger.lock:
             changes = self._ledger.changes
             events = self._ledger.queue.snapshot(position.pointer)
-            needed = set(self._ledger.queue.references)
-        unneeded = [number for number in salts if number < position.segment and number not in needed]
+            referenced = set(self._ledger.queue.references)
         self._generation += 1
         checkpoint = checkpoints.Checkpoint(
             generation=self._generation,
@@ -94,7 +126,7 @@ class Checkpointer:
             segments=salts,
             events=events,
         )
-        return changes, unneeded, checkpoints.encode(checkpoint)
+        return _Seen(changes, position, referenced, checkpoints.encode(checkpoint))
 
     def _put(self, data: bytes) -> OSError | None:
         """Write all copies; why one other than the first could not be written."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 #: Bits of a pointer that hold the offset within the segment.
 OFFSET_BITS = 32
-_OFFSET_MASK = (1 << OFFSET_BITS) - 1
+#: The greatest offset that a pointer can hold.
+MOST_OFFSET = (1 << OFFSET_BITS) - 1
 #: Taken events are cut off the columns when they are this many, and the greater part.
 _CUT = 4096
 
@@ -33,7 +34,7 @@ class Entry(NamedTuple):
     @property
     def offset(self) -> int:
         """Where the record begins in the segment."""
-        return self.pointer & _OFFSET_MASK
+        return self.pointer & MOST_OFFSET
 
 
 def pointer_to(segment: int, offset: int) -> int:

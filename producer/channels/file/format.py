@@ -16,16 +16,23 @@ from ...errors import InvalidArgumentError
 from ...interfaces import Event
 
 MAGIC = b"LHSEGMNT"
-VERSION = 1
+#: What new segments are; those of version 1 are read.
+VERSION = 2
 MARKER = b"\xa7LH\x1e"
 
-#: Where the second copy of a segment's header begins, and where its records do.
-SECOND_HEADER = 512
-FIRST_RECORD = 640
-HEADER_SIZE = 128
 SECTOR = 512
-
+#: Where the second copy of a segment's header begins.
+SECOND_HEADER = SECTOR
 _HEADER = struct.Struct("<8sHBBQQ16sdQ64s")
+#: What version 2 adds, behind the header's checksum, so that older packages can tell that they do not know it.
+_ADDED = struct.Struct("<Q")
+_CHECKSUM = struct.Struct("<I")
+#: Bytes of one copy, and where the records begin, by version.
+HEADER_SIZES = {1: _HEADER.size + 4, 2: _HEADER.size + 4 + _ADDED.size + 4}
+FIRST_RECORDS = {version: SECOND_HEADER + size for version, size in HEADER_SIZES.items()}
+#: Of the newest version.
+HEADER_SIZE, FIRST_RECORD = HEADER_SIZES[VERSION], FIRST_RECORDS[VERSION]
+
 _FRAME = struct.Struct("<4sIIB3xIQQ")
 #: What the CRC covers of a frame's head.
 _COVERED = struct.Struct("<IB3xIQQ")
@@ -69,6 +76,8 @@ class SegmentHeader:
     :ivar created: seconds since the epoch.
     :ivar went_past: the transaction up to which what stands in earlier segments is not torn, or does not matter.
     :ivar key_id: names the key of an encrypted segment; None if it is not.
+    :ivar void_from: a pointer: what stands from there on, up to this segment, does not count; 0 if all counts.
+    :ivar version: of the format.
     """
 
     number: int
@@ -77,11 +86,18 @@ class SegmentHeader:
     created: float
     went_past: int = 0
     key_id: str | None = None
+    void_from: int = 0
+    version: int = VERSION
 
     @property
     def seed(self) -> int:
         """Where every CRC of the segment begins."""
         return crc32(self.salt)
+
+    @property
+    def first_record(self) -> int:
+        """Where its records begin."""
+        return FIRST_RECORDS[self.version]
 
 
 class UnknownVersionError(Exception):
@@ -91,9 +107,9 @@ class UnknownVersionError(Exception):
 def encode_segment_header(header: SegmentHeader) -> bytes:
     """The bytes before the first record: both copies."""
     key_id = (header.key_id or "").encode()
-    body = _HEADER.pack(
+    copy = _HEADER.pack(
         MAGIC,
-        VERSION,
+        header.version,
         0 if header.key_id is None else 1,
         len(key_id),
         header.number,
@@ -103,7 +119,10 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
         header.went_past,
         key_id,
     )
-    copy = body + _LENGTH.pack(crc32(body))
+    copy += _CHECKSUM.pack(crc32(copy))
+    if header.version > 1:
+        copy += _ADDED.pack(header.void_from)
+        copy += _CHECKSUM.pack(crc32(copy))
     return copy.ljust(SECOND_HEADER, b"\0") + copy
 
 
@@ -113,15 +132,28 @@ def decode_segment_header(data: bytes) -> SegmentHeader | None:
     :raises UnknownVersionError: a whole copy says that it is of another version.
     """
     for offset in (0, SECOND_HEADER):
-        body = data[offset : offset + _HEADER.size]
-        crc = data[offset + _HEADER.size : offset + HEADER_SIZE]
-        if len(crc) < _LENGTH.size or not body.startswith(MAGIC) or _LENGTH.unpack(crc)[0] != crc32(body):
+        if not (data.startswith(MAGIC, offset) and _checks_out(data, offset, _HEADER.size)):
             continue
-        _, version, cipher, length, number, first, salt, created, past, key_id = _HEADER.unpack(body)
-        if version != VERSION or cipher > 1:
+        _, version, cipher, length, number, first, salt, created, past, key_id = _HEADER.unpack_from(data, offset)
+        if version not in HEADER_SIZES or cipher > 1:
             raise UnknownVersionError(version)
-        return SegmentHeader(number, first, salt, created, past, key_id[:length].decode() if cipher else None)
+        void_from = 0
+        if version > 1:
+            if not _checks_out(data, offset, HEADER_SIZES[1] + _ADDED.size):
+                continue
+            (void_from,) = _ADDED.unpack_from(data, offset + HEADER_SIZES[1])
+        key = key_id[:length].decode() if cipher else None
+        return SegmentHeader(number, first, salt, created, past, key, void_from, version)
     return None
+
+
+def _checks_out(data: bytes, offset: int, size: int) -> bool:
+    """Whether the ``size`` bytes at ``offset`` are followed by their checksum."""
+    end = offset + size
+    if len(data) < end + _CHECKSUM.size:
+        return False
+    (checksum,) = _CHECKSUM.unpack_from(data, end)
+    return bool(checksum == crc32(memoryview(data)[offset:end]))
 
 
 def encode_record(seed: int, kind: int, remaining: int, sequence: int, transaction: int, payload: bytes) -> bytes:

@@ -19,7 +19,7 @@ from .directories import Directories
 from .disk import Disk
 from .encryption import KeyProvider, SegmentCipher
 from .event_queue import OFFSET_BITS, Entry
-from .format import FIRST_RECORD, FRAME_SIZE, HEADER_SIZE, SECOND_HEADER, SECTOR, Kind
+from .format import FRAME_SIZE, HEADER_SIZES, SECOND_HEADER, SECTOR, Kind
 from .ownership import LOCK_NAME, check_contents, read_owner
 from .recovery import check_unique, missing_segments, number_of, unknown_to, was_never_begun
 from .replay import Found, Replay, find_segments
@@ -325,15 +325,15 @@ class _Look:
     def _look_through(self, found: Found) -> SegmentReport:
         """Every record of one segment; what does not check out is damaged as yet."""
         header, cipher = found.header, self._ciphers[found.header.number]
-        data = self._load(found.path)
-        items = list(scan(data, header.seed))
+        data = self._load(found.path)[: found.size]
+        items = list(scan(data, header))
         damages = [item for item in items if isinstance(item, Damage)]
         gaps = [item for item in items if isinstance(item, Record) and item.kind == Kind.GAP]
         records = [item for item in items if isinstance(item, Record) and item.kind != Kind.GAP]
         closed = [] if header.key_id is None else [item for item in records if not _opens(cipher, data, item)]
         if len(closed) < len(records):  # some open: it is the right key
             damages, closed = [*damages, *(Damage(*_bounds(item), final=False) for item in closed)], []
-        copies = data[:HEADER_SIZE], data[SECOND_HEADER:FIRST_RECORD]
+        copies = data[: HEADER_SIZES[header.version]], data[SECOND_HEADER : header.first_record]
         return SegmentReport(
             number=header.number,
             path=found.path,
@@ -368,8 +368,8 @@ class _Look:
                 torn = True
                 for segment in self._found:
                     if segment.header.number >= replay.cut.segment:
-                        at = replay.cut.offset if segment.header.number == replay.cut.segment else FIRST_RECORD
-                        self._disk.end(segment.path, at)
+                        here = segment.header.number == replay.cut.segment
+                        self._disk.end(segment.path, replay.cut.offset if here else segment.header.first_record)
             if not replay.rerun:
                 return replay, torn
 

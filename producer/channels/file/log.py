@@ -2,29 +2,34 @@
 
 ``_writing`` orders what is written: whoever holds it may write a run of records, begin a segment, replace one whose
 sync failed; it is held during that I/O, because there is one end to write at. ``_state`` guards what is known: which
-runs are on the disk, who waits, which segments exist, and the channel's queue; no I/O happens under it. It may be taken
-with ``_writing`` held, never the other way round.
+runs are on the disk, which segments exist, and the channel's queue; no I/O happens under it. It may be taken with
+``_writing`` held, never the other way round.
 
 A *run* is what one transaction writes, in one piece. Runs are numbered as they are written. Whoever commits waits until
 his run is on the disk; the first to wait syncs for all that were written by then (group commit), and their outcomes are
 published in the order of the log.
+
+A sync that fails, or that an interrupt has broken off, gives its segments up: the kernel may have dropped what it could
+not write, and would not say so twice. What is not known to be on the disk of them is written to a new segment, which
+says of the old ones that it does not count there. If that fails too, those who wait for it are told, and what nobody
+waits for, since its commit has returned, is *owed*: no other run is written before it.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from queue import SimpleQueue
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from ...clock import Clock, Deadline
+from ...clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
 from ...errors import ChannelIOError
 from .appender import Appender, io_error
 from .disk import Disk
-from .event_queue import pointer_to
-from .run import Position, Run
-from .segment import Segment
+from .run import Place, Position, Run, decode_runs
+from .segment import Segment, SegmentWriter
 from .segments import Segments
 from .space import Space
 
@@ -34,11 +39,27 @@ _log = logging.getLogger("producer.channel")
 MAX_UNSYNCED = 16 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """What a sync brings to the disk: everything up to this run, transaction and sequence number.
+
+    :ivar writers: what it syncs, and up to which size.
+    :ivar in_doubt: a sync before it was broken off, and may have failed.
+    """
+
+    run: int
+    transaction: int
+    sequence: int
+    writers: Sequence[tuple[SegmentWriter, int]] = ()
+    in_doubt: bool = False
+
+
 class Log:
-    """See the module.
+    """One channel's transactions, in the order in which they were committed.
 
     :param waits: commits return when they are on the disk; otherwise once written.
-    :param keeps: what is not synced is kept in memory, to be written again should a sync fail.
+    :param keeps: what is not synced is kept in memory, to be written again should a sync fail; otherwise it is read
+        back.
     :param publish: called with each run, in order, once it holds, under ``_state``.
     :param repoint: called with new pointers of published events, when they had to be written again; under
         ``_state``.
@@ -62,27 +83,28 @@ class Log:
         publish: Callable[[Run], None],
         repoint: Callable[[dict[int, int]], None],
     ) -> None:
-        self._name, self._segments, self._clock = name, segments, clock
+        self._disk, self._name, self._segments = disk, name, segments
         self._waits, self._keeps = waits, keeps
         self._publish, self._repoint = publish, repoint
         self.syncs = self.poisoned = 0
         # Guards: _end, _last_run, _unsynced.
         self._writing = threading.Lock()
-        self._end = Appender(disk, name, segments, space, segment_size)
+        self._end = Appender(disk, name, segments, space, segment_size, keeps=not waits, moved=self._moved)
         self._last_run = 0
         self._current: Run | None = None  # what is being written; until _last_run is its number, nobody knows it
         self._unsynced: deque[Run] = deque()
         self._unsynced_bytes = 0
-        # Guards: _pending, _synced_*, _syncing, _waiters, and the queue that publish changes.
+        # Guards: _pending, _synced_*, _fail*, _leader, and the queue that publish changes.
         self._state = lock
         self._pending: deque[Run] = deque()
         self._synced_run = 0
         self.synced_transaction = 0
         self.synced_sequence = -1
-        self._failed: tuple[int, ChannelIOError | None] = (0, None)  # the last run that a sync has failed for, and why
-        self._unsafe = False  # something is in the queue that could not be synced, and never will be
-        self._syncing = False
-        self._waiters: list[SimpleQueue[None]] = []
+        self._failures = 0
+        self._failure: ChannelIOError | None = None  # the last of them
+        self._leader: object | None = None  # stands for who syncs now
+        self._room = WaitingRoom(clock)  # of those for whom he does
+        self._clock = clock
 
     def resume(self, segments: Iterable[Segment], *, next_sequence: int, next_transaction: int) -> None:
         """Go on behind what was found; nothing is ever appended to a segment of another time."""
@@ -112,7 +134,7 @@ class Log:
         """
         with self._writing:
             try:
-                self._end.roll(self._end.next_sequence, self.synced_transaction, essential=True)
+                self._end.begin(self.synced_transaction, essential=True)
             except OSError as error:
                 raise io_error(self._name, "a segment cannot be begun", error) from error
 
@@ -124,7 +146,6 @@ class Log:
         """
         while not self._write_in_order(run):
             self.sync()
-        early = self._keeps and not self._waits and self._unsynced_bytes > MAX_UNSYNCED
         if self._waits:
             try:
                 self._wait_synced(run.number)
@@ -133,20 +154,23 @@ class Log:
                 raise
         else:
             self._publish_through(run.number)
-            if early:
-                self.sync()
+            self._sync_early()
         if run.error is not None:
             raise run.error
 
-    def _write_in_order(self, run: Run) -> bool:
-        """Write a run; False if the segments before have to be synced first.
+    def _sync_early(self) -> None:
+        """Keep no more than a little in memory. If that fails the next commit is told: this one has happened."""
+        if self._unsynced_bytes > MAX_UNSYNCED:
+            try:
+                self.sync()
+            except ChannelIOError as error:
+                _log.error("channel %s: %s", self._name, error)
 
-        Who does not wait for the disk may lose the end of the log, but nothing in its middle: so no segment is begun
-        while an earlier one is not on the disk.
-        """
+    def _write_in_order(self, run: Run) -> bool:
+        """Write a run; False if the segments before have to be synced first."""
         with self._writing:
             self._undo_interrupted()
-            if not self._waits and self._end.is_new_due(run.size) and self._end.unsynced_bytes:
+            if self._must_sync_before(run.size):
                 return False
             try:
                 self._write(run)
@@ -154,6 +178,13 @@ class Log:
                 self._undo_interrupted()
                 raise
         return True
+
+    def _must_sync_before(self, size: int) -> bool:
+        """Who does not wait for the disk may lose the end of the log, but nothing in its middle: so no segment is begun
+        while an earlier one is not on the disk, and nothing is written before what is owed.
+        """
+        owes = bool(self._end.owed) and self._end.active is not None  # an interrupt came when it had been written
+        return owes or (not self._waits and self._end.is_new_due(size) and bool(self._end.unsynced))
 
     def _write(self, run: Run) -> None:
         self._current = run
@@ -182,80 +213,100 @@ class Log:
         self._current = None
 
     def sync(self, timeout: float | None = None) -> bool:
-        """Wait until all that was written before is on the disk; False if the time is over.
+        """Wait until all that was written before is on the disk, or has failed; False if the time is over.
 
-        :raises ChannelIOError: it could not be synced.
+        :raises ChannelIOError: what was committed before could not be synced.
         """
         with self._writing:
             number = self._last_run
         with self._state:
-            before = self._synced_run
-        done = self._wait_synced(number, Deadline.after(self._clock, timeout))
+            failures = self._failures
+        done = self._wait_synced(number, Deadline.after(self._clock, timeout), failures)
         with self._state:
-            failed, error = self._failed
-        if error is not None and before < failed and done:
-            raise error
+            failure = self._failure if self._synced_run < number and self._failures > failures else None
+        if failure is not None:
+            raise failure
         return done
 
-    def _wait_synced(self, number: int, deadline: Deadline | None = None) -> bool:
-        """Return when run ``number`` is on the disk, or has failed; the first to come syncs for all."""
+    def _wait_synced(self, number: int, deadline: Deadline = NO_DEADLINE, failures: int | None = None) -> bool:
+        """Return when run ``number`` is on the disk, or has failed; the first to come syncs for all.
+
+        :param failures: return also once there were more failures than so many.
+        """
+        return self._room.wait_until(lambda: self._is_settled(number, failures), deadline)
+
+    def _is_settled(self, number: int, failures: int | None) -> bool:
+        """Whether there is nothing to wait for any more; finds out itself if nobody else does."""
+        me = object()
         while True:
-            wake: SimpleQueue[None] = SimpleQueue()
-            leads = False
             try:
                 with self._state:
-                    if self._synced_run >= number:
+                    failed = failures is not None and self._failures > failures
+                    if self._synced_run >= number or failed:
                         return True
-                    leads = not self._syncing
-                    self._syncing = True
-                    if not leads:
-                        self._waiters.append(wake)
-                if leads:
-                    self._sync_for_all()
-                    continue
+                    if self._leader is not None:
+                        return False
+                    self._leader = me
+                self._sync_for_all()
             finally:
-                if leads:  # also if an interrupt came before anything was synced: another one leads then
-                    self._let_others_lead()
-            if deadline is None:
-                wake.get()
-            elif deadline.expired(self._clock):
-                return False
-            else:
-                self._clock.wait_for(wake, deadline)
+                if self._leader is me:  # also if an interrupt came before anything was synced: another one leads then
+                    self._let_others_lead(me)
 
-    def _let_others_lead(self) -> None:
-        with self._state:
-            self._syncing = False
-            waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter.put(None)
+    def _let_others_lead(self, me: object) -> None:
+        try:
+            self._leader = None
+            self._room.wake_all()
+        except BaseException:  # an interrupt leaves nobody waiting
+            if self._leader is me:
+                self._leader = None
+            self._room.wake_all()
+            raise
 
     def _sync_for_all(self) -> None:
         with self._writing:
             self._undo_interrupted()
-            target = self._last_run
-            writers = self._end.writers
-            transaction, sequence = self.next_transaction - 1, self.next_sequence - 1
-        try:
-            for writer in writers:
-                if writer.synced < writer.size:
-                    self.syncs += 1
-                    writer.sync()
-        except OSError as error:
-            target, transaction, sequence = self._replace_segments(error)
-        self._synced(target, transaction, sequence)
-
-    def _synced(self, target: int, transaction: int, sequence: int) -> None:
+            goal = self._goal()
+            for writer, _ in goal.writers:
+                writer.syncing = True
+        error = self._bring_to_disk(goal)
         with self._writing:
-            while self._unsynced and self._unsynced[0].number <= target:
-                self._unsynced_bytes -= self._unsynced.popleft().size
-            self._end.settle()
-        self._publish_through(target)
+            if error is None and not self._end.owed:
+                self._note_synced(goal)
+            elif not self._replace_segments(error):
+                return
+        self._reached(goal)
+
+    def _goal(self) -> _Goal:
+        writers = [(writer, writer.size) for writer in self._end.unsynced]
+        in_doubt = any(writer.syncing for writer, _ in writers)
+        return _Goal(self._last_run, self.next_transaction - 1, self.next_sequence - 1, writers, in_doubt)
+
+    def _bring_to_disk(self, goal: _Goal) -> OSError | None:
+        """Sync; why it failed. No lock is held: others write meanwhile."""
+        if goal.in_doubt:
+            return OSError(errno.EIO, "a sync was interrupted, and may have failed")
+        try:
+            for writer, _ in goal.writers:
+                self.syncs += 1
+                writer.sync()
+        except OSError as error:
+            return error
+        return None
+
+    def _note_synced(self, goal: _Goal) -> None:
+        for writer, size in goal.writers:
+            writer.synced, writer.syncing = max(writer.synced, size), False
+        while self._unsynced and self._unsynced[0].number <= goal.run:
+            self._unsynced_bytes -= self._unsynced.popleft().size
+        self._end.settle()
+
+    def _reached(self, goal: _Goal) -> None:
+        """Everything up to there is on the disk."""
+        self._publish_through(goal.run)
         with self._state:
-            self._synced_run = max(self._synced_run, target)
-            if not self._unsafe:
-                self.synced_transaction = max(self.synced_transaction, transaction)
-                self.synced_sequence = max(self.synced_sequence, sequence)
+            self._synced_run = max(self._synced_run, goal.run)
+            self.synced_transaction = max(self.synced_transaction, goal.transaction)
+            self.synced_sequence = max(self.synced_sequence, goal.sequence)
 
     def _publish_through(self, number: int) -> None:
         with self._state:
@@ -265,92 +316,111 @@ class Log:
                     self._publish(run)  # once more, if an interrupt comes here
                 self._pending.popleft()
 
-    def _replace_segments(self, error: OSError) -> tuple[int, int, int]:
-        """A sync failed: the kernel may have dropped what it could not write, and would not say so twice.
+    def _replace_segments(self, error: OSError | None) -> bool:
+        """Write what is not known to be on the disk to a new segment; whether that is on the disk now.
 
-        The segments that were not synced are given up, and what is not known to be on the disk is written again to a
-        new one. If that fails as well, those runs have failed, and are voided in the next segment that can be written.
+        :param error: why the old ones are given up; None if they were before.
         """
-        with self._writing:
-            self.poisoned += self._end.give_up(forget=self._waits)
-            runs = list(self._unsynced)
-            first = runs[0].first if runs else self.next_sequence
+        unsynced = self._end.unsynced
+        self._end.owed = list(self._unsynced) if self._keeps else [*self._end.owed, *self._read_back(unsynced)]
+        self._end.give_up()
+        if error is not None:
+            self.poisoned += len(unsynced)
             _log.error(
                 "channel %s: the disk could not sync: %s; a new segment is begun, and %d transactions written again",
                 self._name,
                 error,
-                len(runs),
+                len(self._end.owed),
             )
-            try:
-                self._write_again(runs, first)
-                if not self._keeps:
-                    self._fail(runs, error)
-            except BaseException as second:
-                # Whatever it is, a key provider's own error or an interrupt: these runs are not on the disk.
-                self._fail(runs, second)
-                if not isinstance(second, Exception):
-                    raise
-            return self._last_run, self.next_transaction - 1, self.next_sequence - 1
-
-    def _write_again(self, runs: list[Run], first: int) -> None:
-        writer = self._end.roll(first, self.synced_transaction, essential=True)
         try:
-            for run in runs:
-                self._end.append_run(writer, run, self.synced_transaction, essential=True)
             self.syncs += 1
-            writer.sync()
-        except BaseException:
-            self._end.discard(writer, forget=self._waits)
-            raise
-        pointers = {
-            run.first + place: pointer_to(run.segment, offset)
-            for run in runs
-            for place, offset in enumerate(run.offsets)
-        }
+            self._end.begin(self.synced_transaction, essential=True)
+        except BaseException as second:
+            # Whatever it is, a key provider's own error or an interrupt: these runs are not on the disk.
+            self._fail(second)
+            if not isinstance(second, Exception):
+                raise
+            return False
+        return True
+
+    def _read_back(self, writers: Sequence[SegmentWriter]) -> list[Run]:
+        """The runs of these segments that are not known to be on the disk, as they are in the cache."""
+        runs: list[Run] = []
+        for writer in writers:
+            try:
+                data = self._disk.read(writer.file, writer.size, 0)
+                runs += decode_runs(data, writer.segment, writer.synced)
+            except OSError as error:
+                _log.error(
+                    "channel %s: what was written last cannot be synced, nor read back: %s; of its events those are "
+                    "lost that are not taken before the channel is closed",
+                    self._name,
+                    error,
+                )
+        return runs
+
+    def _moved(self, moved: Sequence[tuple[Run, Place]]) -> None:
+        """Runs stand in another place; they are on the disk, and so is all that was written before."""
+        goal = _Goal(self._last_run, self.next_transaction - 1, self.next_sequence - 1)
         with self._state:
+            pointers: dict[int, int] = {}
+            for run, place in moved:
+                run.place = place
+                pointers.update(run.pointers())
             self._repoint(pointers)
+        self._reached(goal)
+        self._unsynced.clear()
+        self._unsynced_bytes = 0
 
-    def _fail(self, runs: list[Run], error: BaseException) -> None:
-        failure = io_error(self._name, "what was committed could not be brought to the disk", error)
+    def _fail(self, error: BaseException) -> None:
+        """What is owed could not be written to a new segment either."""
+        failure = self._failure_of(error)
+        if self._waits:  # they are told; nobody has seen what they wrote
+            for run in self._end.owed:
+                run.error = failure
+            self._end.owed = []
+            self._unsynced.clear()
+            self._publish_through(self._last_run)
         with self._state:
-            self._failed = self._last_run, failure
-        for run in runs:
-            run.error = failure
-        if self._waits:
-            self._end.voided += runs
-            self._say_void()
-        else:  # they are in the queue already, and their bytes may still be read
-            with self._state:
-                self._unsafe = True
-            _log.error(
-                "channel %s: %d transactions may not survive the machine: they could not be synced",
-                self._name,
-                len(runs),
-            )
+            self._failures, self._failure = self._failures + 1, failure
+            if self._waits:
+                self._synced_run = self._last_run
 
-    def _say_void(self) -> None:
-        """Say at once that runs have failed, lest a next process takes what is left of them for committed."""
-        try:
-            writer = self._end.void(self.synced_transaction)
-            if writer is not None:
-                self.syncs += 1
-                writer.sync()
-        except Exception as error:  # noqa: BLE001  # it is said with the next commit, or checkpoint
-            _log.warning("channel %s: what failed cannot be marked as failed yet: %s", self._name, error)
+    def _failure_of(self, error: BaseException) -> ChannelIOError:
+        then = (
+            "Nothing of it counts; only if the power fails before another commit succeeds, it may be found on the disk "
+            "all the same. Look at the disk, then try again"
+            if self._waits
+            else "It is in the channel, and is tried again with the next commit or sync. Look at the disk"
+        )
+        number = getattr(error, "errno", None) or errno.EIO
+        message = f"what was committed could not be brought to the disk: {error}. {then}"
+        return ChannelIOError(self._name, message, number)
 
     def position(self) -> Position:
-        """A place before which everything is published; for a look at the queue that comes after this call."""
+        """A place before which everything is published; for a look at the queue that comes after this call.
+
+        :raises OSError: a segment has to be begun, and cannot be.
+        :raises ChannelIOError: what comes before it cannot be synced.
+        """
+        while (position := self._position()) is None:
+            self.sync()
+        return position
+
+    def _position(self) -> Position | None:
+        """None if the segments before have to be synced first."""
         with self._writing:
             self._undo_interrupted()
-            self._end.void(self.synced_transaction)
-            active = self._end.active
-            if active is None:
-                active = self._end.roll(self.next_sequence, self.synced_transaction, essential=True)
+            if self._must_sync_before(0):
+                return None
+            active = self._end.active or self._end.begin(self.synced_transaction, essential=True)
             try:  # others may publish it at this moment: an earlier position is as good
-                run = self._pending[0]
+                place = self._pending[0].place
             except IndexError:
+                place = None
+            if place is None:
                 return Position(active.segment.number, active.size)
-            return Position(run.segment, run.start)
+            return Position(place.segment, place.start)
 
     @property
     def unsynced_bytes(self) -> int:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from ...errors import ConfigError
 from ...interfaces import Stored
-from .format import FIRST_RECORD
+from .event_queue import MOST_OFFSET
 
 #: Puts, or takes, of one transaction.
 TRANSACTION_CAPACITY = 10_000
-_MOST_SEGMENT = (1 << 32) - 1
+#: Bytes of the smallest segment.
+LEAST_SEGMENT = 1280
 _NUMBER = "a number"
 
 
@@ -39,7 +40,7 @@ class FileChannelOptions:
         self._whole("transaction_capacity", 1)
         if self.byte_capacity is not None:
             self._whole("byte_capacity", 1)
-        self._whole("segment_size", 2 * FIRST_RECORD, _MOST_SEGMENT)
+        self._whole("segment_size", LEAST_SEGMENT, MOST_OFFSET)
         self._whole("minimum_free_space", 0)
         self._whole("reserve", 0)
         self._seconds("keep_alive", least=0)

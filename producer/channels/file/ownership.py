@@ -19,6 +19,7 @@ from .disk import Disk
 from .notes import COMPANIONS, NOTES_NAME
 from .quarantine import QUARANTINE
 from .replay import SEGMENT_NAME
+from .segment import BEGUN
 from .space import RESERVE_NAME
 
 LOCK_NAME = "LOCK"
@@ -140,7 +141,7 @@ def check_contents(name: str, directory: str, names: Sequence[str]) -> None:
     """
     if LOCK_NAME in names:
         return
-    strange = [other for other in names if other not in _OURS and not is_segment(other)]
+    strange = [other for other in names if other not in _OURS and not is_segment(other.removesuffix(BEGUN))]
     if strange:
         message = (
             f"{directory} holds files that are not a channel's ({', '.join(strange[:3])}"

@@ -20,14 +20,16 @@ from .checkpoint import Checkpoint
 from .directories import Directories
 from .disk import Disk
 from .encryption import SegmentCipher
-from .event_queue import Columns
-from .format import FIRST_RECORD, FRAME_SIZE, HEADER_SIZE, Kind, SegmentHeader
-from .replay import Cut, Found, Replay, find_segments
-from .segment import Record, Segment, payload_of, scan
+from .event_queue import MOST_OFFSET, OFFSET_BITS, Columns
+from .format import FIRST_RECORD, FRAME_SIZE, SECOND_HEADER, Kind, SegmentHeader
+from .replay import SEGMENT_NAME, Cut, Found, Replay, find_segments
+from .segment import BEGUN, Record, Segment, payload_of, scan
 
 _log = logging.getLogger("producer.channel")
 #: The first record of a segment is looked for within so many bytes, before all are read.
 _FIRST_LOOK = 1 << 14
+#: Bytes that are written once more at a time.
+_BLOCK = 1 << 20
 
 CipherOf = Callable[[SegmentHeader], SegmentCipher | None]
 
@@ -83,6 +85,7 @@ class _Recovery:
     def run(self, cipher_of: CipherOf) -> Recovered:
         """Look, then cut and keep aside."""
         place = self._place
+        remove_begun(place)
         found, unreadable = find_segments(place.disk, place.name, place.all)
         last_number = last_number_of(place, [segment.header.number for segment in found], unreadable)
         check_unique(place.name, found)
@@ -94,8 +97,10 @@ class _Recovery:
         for segment in unknown:
             self._set_aside_unknown(segment)
         headless = [number_of(path) for path in unreadable if self._set_aside_unreadable(path)]
-        start, bad, replay = self._replayed(loaded, found, segments, unreadable, headless)
-        self._keep_damaged(segments, replay, start)
+        sizes = {segment.header.number: segment.size for segment in found}
+        start, bad, replay = self._replayed(loaded, found, sizes, segments, unreadable, headless)
+        self._keep_damaged(segments, replay)
+        self._bring_to_disk(segments, sizes, replay, start)
         self._tell_damage(replay, len(headless))
         findings = replay.findings
         self._sums.update(
@@ -135,13 +140,13 @@ class _Recovery:
         self,
         loaded: tuple[Checkpoint | None, int],
         found: Sequence[Found],
+        sizes: dict[int, int],
         segments: Sequence[Segment],
         unreadable: Sequence[str],
         headless: Sequence[int],
     ) -> tuple[Checkpoint | None, int, Replay]:
-        """Read the log, and cut what is torn; if what follows was counted, once more."""
+        """Read the log, and cut what is torn, which changes ``sizes``; if what follows was counted, once more."""
         place = self._place
-        sizes = {segment.header.number: segment.size for segment in found}
         start, bad = loaded
         while True:
             replay = Replay(place.disk, place.name, segments, start, self._clock, headless).run()
@@ -181,7 +186,7 @@ class _Recovery:
         for segment in reversed(segments):  # so that, if this is interrupted, what is left still ends somewhere
             if segment.number < cut.segment:
                 break
-            offset = cut.offset if segment.number == cut.segment else FIRST_RECORD
+            offset = cut.offset if segment.number == cut.segment else segment.header.first_record
             file = disk.open(segment.path)
             try:
                 size = disk.size(file)
@@ -212,12 +217,20 @@ class _Recovery:
             message = f"the torn end of {path}, from {offset} on, was not cut: no copy of it could be kept: {error}"
             raise ChannelIOError(self._place.name, message, error.errno or 0) from error
 
-    def _keep_damaged(self, segments: Sequence[Segment], replay: Replay, start: Checkpoint | None) -> None:
+    def _keep_damaged(self, segments: Sequence[Segment], replay: Replay) -> None:
         for segment in segments:
             if segment.number in replay.damaged:
                 self._keep_copy(segment.path)
+
+    def _bring_to_disk(
+        self, segments: Sequence[Segment], sizes: Mapping[int, int], replay: Replay, start: Checkpoint | None
+    ) -> None:
+        """What was read is on the disk, whatever the process before had left in the cache."""
+        for segment in segments:
             if start is None or segment.number >= start.position.segment:
-                _sync(self._place.disk, segment.path)
+                bring_to_disk(self._place.disk, segment, sizes[segment.number], replay.unsure_from)
+        for directory in self._place.all:
+            self._place.disk.sync_directory(directory)
 
     def _keep_copy(self, path: str) -> None:
         try:
@@ -236,6 +249,14 @@ class _Recovery:
                 self._place.main,
                 quarantine.QUARANTINE,
             )
+
+
+def remove_begun(place: Directories) -> None:
+    """Segments that a crash kept from being begun hold nothing that counts."""
+    for directory in place.all:
+        for name in place.disk.names(directory):
+            if name.endswith(BEGUN) and SEGMENT_NAME.fullmatch(name.removesuffix(BEGUN)):
+                place.disk.unlink(f"{directory}/{name}")
 
 
 def number_of(path: str) -> int:
@@ -259,7 +280,7 @@ def unknown_to(start: Checkpoint | None, found: Sequence[Found]) -> list[Found]:
         for segment in found
         if segment.header.number < start.position.segment
         and segment.header.number not in start.segments
-        and segment.size > FIRST_RECORD
+        and segment.size > segment.header.first_record
     ]
 
 
@@ -268,7 +289,7 @@ def was_never_begun(disk: Disk, path: str) -> bool:
     file = disk.open(path)
     try:
         size = disk.size(file)
-        return size <= FIRST_RECORD and not any(disk.read(file, size, 0)[FIRST_RECORD - HEADER_SIZE :])
+        return size <= FIRST_RECORD and not any(disk.read(file, size, 0)[SECOND_HEADER:])
     finally:
         disk.close(file)
 
@@ -305,12 +326,12 @@ def _opens(disk: Disk, segment: Segment) -> bool:
     file = disk.open(segment.path)
     try:
         data = disk.read(file, _FIRST_LOOK, 0)
-        if not any(isinstance(item, Record) for item in scan(data, segment.header.seed)):
+        if not any(isinstance(item, Record) for item in scan(data, segment.header)):
             data = disk.read(file, disk.size(file), 0)
     finally:
         disk.close(file)
     whole = 0
-    for item in scan(data, segment.header.seed):
+    for item in scan(data, segment.header):
         if isinstance(item, Record) and item.kind != Kind.GAP:
             frame = data[item.offset : item.offset + FRAME_SIZE + item.length]
             if payload_of(segment, frame, item.kind, item.sequence) is not None:
@@ -340,9 +361,21 @@ def told_missing(place: Directories, missing: Sequence[int]) -> str:
     )
 
 
-def _sync(disk: Disk, path: str) -> None:
-    file = disk.open(path)
+def bring_to_disk(disk: Disk, segment: Segment, size: int, unsure_from: int | None) -> None:
+    """Sync a segment, of which a sync may have failed in the process before.
+
+    The system keeps then what it could not write, and takes it for written: to write it once more makes the sync true.
+
+    :param size: where the segment ends.
+    :param unsure_from: a pointer: what stands before it is known to be on the disk.
+    """
+    file = disk.open(segment.path)
     try:
+        if unsure_from is not None and segment.number >= unsure_from >> OFFSET_BITS:
+            offset = unsure_from & MOST_OFFSET if segment.number == unsure_from >> OFFSET_BITS else 0
+            while offset < size and (data := disk.read(file, min(_BLOCK, size - offset), offset)):
+                disk.overwrite(file, data, offset)
+                offset += len(data)
         disk.sync(file)
     finally:
         disk.close(file)

@@ -8,7 +8,6 @@ life, but cuts, as opening the channel would.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from .format import (
     FIRST_RECORD,
     FRAME_SIZE,
     HEADER_SIZE,
+    HEADER_SIZES,
     SECOND_HEADER,
     decode_segment_header,
     encode_gap,
@@ -35,7 +35,7 @@ from .ownership import own
 from .recovery import Recovered, check_keys, recover, told_missing
 from .replay import find_segments
 from .run import Position
-from .segment import Damage, Record, Segment, SegmentWriter, scan
+from .segment import Damage, Record, Segment, SegmentState, SegmentWriter, scan
 from .segments import Segments
 
 #: More segments than a directory that is given up may hold behind the last checkpoint.
@@ -182,10 +182,11 @@ class _Repair:
         writer = SegmentWriter(place.disk, segments.new(found.next_sequence, found.next_transaction - 1))
         try:
             writer.append(encode_segment_header(writer.segment.header))
-            writer.sync()
-        finally:
-            writer.close()
-        place.disk.sync_directory(os.path.dirname(writer.segment.path))  # noqa: PTH120  # a string for the Disk
+            writer.activate()
+            writer.move(SegmentState.DONE)
+        except OSError:
+            writer.move(SegmentState.GIVEN_UP)
+            raise
         return writer.segment
 
     def _keep_checkpoints(self) -> None:
@@ -245,7 +246,7 @@ def _gaps(data: bytes, damages: Sequence[Damage], cuts: Sequence[int]) -> list[t
     header = decode_segment_header(data[:FIRST_RECORD])
     if header is None:
         raise OSError(errno.EIO, "its header has become unreadable")
-    records = [item for item in scan(data, header.seed) if isinstance(item, Record)]
+    records = [item for item in scan(data, header) if isinstance(item, Record)]
     before = {item.offset + FRAME_SIZE + item.length: (item.sequence, item.transaction) for item in records}
     gaps = []
     for damage in damages:
@@ -267,8 +268,10 @@ def _parts(damage: Damage, cuts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _mend_header(disk: Disk, file: int, data: bytes) -> None:
+    header = decode_segment_header(data[:FIRST_RECORD])
+    size = HEADER_SIZE if header is None else HEADER_SIZES[header.version]
     places = (0, SECOND_HEADER)
-    copies = [data[offset : offset + HEADER_SIZE] for offset in places]
+    copies = [data[offset : offset + size] for offset in places]
     good = [copy for copy in copies if decode_segment_header(copy.ljust(FIRST_RECORD, b"\0")) is not None]
     for offset, copy in zip(places, copies, strict=True):
         if copy != good[0]:

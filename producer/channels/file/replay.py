@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from struct import unpack
@@ -18,7 +19,7 @@ from ...errors import ChannelFormatError
 from . import checkpoint as checkpoints
 from .disk import Disk
 from .encryption import OVERHEAD
-from .event_queue import OFFSET_BITS, Columns, pointer_to
+from .event_queue import MOST_OFFSET, OFFSET_BITS, Columns, pointer_to
 from .format import (
     COMMIT_SIZE,
     FIRST_RECORD,
@@ -32,7 +33,7 @@ from .format import (
     decode_rollback,
     decode_segment_header,
 )
-from .segment import Damage, Record, Segment, scan
+from .segment import Damage, Record, Segment, opened, scan
 from .torn import Flaw, end_looks_torn, has_lost_sector, run_looks_torn
 
 _log = logging.getLogger("producer.channel")
@@ -62,7 +63,7 @@ class Findings:
 class Found:
     """A file that is a segment.
 
-    :ivar size: its bytes.
+    :ivar size: its bytes, as far as they count.
     """
 
     path: str
@@ -133,7 +134,7 @@ class _SegmentPass:
         if damage is not None:
             self._note(damage, item.sequence - (item.kind == Kind.PUT), item.transaction)
         if item.kind == Kind.ROLLBACK:
-            self._replay.void(item.transaction, _payload(self._segment, self._data, item))
+            self._replay.void(item.transaction, opened(self._segment, self._data, item))
         else:
             self._add(item, damage)
         self._last_sequence, self._last_transaction = item.sequence, item.transaction
@@ -145,7 +146,7 @@ class _SegmentPass:
             run.damages = [] if damage is None else [damage]
         run.remaining = record.remaining
         end = record.offset + FRAME_SIZE + record.length
-        payload = b"" if record.kind == Kind.PUT else _payload(self._segment, self._data, record)
+        payload = b"" if record.kind == Kind.PUT else opened(self._segment, self._data, record)
         if payload is None:
             run.damages.append(Damage(record.offset, end, final=False))
         else:
@@ -215,6 +216,7 @@ class Replay:
     :ivar damaged: numbers of the segments with damaged records.
     :ivar cut: where the log is to be cut, as what follows is torn; None if it is not.
     :ivar rerun: whether something behind the cut was counted: cut, and replay once more.
+    :ivar unsure_from: a pointer: what stands from there on is not known to be on the disk; None if all is.
     """
 
     def __init__(
@@ -245,6 +247,8 @@ class Replay:
         self._applied = 0
         self._ordered = True
         self._last = self.events.sequences[-1] if len(self.events) else 0
+        self._unsure: deque[tuple[int, int]] = deque()  # transactions not known to be on the disk, and where they stand
+        self._ends = ends_of([segment.header for segment in segments])
         self._began = self._told = clock.monotonic()
 
     def run(self) -> Replay:
@@ -252,6 +256,7 @@ class Replay:
         for place, segment in enumerate(self._segments):
             first = self._first_record_of(segment)
             if first is not None:
+                self._are_sure(segment.header.went_past)
                 self._note_unreadable(place)
                 self._read(segment, first, self._sequence_after(place))
             self.next_sequence = max(self.next_sequence, segment.header.first_sequence)
@@ -264,7 +269,7 @@ class Replay:
 
     def _first_record_of(self, segment: Segment) -> int | None:
         if self._start is None or segment.number > self._start.position.segment:
-            return FIRST_RECORD
+            return segment.header.first_record
         return self._start.position.offset if segment.number == self._start.position.segment else None
 
     def _note_unreadable(self, place: int) -> None:
@@ -285,8 +290,9 @@ class Replay:
             data = self._disk.read(file, self._disk.size(file), 0)
         finally:
             self._disk.close(file)
+        data = data[: self._ends.get(segment.number)]
         reading = _SegmentPass(self, segment, data, following)
-        for item in scan(data, segment.header.seed, first):
+        for item in scan(data, segment.header, first):
             reading.feed(item)
             self.findings.replayed += 1
             if self.findings.replayed % _LOOK == 0:
@@ -296,6 +302,16 @@ class Replay:
     def synced(self, transaction: int) -> None:
         """A Commit says that this transaction was on the disk."""
         self.known_synced = max(self.known_synced, transaction)
+        self._are_sure(transaction)
+
+    def _are_sure(self, transaction: int) -> None:
+        while self._unsure and self._unsure[0][0] <= transaction:
+            self._unsure.popleft()
+
+    @property
+    def unsure_from(self) -> int | None:
+        """See the class."""
+        return self._unsure[0][1] if self._unsure else None
 
     def void(self, transaction: int, payload: bytes | None) -> None:
         """A Rollback says that this transaction does not count."""
@@ -305,6 +321,7 @@ class Replay:
     def finished(self, run: _Run, segment: Segment, *, torn: bool) -> None:
         """All that there is of a transaction was seen."""
         self.next_transaction = max(self.next_transaction, run.transaction + 1)
+        self._unsure.append((run.transaction, pointer_to(segment.number, run.start)))
         if torn:
             self._torn.append((run, segment, self._applied))
         else:
@@ -414,17 +431,6 @@ class Replay:
             )
 
 
-def _payload(segment: Segment, data: bytes, record: Record) -> bytes | None:
-    start = record.offset + FRAME_SIZE
-    payload = data[start : start + record.length]
-    if segment.cipher is None:
-        return payload
-    try:
-        return segment.cipher.open(record.kind, record.sequence, record.transaction, payload)
-    except ValueError:
-        return None
-
-
 def find_segments(disk: Disk, name: str, directories: Sequence[str]) -> tuple[list[Found], list[str]]:
     """All segments by number, and the paths of files that should be ones but have no readable header.
 
@@ -443,7 +449,22 @@ def find_segments(disk: Disk, name: str, directories: Sequence[str]) -> tuple[li
             else:
                 found.append(segment)
     found.sort(key=lambda segment: segment.header.number)
+    ends = ends_of([segment.header for segment in found])
+    for segment in found:
+        segment.size = min(segment.size, ends.get(segment.header.number, segment.size))
     return found, unreadable
+
+
+def ends_of(headers: Sequence[SegmentHeader]) -> dict[int, int]:
+    """Where segments end, by number, of which later ones say that what follows does not count."""
+    ends: dict[int, int] = {}
+    for header in headers:
+        void, offset = header.void_from >> OFFSET_BITS, header.void_from & MOST_OFFSET
+        for earlier in headers if void else ():
+            if void <= earlier.number < header.number:
+                end = max(earlier.first_record, offset if earlier.number == void else 0)
+                ends[earlier.number] = min(end, ends.get(earlier.number, end))
+    return ends
 
 
 def _look_at(disk: Disk, name: str, path: str) -> Found | None:
@@ -453,7 +474,7 @@ def _look_at(disk: Disk, name: str, path: str) -> Found | None:
         header = decode_segment_header(disk.read(file, FIRST_RECORD, 0))
     except UnknownVersionError as error:
         message = (
-            f"{path} is of format version {error.args[0]}, this package reads version {VERSION}: "
+            f"{path} is of format version {error.args[0]}, this package reads versions up to {VERSION}: "
             "use the newer package that wrote it, or give another directory"
         )
         raise ChannelFormatError(name, message) from None

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from struct import pack
+import errno
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from struct import pack, unpack
 
 from ...errors import ChannelIOError
 from .encryption import OVERHEAD
 from .event_queue import pointer_to
-from .format import COMMIT_SIZE, FRAME_SIZE, Kind, encode_commit, encode_record
-from .segment import Segment
+from .format import COMMIT_SIZE, FRAME_SIZE, Kind, decode_commit, encode_commit, encode_record
+from .segment import Damage, Segment, opened, scan
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run stands.
+
+    :ivar segment: the segment's number.
+    :ivar start: where it begins there.
+    :ivar offsets: where its Puts stand.
+    :ivar lengths: the bytes of their payloads there.
+    """
+
+    segment: int
+    start: int
+    offsets: Sequence[int]
+    lengths: Sequence[int]
 
 
 @dataclass(slots=True, eq=False)
@@ -19,10 +36,9 @@ class Run:
 
     :ivar puts: payloads of its Puts; empty if it takes.
     :ivar takes: sequence numbers that it takes; empty if it puts.
-    :ivar number: its place among all runs.
+    :ivar number: its place among all runs; 0 as long as it is not written.
     :ivar first: sequence number of its first Put.
-    :ivar offsets: where its Puts stand in the segment.
-    :ivar lengths: the bytes of their payloads there.
+    :ivar place: where it stands; None as long as it is not written.
     :ivar error: why it could not be brought to the disk.
     """
 
@@ -32,10 +48,7 @@ class Run:
     number: int = 0
     transaction: int = 0
     first: int = 0
-    segment: int = 0
-    start: int = 0
-    offsets: list[int] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
+    place: Place | None = None
     error: ChannelIOError | None = None
 
     @property
@@ -49,19 +62,30 @@ class Run:
         """Sequence number of its last Put; one below the first if it has none."""
         return self.first + len(self.puts) - 1
 
+    def pointers(self) -> Mapping[int, int]:
+        """Where each of its events stands, by sequence number."""
+        place = self.place
+        if place is None:
+            return {}
+        return {self.first + at: pointer_to(place.segment, offset) for at, offset in enumerate(place.offsets)}
 
-def encode_run(run: Run, segment: Segment, synced: int) -> bytes:
-    """The run's records for this segment; notes where its Puts will stand, from the run's start."""
+
+def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[bytes, Place]:
+    """The run's records for this segment, and where they will stand in it.
+
+    :param synced: the newest transaction that is known to be on the disk.
+    :param start: where the segment ends now.
+    """
     frames: list[bytes] = []
     seed, cipher, transaction = segment.header.seed, segment.cipher, run.transaction
-    remaining, offset, sequence = len(run.puts) + bool(run.takes), 0, run.first
-    run.offsets, run.lengths = [], []
+    remaining, offset, sequence = len(run.puts) + bool(run.takes), start, run.first
+    offsets, lengths = [], []
     for payload in run.puts:
         sealed = payload if cipher is None else cipher.seal(Kind.PUT, sequence, transaction, payload)
         frame = encode_record(seed, 1, remaining, sequence, transaction, sealed)
         frames.append(frame)
-        run.offsets.append(offset)
-        run.lengths.append(len(sealed))
+        offsets.append(offset)
+        lengths.append(len(sealed))
         offset += len(frame)
         remaining -= 1
         sequence += 1
@@ -71,7 +95,30 @@ def encode_run(run: Run, segment: Segment, synced: int) -> bytes:
         sealed = payload if cipher is None else cipher.seal(kind, run.last, transaction, payload)
         frames.append(encode_record(seed, kind, remaining, run.last, transaction, sealed))
         remaining -= 1
-    return b"".join(frames)
+    return b"".join(frames), Place(segment.number, start, offsets, lengths)
+
+
+def decode_runs(data: bytes, segment: Segment, start: int) -> list[Run]:
+    """The runs that stand in a segment from ``start`` on.
+
+    :raises OSError: what stands there does not check out.
+    """
+    runs: list[Run] = []
+    puts: list[bytes] = []
+    takes: tuple[int, ...] = ()
+    for item in scan(data, segment.header, start):
+        payload = None if isinstance(item, Damage) else opened(segment, data, item)
+        if isinstance(item, Damage) or payload is None:
+            raise OSError(errno.EIO, "what was written does not read as it was", segment.path)
+        if item.kind == Kind.PUT:
+            puts.append(payload)
+        elif item.kind == Kind.TAKE:
+            takes = unpack(f"<{len(payload) // 8}Q", payload)
+        elif item.kind == Kind.COMMIT:
+            first, time = item.sequence - len(puts) + 1, decode_commit(payload)[2]
+            runs.append(Run(puts, takes, time, transaction=item.transaction, first=first))
+            puts, takes = [], ()
+    return runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import enum
+import errno
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +15,6 @@ from .disk import Disk
 from .encryption import SegmentCipher
 from .format import (
     CRC_FROM,
-    FIRST_RECORD,
     FRAME_SIZE,
     MARKER,
     Kind,
@@ -21,6 +23,8 @@ from .format import (
 )
 
 _KINDS = frozenset(Kind)
+#: Added to the name of a segment that is being begun.
+BEGUN = ".new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +46,57 @@ class Segment:
         return self.header.number
 
 
+class SegmentState(enum.Enum):
+    """What may still be done to a segment that was begun."""
+
+    BEGUN = "begun"
+    ACTIVE = "active"
+    FULL = "full"
+    DONE = "done"
+    GIVEN_UP = "given up"
+
+
+#: From each state, where a segment may go next.
+TRANSITIONS: dict[SegmentState, frozenset[SegmentState]] = {
+    SegmentState.BEGUN: frozenset({SegmentState.ACTIVE, SegmentState.GIVEN_UP}),
+    SegmentState.ACTIVE: frozenset({SegmentState.FULL, SegmentState.DONE, SegmentState.GIVEN_UP}),
+    SegmentState.FULL: frozenset({SegmentState.DONE, SegmentState.GIVEN_UP}),
+    SegmentState.DONE: frozenset(),
+    SegmentState.GIVEN_UP: frozenset(),
+}
+_ENDS = frozenset({SegmentState.DONE, SegmentState.GIVEN_UP})
+
+
 class SegmentWriter:
-    """The end of a segment; one thread at a time.
+    """A segment that is written; one thread at a time, but for :meth:`sync`::
+
+        BEGUN ──► ACTIVE ──► FULL ──► DONE
+          │         └────►─────┴─►──┘       nothing is written to it any more
+          └────────►┴─────────►┴──► GIVEN_UP  a sync of it failed, or may have: what is not known to be on the disk of
+                                              it never will be
+
+    While it is BEGUN it has a name of its own, which means nothing to a reader.
 
     :ivar size: bytes in it.
     :ivar synced: bytes of it that are known to be on the disk.
+    :ivar syncing: a sync has begun of which nobody has said how it ended.
+    :ivar named: it may have its name, also after a crash.
     :ivar broken: half a record stands at its end; nothing may be written behind it.
     """
 
     def __init__(self, disk: Disk, segment: Segment) -> None:
         self._disk = disk
         self.segment = segment
+        self.state = SegmentState.BEGUN
         self.size = self.synced = 0
-        self.broken = False
+        self.syncing = self.broken = self.named = False
         self._appending = False  # an append has begun, and not ended: it may have been interrupted
-        self.file = disk.create(segment.path)
+        self._begun_as = segment.path + BEGUN
+        if disk.exists(segment.path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), segment.path)
+        if disk.exists(self._begun_as):  # a crash, or an interrupt, has left it
+            disk.unlink(self._begun_as)
+        self.file = disk.create(self._begun_as)
 
     def append(self, data: bytes) -> None:
         """Write all of ``data``, or raise; what was written of it then is cut off again.
@@ -91,10 +131,32 @@ class SegmentWriter:
         self._appending = False
 
     def sync(self) -> None:
-        """Return when all that was written before is on the disk."""
-        size = self.size
+        """Return when all that was written before is on the disk; the caller notes it in :attr:`synced`."""
         self._disk.sync(self.file)
-        self.synced = max(self.synced, size)
+
+    def activate(self) -> None:
+        """Let it appear under its name, with all that is in it, on the disk.
+
+        :raises OSError: it may, or may not, have that name after a crash.
+        """
+        size = self.size
+        self.sync()
+        self.named = True
+        self._disk.rename(self._begun_as, self.segment.path)
+        self._disk.sync_directory(os.path.dirname(self.segment.path))  # noqa: PTH120  # a string for the Disk
+        self.synced = size
+        self.move(SegmentState.ACTIVE)
+
+    def move(self, state: SegmentState) -> None:
+        """Go to another state.
+
+        :raises RuntimeError: the table does not allow it: a bug.
+        """
+        if state not in TRANSITIONS[self.state]:
+            raise RuntimeError(f"{self.segment.path} is {self.state.value} and cannot become {state.value}")
+        self.state = state
+        if state in _ENDS:
+            self._disk.close(self.file)
 
     def forget(self) -> None:
         """Cut off what is not known to be on the disk, so that no later process takes what is in the cache for it."""
@@ -102,9 +164,14 @@ class SegmentWriter:
             with contextlib.suppress(OSError):  # the disk is bad already; what stays was never acknowledged
                 self._disk.truncate(self.file, self.synced)
 
-    def close(self) -> None:
-        """Give the file back."""
-        self._disk.close(self.file)
+    def remove(self) -> None:
+        """Take the file away of a segment that could not be begun; if that fails too, one is left that means nothing.
+
+        :raises OSError: it failed.
+        """
+        for path in (self._begun_as, self.segment.path):
+            if self._disk.exists(path):
+                self._disk.unlink(path)
 
 
 class Record(NamedTuple):
@@ -131,13 +198,15 @@ class Damage(NamedTuple):
     final: bool
 
 
-def scan(data: bytes, seed: int, start: int = FIRST_RECORD) -> Iterator[Record | Damage]:
+def scan(data: bytes, header: SegmentHeader, start: int | None = None) -> Iterator[Record | Damage]:
     """Every record of a segment from ``start`` on, and every stretch between them that is none.
 
     :param data: the whole segment.
-    :param seed: the segment's.
+    :param header: the segment's.
+    :param start: where a record begins; None is the first one.
     """
-    view, end, offset, last = memoryview(data), len(data), start, 0
+    view, end, seed, last = memoryview(data), len(data), header.seed, 0
+    offset = header.first_record if start is None else start
     while offset < end:
         record = _check(view, offset, end, seed, last)
         if record is None:
@@ -178,10 +247,16 @@ def payload_of(segment: Segment, frame: bytes, kind: int, sequence: int) -> byte
     record = _check(memoryview(frame), 0, len(frame), segment.header.seed, sequence)
     if record is None or record.kind != kind or record.sequence != sequence:
         return None
-    payload = frame[FRAME_SIZE : FRAME_SIZE + record.length]
+    return opened(segment, frame, record)
+
+
+def opened(segment: Segment, data: bytes, record: Record) -> bytes | None:
+    """The payload of a record of ``data``; None if it does not open."""
+    start = record.offset + FRAME_SIZE
+    payload = data[start : start + record.length]
     if segment.cipher is None:
         return payload
     try:
-        return segment.cipher.open(kind, sequence, record.transaction, payload)
+        return segment.cipher.open(record.kind, record.sequence, record.transaction, payload)
     except ValueError:
         return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ...clock import Clock
 from ...errors import ChannelKeyError
 from .disk import Disk
 from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
-from .event_queue import Entry
+from .event_queue import OFFSET_BITS, Entry
 from .format import FRAME_SIZE, Kind, SegmentHeader
 from .segment import Segment, payload_of
 
@@ -49,12 +49,17 @@ class Segments:
         """Give no new segment this number, nor a lower one."""
         self._next = max(self._next, number + 1)
 
-    def new(self, first_sequence: int, went_past: int) -> Segment:
-        """The next segment, which is not known before :meth:`add`."""
+    def new(self, first_sequence: int, went_past: int, void_from: int = 0) -> Segment:
+        """The next segment, which is not known before :meth:`add`.
+
+        :param went_past: and
+        :param void_from: see :class:`~.format.SegmentHeader`.
+        """
         number = self._next
         self._next += 1
         key_id = self._current_key_id()
-        header = SegmentHeader(number, first_sequence, os.urandom(16), self._clock.time(), went_past, key_id)
+        now = self._clock.time()
+        header = SegmentHeader(number, first_sequence, os.urandom(16), now, went_past, key_id, void_from)
         directory = self._directories[number % len(self._directories)]
         return Segment(f"{directory}/log-{number:010d}", header, self.cipher_of(header))
 
@@ -97,6 +102,23 @@ class Segments:
         """Every segment, by number."""
         with self._lock:
             return [self._known[number] for number in sorted(self._known)]
+
+    def unneeded(self, referenced: Collection[int], before: int) -> list[int]:
+        """The segments below number ``before`` that nobody needs.
+
+        One that says of others where they end is needed until these are gone for certain.
+
+        :param referenced: numbers of those with events.
+        """
+        every = self.all()
+        numbers = [segment.number for segment in every]
+        unneeded = []
+        for segment in every:
+            void = segment.header.void_from >> OFFSET_BITS
+            says = void and any(void <= number < segment.number for number in numbers)
+            if segment.number not in referenced and segment.number < before and not says:
+                unneeded.append(segment.number)
+        return unneeded
 
     def get(self, number: int) -> Segment | None:
         """The segment of this number; None if there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,16 @@ from tests.support.measurement import paused_coverage
 
 #: Thousands of histories: measured, they take three times as long, and cover nothing that the others do not.
 _UNMEASURED = {"test_model", "test_mutations", "test_every_byte", "test_nth_error"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the channel log nothing there: to keep it for a report that nobody reads takes most of the time."""
+    quiet = request.module.__name__.rpartition(".")[2] in _UNMEASURED
+    log = logging.getLogger("producer.channel")
+    log.disabled = quiet
+    yield
+    log.disabled = False
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import get_ident
 from typing import Any, ClassVar
-
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from producer.channels.file.channel import FileChannel
 from producer.channels.file.file_transaction import FileTransaction
 from producer.channels.file.format import encode_event
 from producer.channels.file.keeper import Keeper
+from producer.channels.file.log import Log
+from producer.channels.file.run import Run
 from producer.errors import ChannelError, ChannelFullError, ChannelIOError, DiskFullError, TransactionStateError
-from producer.interfaces import Event, Stored
-from producer.testing import ManualClock
+from producer.interfaces import Event, FileStats, Stored
 from tests.channels.file.model import Entry, Model, event_of, number_of
+from tests.support.histories import Machine, integers, lists, rule, sampled_from, sets
+from tests.support.interleaving import Interleaving, TurnClock, locks_that_take_turns, point
 from tests.support.sim_fs import Fault, SimFS
 
 DIRECTORY = "/channel"
@@ -32,7 +33,10 @@ OPERATIONS = (
     *("append", "sync", "rename", "unlink", "truncate", "sync_directory", "create", "open", "names", "allocate"),
     *("append", "sync", "read", "lock", "rewrite", "*"),
 )
-SEEDS = st.integers(0, 1 << 32)
+#: What threads do side by side.
+CALLS = ("put", "put", "take", "roll back", "checkpoint", "sync")
+SEEDS = integers(0, 1 << 32)
+YES_OR_NO = sampled_from([False, True])
 
 #: What happened in all runs, so that a test can tell that the machine reached it.
 SEEN: Counter[str] = Counter()
@@ -48,23 +52,57 @@ class _Open:
         self.takes: dict[int, Event] = {}
 
 
-class ChannelMachine(RuleBasedStateMachine):
+class _Beside:
+    """What one thread does while others do something else.
+
+    :ivar each: the transaction that it ends.
+    :ivar run: its place in the log.
+    """
+
+    def __init__(self, name: str, call: Callable[[], Any], each: _Open | None = None) -> None:
+        self.name, self.each = name, each
+        self._call = call
+        self.thread = self.run = 0
+        self.done = False
+
+    def __call__(self) -> Any:
+        self.thread = get_ident()
+        return self._call()
+
+
+@contextmanager
+def _noting_runs(log: Log, calls: Sequence[_Beside]) -> Iterator[None]:
+    """Let each call know where in the log stands what it commits."""
+
+    def commit(run: Run) -> None:
+        try:
+            Log.commit(log, run)
+        finally:
+            for call in calls:
+                if call.thread == get_ident():
+                    call.run = run.number
+
+    log.commit = commit  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del log.commit
+
+
+class ChannelMachine(Machine):
     """See the module; subclasses choose the policy, and mutations the disk.
 
     :cvar fsync: the channel's option.
-    :cvar sync_faults: whether syncs may fail.
     :cvar disk_type: the disk.
     """
 
     fsync: ClassVar[str | float] = "commit"
-    sync_faults: ClassVar[int] = 1
     disk_type: ClassVar[type[SimFS]] = SimFS
 
     def __init__(self) -> None:
-        super().__init__()
         self._keeper_start = Keeper.start
         Keeper.start = lambda _keeper: None  # type: ignore[method-assign]  # the machine does its work: one thread
-        self.clock = ManualClock()
+        self.clock = TurnClock()
         self.disk = self.disk_type()
         self.model = Model()
         self.open: list[_Open] = []
@@ -72,13 +110,18 @@ class ChannelMachine(RuleBasedStateMachine):
         self.numbers = self.owners = 0
         self.faults: list[Fault] = []
         self.seed = 0
-        self.failed = False  # the channel could not be opened again as it should be: the run is over
         self.channel: FileChannel = self._opened()
         self._new_life()
 
     # -- the parts
 
     def _opened(self, disk: SimFS | None = None) -> FileChannel:
+        disk = disk or self.disk
+        disk.hook = point
+        with locks_that_take_turns():
+            return self._new_channel(disk)
+
+    def _new_channel(self, disk: SimFS) -> FileChannel:
         return FileChannel(
             DIRECTORY,
             capacity=CAPACITY,
@@ -90,7 +133,7 @@ class ChannelMachine(RuleBasedStateMachine):
             minimum_free_space=1024,
             reserve=3000,
             clock=self.clock,
-            disk=disk or self.disk,  # type: ignore[arg-type]
+            disk=disk,  # type: ignore[arg-type]
         )
 
     def _new_life(self) -> None:
@@ -98,7 +141,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.aside.clear()
         self.unread: Counter[int] = Counter()
         self.put_successes = self.take_successes = 0
-        self.file_stats = self.channel.stats().file
+        self.file_stats = self.channel.stats().file or FileStats()
 
     @property
     def _struck(self) -> int:
@@ -129,13 +172,14 @@ class ChannelMachine(RuleBasedStateMachine):
         self.disk = disk
         self._look(machine_died=machine_died, synced=synced)
 
-    def _look(self, *, machine_died: bool, synced: int = -1) -> None:
-        """Open the channel and compare what is in it with the model."""
-        self.failed = True
-        found = self._probe()
+    def _look(self, *, machine_died: bool, synced: int = -1, damaged: bool = False) -> None:
+        """Open the channel and compare what is in it with the model.
+
+        :param damaged: a checkpoint was damaged.
+        """
+        self._open_for_good()
+        found = list(self.channel.peek())
         doubts = [entry for entry in self.model.history if entry.doubt]
-        # What a failed sync left in the cache may be seen by the next process, and be gone after the machine died.
-        unsure = sum(len(entry.puts) for entry in doubts) if machine_died else 0
         lost = self.model.found(
             [number_of(event) for event in found], machine_died=machine_died, synced_sequence=synced
         )
@@ -145,31 +189,14 @@ class ChannelMachine(RuleBasedStateMachine):
             SEEN["a transaction in doubt had happened" if happened else "a transaction in doubt had not happened"] += 1
         for event in found:
             self._learn(event)
-        self._open_for_good()
-        stats = self.channel.stats()
-        assert stats.file is not None
-        phantoms = stats.file.recovered - len(found)
-        assert 0 <= phantoms <= unsure, "the channel does not know what it has"
-        assert stats.file.lost_events == 0, "the channel believes that it lost something"
-        if phantoms:
-            SEEN["phantoms"] += phantoms
-            assert len(self._drained(self.channel)) == len(found)
+        stats = self.channel.stats().file or FileStats()
+        assert stats.recovered == len(found), "the channel does not know what it has"
+        assert stats.lost_events == 0, "the channel believes that it lost something"
+        assert stats.damaged_records == stats.quarantined == 0, "the channel believes that something is damaged"
+        assert damaged or not stats.checkpoint_fallbacks, "a whole checkpoint was refused"
         for name in ("torn_tails", "checkpoint_fallbacks", "damaged_records", "quarantined", "recovered"):
-            SEEN[name] += getattr(stats.file, name)
+            SEEN[name] += getattr(stats, name)
         self._new_life()
-        self.failed = False
-
-    def _probe(self) -> list[Event]:
-        """What a channel on a copy of the disk has."""
-        copy = self.disk.copy()
-        copy.capacity = None
-        try:
-            channel = self._opened(copy)
-        except ChannelError as error:
-            raise AssertionError("the channel cannot be opened any more") from error
-        events = self._drained(channel)
-        channel.close()
-        return events
 
     def _open_for_good(self) -> None:
         try:
@@ -181,22 +208,6 @@ class ChannelMachine(RuleBasedStateMachine):
             assert self.disk.open_files == []
             self.disk.capacity = None
             self.channel = self._opened()
-
-    def _drained(self, channel: FileChannel) -> list[Event]:
-        """Everything in the channel, which is none the poorer for it."""
-        events: list[Event] = []
-        transactions = []
-        while True:
-            transaction = channel.transaction()
-            transactions.append(transaction)
-            transaction.begin()
-            taken = transaction.take(TRANSACTION_CAPACITY)
-            if not taken:
-                break
-            events += taken
-        for transaction in transactions:
-            transaction.rollback()
-        return events
 
     def _learn(self, event: Event) -> None:
         number = number_of(event)
@@ -210,6 +221,9 @@ class ChannelMachine(RuleBasedStateMachine):
         if fitting and (which % 3 or len(self.open) >= 5):
             self.open.append(self.open.pop(self.open.index(fitting[which % len(fitting)])))
             return self.open[-1]
+        return self._new_transaction()
+
+    def _new_transaction(self) -> _Open:
         self.owners += 1
         made = _Open(self.owners, self.channel.transaction())
         made.transaction.begin()
@@ -231,24 +245,33 @@ class ChannelMachine(RuleBasedStateMachine):
 
     # -- transactions
 
-    @rule(which=st.integers(0, 20), count=st.integers(1, 4))
+    @rule(which=integers(0, 20), count=integers(1, 4))
     def put(self, which: int, count: int) -> None:
         """Events go into a transaction."""
         each = self._pick(which, takes=False)
+        if not each.takes:
+            self._put_into(each, count)
+
+    def _put_into(self, each: _Open, count: int) -> None:
         count = min(count, TRANSACTION_CAPACITY - len(each.puts))
-        if each.takes or not count:
+        if not count:
             return
         numbers = range(self.numbers + 1, self.numbers + count + 1)
         self.numbers += count
         each.transaction.put_many([event_of(number) for number in numbers])
         each.puts += numbers
 
-    @rule(which=st.integers(0, 20), count=st.integers(1, 6), max_bytes=st.sampled_from([None, None, 100, 4000]))
+    @rule(which=integers(0, 20), count=integers(1, 6), max_bytes=sampled_from([None, None, 100, 4000]))
     def take(self, which: int, count: int, max_bytes: int | None) -> None:
         """Events come from the head, in order."""
         each = self._pick(which, takes=True)
+        if not each.puts:
+            self._take_into(each, count, max_bytes)
+        self._revive()
+
+    def _take_into(self, each: _Open, count: int, max_bytes: int | None) -> None:
         count = min(count, TRANSACTION_CAPACITY - len(each.takes))
-        if each.puts or not count:
+        if not count:
             return
         struck, queued = self._struck, self._queued
         done, events = self._try(lambda: each.transaction.take(count, max_bytes=max_bytes))
@@ -262,7 +285,6 @@ class ChannelMachine(RuleBasedStateMachine):
             self._delivered(numbers, queued, count, whole=max_bytes is None and not failed)
         else:
             self._could_not_read(queued)
-        self._revive()
 
     def _learn_aside(self, queued: list[int], *, failed: bool) -> None:
         """What cannot be read may be set aside, if it was near the head and the disk has failed."""
@@ -289,14 +311,14 @@ class ChannelMachine(RuleBasedStateMachine):
         self.unread[head] += 1
         assert self.unread[head] <= 2, f"event {head} holds up the others"
 
-    @rule(count=st.integers(1, 4), times=st.integers(1, 3))
+    @rule(count=integers(1, 4), times=integers(1, 3))
     def put_and_commit(self, count: int, times: int) -> None:
         """Transactions of puts, one after the other."""
         for _ in range(times):
             self.put(0, count)
             self.commit(-1)
 
-    @rule(count=st.integers(1, 6), times=st.integers(1, 2))
+    @rule(count=integers(1, 6), times=integers(1, 2))
     def take_and_commit(self, count: int, times: int) -> None:
         """Transactions of takes, one after the other."""
         for _ in range(times):
@@ -304,8 +326,7 @@ class ChannelMachine(RuleBasedStateMachine):
             if self.open:
                 self.commit(-1)
 
-    @precondition(lambda self: self._taken)
-    @rule(which=st.integers(0, 20), part=st.integers(0, 255))
+    @rule(lambda self: self._taken, which=integers(0, 20), part=integers(0, 255))
     def acknowledge(self, which: int, part: int) -> None:
         """Some takes of a transaction become final; it stays open."""
         having = [each for each in self.open if each.takes]
@@ -327,8 +348,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.model.commit(Entry(each.owner, takes=frozenset(numbers)), on_disk=self._on_disk)
         SEEN["takes committed"] += 1
 
-    @precondition(lambda self: self.open)
-    @rule(which=st.integers(0, 20))
+    @rule(lambda self: self.open, which=integers(0, 20))
     def commit(self, which: int) -> None:
         """A transaction is committed; if it cannot be, it stays open."""
         each = self.open[which % len(self.open)]
@@ -363,8 +383,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.model.commit(Entry(each.owner, puts=tuple(each.puts)), on_disk=self._on_disk)
         SEEN["puts committed"] += 1
 
-    @precondition(lambda self: self.open)
-    @rule(which=st.integers(0, 20))
+    @rule(lambda self: self.open, which=integers(0, 20))
     def roll_back(self, which: int) -> None:
         """A transaction is undone."""
         each = self.open.pop(which % len(self.open))
@@ -373,14 +392,84 @@ class ChannelMachine(RuleBasedStateMachine):
         SEEN["rollbacks of takes"] += bool(each.takes)
         self._revive()
 
-    @precondition(lambda self: any(each.takes for each in self.open))
-    @rule()
+    @rule(lambda self: any(each.takes for each in self.open))
     def mix(self) -> None:
         """A transaction that takes cannot put."""
         each = next(each for each in self.open if each.takes)
         with suppress(TransactionStateError):
             each.transaction.put(event_of(0))
             raise AssertionError("a transaction of both kinds")
+
+    # -- threads
+
+    @rule(
+        what=lists(sampled_from(CALLS), 2, 3),
+        switches=sets(integers(1, 80), 4),
+        fails=sampled_from([0, 0, 0, 1, 2, 3]),
+        operations=sampled_from([None] * 20 + list(range(20))),
+        seed=SEEDS,
+    )
+    def together(self, what: list[str], switches: set[int], fails: int, operations: int | None, seed: int) -> None:
+        """Several threads use the channel at once; perhaps syncs fail, or the power does."""
+        self._heal()
+        calls = [self._beginning(name) for name in what]
+        if fails:
+            self.fault("sync", 1, errno.EIO, fails, 0)
+        if operations is not None:
+            self.power_fails_soon(operations, seed)
+        self._run_together(calls, switches)
+        if not self.disk.dead:
+            self._heal()
+        self._revive()
+
+    def _beginning(self, name: str) -> _Beside:
+        """What one thread will do."""
+        if name == "sync":
+            return _Beside(name, self.channel.sync)
+        if name == "checkpoint":
+            return _Beside(name, lambda: self.channel.checkpoint(force=True))
+        each = self._new_transaction()
+        if name == "put":
+            self._put_into(each, 2)
+        else:
+            self._take_into(each, 2, None)
+        return _Beside(name, each.transaction.rollback if name == "roll back" else each.transaction.commit, each)
+
+    def _run_together(self, calls: list[_Beside], switches: set[int]) -> None:
+        SEEN["threads"] += 1
+        wanted = len(self.model.visible) + sum(len(call.each.puts) for call in calls if call.each)
+        before = self._struck
+        with _noting_runs(self.channel._log, calls):
+            outcomes = Interleaving(switches).run(*calls)
+        if any(call.name == "checkpoint" for call in calls):
+            self.aside.clear()
+        reason = self._struck > before or self.disk.dead
+        for call, outcome in zip(calls, outcomes, strict=True):
+            call.done, error = outcome.error is None, outcome.error
+            full = isinstance(error, ChannelFullError) and wanted > CAPACITY
+            if error is not None and not full and not (isinstance(error, ChannelIOError) and reason):
+                raise AssertionError(f"{call.name}: an error without a cause") from error
+            assert call.name != "checkpoint" or outcome.value or reason
+            if full:
+                call.name = "roll back"
+                call.each.transaction.rollback()  # type: ignore[union-attr]
+        self._ended_together(calls)
+
+    def _ended_together(self, calls: list[_Beside]) -> None:
+        """What was committed counts in the order of the log; what failed may have been the last of all."""
+        if any(call.name == "sync" and call.done for call in calls):
+            self.model.synced()  # all that was committed before it began
+        for call in sorted(calls, key=lambda call: (not call.done, call.run)):
+            each = call.each
+            if each is None:
+                continue
+            if call.name == "put":
+                self._end_puts(each, done=call.done)
+            elif call.name == "take":
+                self._end_takes(each, list(each.takes), done=call.done)
+            if call.done or call.name == "roll back":
+                each.transaction.close()
+                self.open.remove(each)
 
     # -- the channel
 
@@ -401,7 +490,7 @@ class ChannelMachine(RuleBasedStateMachine):
             self.model.synced()
         self._revive()
 
-    @rule(seconds=st.sampled_from([0.5, 2.0, 100.0]))
+    @rule(seconds=sampled_from([0.5, 2.0, 100.0]))
     def time_passes(self, seconds: float) -> None:
         """Time jumps."""
         self.clock.advance(seconds)
@@ -416,7 +505,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     # -- what goes wrong
 
-    @rule(how=st.sampled_from(["crash", "crash", "kill", "close"]), seed=SEEDS)
+    @rule(how=sampled_from(["crash", "crash", "kill", "close"]), seed=SEEDS)
     def end(self, how: str, seed: int) -> None:
         """The channel ends between two calls, and is opened again."""
         if how == "crash":
@@ -436,13 +525,13 @@ class ChannelMachine(RuleBasedStateMachine):
         SEEN["kills"] += 1
         self._start_again(self.disk.kill(), machine_died=False)
 
-    @rule(operations=st.integers(0, 12), seed=SEEDS)
+    @rule(operations=integers(0, 12), seed=SEEDS)
     def power_fails_soon(self, operations: int, seed: int) -> None:
         """The power fails in one of the next operations."""
         self.seed = seed
         self.disk.die_after(operations)
 
-    @rule(what=st.sampled_from(["checkpoint", "put", "take"]), operations=st.integers(0, 15), seed=SEEDS)
+    @rule(what=sampled_from(["checkpoint", "put", "take"]), operations=integers(0, 15), seed=SEEDS)
     def crash_in(self, what: str, operations: int, seed: int) -> None:
         """The power fails in the middle of a checkpoint or of a commit."""
         self._heal()
@@ -452,11 +541,11 @@ class ChannelMachine(RuleBasedStateMachine):
             self.disk.die_after(None)
 
     @rule(
-        what=st.sampled_from(["checkpoint", "put", "put", "take"]),
-        operation=st.sampled_from(["append", "sync", "sync", "sync_directory", "create", "rename", "unlink"]),
-        times=st.integers(1, 2),
-        more=st.sampled_from(["checkpoint", "put", "put", None]),
-        crash=st.booleans(),
+        what=sampled_from(["checkpoint", "put", "put", "take"]),
+        operation=sampled_from(["append", "sync", "sync", "sync_directory", "create", "rename", "unlink"]),
+        times=integers(1, 2),
+        more=sampled_from(["checkpoint", "put", "put", None]),
+        crash=YES_OR_NO,
         seed=SEEDS,
     )
     def fail_in(self, what: str, operation: str, times: int, more: str | None, crash: bool, seed: int) -> None:
@@ -478,15 +567,15 @@ class ChannelMachine(RuleBasedStateMachine):
         else:
             self.take_and_commit(2, 1)
 
-    @rule(opening=st.booleans(), operations=st.integers(0, 25), seeds=st.tuples(SEEDS, SEEDS))
-    def end_in_the_middle(self, opening: bool, operations: int, seeds: tuple[int, int]) -> None:
+    @rule(opening=YES_OR_NO, operations=integers(0, 25), seeds=lists(SEEDS, 2, 2))
+    def end_in_the_middle(self, opening: bool, operations: int, seeds: Sequence[int]) -> None:
         """The power fails while the channel is being opened or closed."""
         if opening:
             self.crash_and_crash_again(operations, seeds)
         else:
             self.crash_while_closing(operations, seeds[0])
 
-    def crash_and_crash_again(self, operations: int, seeds: tuple[int, int]) -> None:
+    def crash_and_crash_again(self, operations: int, seeds: Sequence[int]) -> None:
         """The power fails, and again while the channel is being opened."""
         synced = self.channel.synced_sequence
         disk = self.disk.crash(seeds[0])
@@ -512,7 +601,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.disk = self.disk.crash(seed)
         self._look(machine_died=True, synced=synced)
 
-    @rule(operation=st.sampled_from(OPERATIONS), nth=st.integers(1, 4))
+    @rule(operation=sampled_from(OPERATIONS), nth=integers(1, 4))
     def open_with_a_fault(self, operation: str, nth: int) -> None:
         """An error while the channel is being opened is told, or does not matter; the next time it opens."""
         if operation in ("sync", "*") and not self._on_disk:
@@ -533,26 +622,23 @@ class ChannelMachine(RuleBasedStateMachine):
         self.disk = disk
         self._look(machine_died=False)
 
-    @rule(room=st.one_of(st.none(), st.integers(0, 6000)))
+    @rule(room=sampled_from([None, *range(0, 6000, 13)]))
     def disk_fills(self, room: int | None) -> None:
         """Somebody else leaves so many bytes, or goes away."""
         self.disk.capacity = None if room is None else self.disk.used + room
 
     @rule(
-        operation=st.sampled_from(OPERATIONS),
-        nth=st.integers(1, 4),
-        number=st.sampled_from([errno.EIO, errno.ENOSPC]),
-        times=st.sampled_from([1, 1, 2, None]),
-        written=st.sampled_from([0, 0, 1, 40, 700]),
+        operation=sampled_from(OPERATIONS),
+        nth=integers(1, 4),
+        number=sampled_from([errno.EIO, errno.ENOSPC]),
+        times=sampled_from([1, 1, 2, None]),
+        written=sampled_from([0, 0, 1, 40, 700]),
     )
     def fault(self, operation: str, nth: int, number: int, times: int | None, written: int) -> None:
         """The nth operation will fail."""
-        if operation in ("sync", "*"):
-            times = self.sync_faults and (times if self._on_disk else 1)
-        if times != 0:
-            self.faults.append(self.disk.fail(operation, nth, number, times, written=written))
+        self.faults.append(self.disk.fail(operation, nth, number, times, written=written))
 
-    @rule(nth=st.integers(1, 3), written=st.integers(1, 900))
+    @rule(nth=integers(1, 3), written=integers(1, 900))
     def short_write(self, nth: int, written: int) -> None:
         """A write writes less than it was given."""
         self.faults.append(self.disk.fail("append", nth, None, written=written))
@@ -573,7 +659,7 @@ class ChannelMachine(RuleBasedStateMachine):
             SEEN[f"fault: {fault.operation}"] += fault.met
         self.faults = []
 
-    @rule(copy=st.sampled_from(["checkpoint", "checkpoint.backup"]), how=st.sampled_from(["gone", "empty", "flip"]))
+    @rule(copy=sampled_from(["checkpoint", "checkpoint.backup"]), how=sampled_from(["gone", "empty", "flip"]))
     def damage_a_checkpoint(self, copy: str, how: str) -> None:
         """One copy of the checkpoint is lost or damaged while the channel is not open."""
         self._heal()
@@ -589,43 +675,49 @@ class ChannelMachine(RuleBasedStateMachine):
             else:
                 disk.put(path, b"" if how == "empty" else content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
         self.disk = disk
-        self._look(machine_died=False)
+        self._look(machine_died=False, damaged=True)
 
     # -- what is always true
 
-    @invariant()
-    def counters_are_true(self) -> None:
+    def check(self) -> None:
         """What the channel says of itself is what the model knows."""
         if self.disk.dead:
             return
         stats = self.channel.stats()
+        assert stats.file is not None
         taken = self._taken | self.aside
         assert (stats.size, stats.taken) == (len(self.model.visible) - len(taken), len(taken))
         assert stats.bytes == sum(len(encode_event(event_of(number))) for number in self.model.visible)
         assert stats.fill == len(self.model.visible) / CAPACITY
         assert (stats.put_successes, stats.take_successes) == (self.put_successes, self.take_successes)
         assert stats.open
-        self._note_progress()
+        self._note_progress(stats.file)
 
-    def _note_progress(self) -> None:
-        stats, before = self.channel.stats().file, self.file_stats
-        assert stats is not None
-        assert before is not None
+    def _note_progress(self, stats: FileStats) -> None:
+        before = self.file_stats
         for name in ("rolls", "checkpoints", "poisoned", "checkpoint_errors", "checkpoint_backup_errors"):
             SEEN[name] += getattr(stats, name) - getattr(before, name)
         assert stats.lost_events == before.lost_events
         self.file_stats = stats
 
-    def teardown(self) -> None:
+    def finish(self) -> None:
         """Whatever happened: without faults everything can be taken, and then nothing is left."""
+        self._heal()
+        self._finish()
+
+    def give_back(self) -> None:
+        """See :class:`~tests.support.histories.Machine`."""
+        Keeper.start = self._keeper_start  # type: ignore[method-assign]
+        with suppress(ChannelError):
+            self.channel.close()
+
+    def teardown(self) -> None:
+        """The end of a history that a test has written down."""
         try:
-            if not self.failed:
-                self._heal()
-                self._finish()
+            self.check()
+            self.finish()
         finally:
-            Keeper.start = self._keeper_start  # type: ignore[method-assign]
-            with suppress(ChannelError):
-                self.channel.close()
+            self.give_back()
 
     def _finish(self) -> None:
         self._revive()
@@ -637,7 +729,7 @@ class ChannelMachine(RuleBasedStateMachine):
             self.take(3, TRANSACTION_CAPACITY, None)
             self.commit(0)
             self._revive()
-        self.counters_are_true()
+        self.check()
         self.checkpoint()
         self.checkpoint()
         SEEN["segments deleted"] += self.disk.count("unlink", "/log-")
@@ -650,7 +742,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
 
 class OsMachine(ChannelMachine):
-    """With ``fsync="os"``: a crash of the machine may lose what came last.
+    """With ``fsync="os"``: a crash of the machine may lose what came la
 
     A failed sync may lose more there, since nothing is kept in memory to be written again; none fails here.
     """

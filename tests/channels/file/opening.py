@@ -106,7 +106,7 @@ def records(disk: SimFS, path: str) -> list[Written]:
     """Every record of a segment that is all whole."""
     data = disk.content(path)
     found = []
-    for item in scan(data, header(disk, path).seed):
+    for item in scan(data, header(disk, path)):
         assert isinstance(item, Record), f"{path} is damaged at {item.start}"
         start = item.offset + FRAME_SIZE
         payload = data[start : start + item.length]

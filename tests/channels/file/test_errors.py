@@ -20,7 +20,7 @@ import pytest
 from producer import ProducerError
 from producer.channels import FileChannel
 from producer.channels.file.disk import Disk
-from producer.channels.file.format import HEADER_SIZE, SECOND_HEADER
+from producer.channels.file.format import HEADER_SIZES, SECOND_HEADER
 from producer.errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelLockedError, DiskFullError
 from producer.testing import ManualClock
 from tests.channels.file.opening import (
@@ -231,7 +231,7 @@ def test_a_directory_of_something_else_is_refused_and_left_alone(tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "holiday.jpg", "thesis.doc"]
 
 
-@pytest.mark.parametrize("found", [[], ["lost+found"], ["checkpoint.new"]])
+@pytest.mark.parametrize("found", [[], ["lost+found"], ["checkpoint.new"], ["log-0000000001.new"]])
 def test_an_empty_directory_will_do(found: list[str]) -> None:
     """Also the root of a file system of its own, and what a crash in the first moment left."""
     disk = SimFS()
@@ -261,13 +261,13 @@ def test_a_segment_of_a_newer_version_is_refused_and_left_alone() -> None:
     content = bytearray(original)
     for start in (0, SECOND_HEADER):
         content[start + 8] = 7
-        body = content[start : start + HEADER_SIZE - 4]
-        content[start + HEADER_SIZE - 4 : start + HEADER_SIZE] = struct.pack("<I", crc32(body))
+        body = content[start : start + HEADER_SIZES[1] - 4]  # what every version begins with
+        content[start + HEADER_SIZES[1] - 4 : start + HEADER_SIZES[1]] = struct.pack("<I", crc32(body))
     disk.put(path, bytes(content))
     with pytest.raises(ChannelFormatError) as caught:
         open_channel(disk)
     assert str(caught.value) == (
-        f"channel channel: {path} is of format version 7, this package reads version 1: "
+        f"channel channel: {path} is of format version 7, this package reads versions up to 2: "
         "use the newer package that wrote it, or give another directory"
     )
     assert disk.content(path) == bytes(content)
@@ -294,7 +294,7 @@ def test_a_directory_with_the_name_of_a_segment_is_an_error_that_names_it(tmp_pa
         ("names", "/c"),
         ("lock", "/LOCK"),
         ("open", "log-0000000001"),
-        ("create", "log-0000000002"),
+        ("create", "log-0000000002.new"),
     ],
 )
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE])

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from producer.channels import Event
-from producer.channels.file.format import Kind
+from producer.channels.file.format import FIRST_RECORD, Kind
 from producer.interfaces import FileStats
 from tests.channels.file.opening import (
     CHECKPOINTS,
@@ -144,14 +144,14 @@ checkpoints = pytest.mark.parametrize("missing", WITH.values(), ids=WITH)
 def test_cut_anywhere_the_log_keeps_every_whole_transaction(missing: dict[str, None]) -> None:
     """Transactions wholly before the cut are there, that on which it falls is not, and the torn end is counted."""
     small = small_log()
-    ends = {640, *(record.end for record in small.records if record.kind == Kind.COMMIT)}
+    ends = {FIRST_RECORD, *(record.end for record in small.records if record.kind == Kind.COMMIT)}
     for size in range(len(small.segment)):
         found, stats = look(small.disk(segment=small.segment[:size], **missing))
         assert found == cut_at(size), size
         if not missing:
             position = next(record.end for record in small.records if record.transaction == 4 and record.kind == 3)
             assert stats.checkpoint_fallbacks == (2 if size < position else 0), size
-        if size > 640:
+        if size > FIRST_RECORD:
             assert stats.torn_tails == (size not in ends), size
             assert stats.damaged_records == stats.lost_events == 0, size
 

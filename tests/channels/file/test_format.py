@@ -19,6 +19,7 @@ from producer.channels.file.format import (
     FIRST_RECORD,
     FRAME_SIZE,
     HEADER_SIZE,
+    HEADER_SIZES,
     MAGIC,
     MARKER,
     SECOND_HEADER,
@@ -69,7 +70,7 @@ def test_the_example_of_the_documentation_is_what_a_channel_writes() -> None:
                 assert record.payload == struct.pack("<IQd", int(told[1]), int(told[2]), clock.time())
             else:
                 assert record.payload == bytes.fromhex(what)
-        assert len(data) == 822 + 36 + 20
+        assert len(data) == 834 + 36 + 20
 
 
 def test_the_bytes_of_a_frame_are_as_documented() -> None:
@@ -88,16 +89,19 @@ def test_the_bytes_of_a_frame_are_as_documented() -> None:
     assert rest == [7, 2, 3, 0x0102030405060708, 0x1112131415161718]
 
 
-def test_the_bytes_of_a_segment_header_are_as_documented() -> None:
-    """Twice 128 bytes, at 0 and 512: magic, version, cipher, key id, numbers, salt, time, CRC; records begin at 640."""
+@pytest.mark.parametrize(("version", "size"), [(1, 128), (2, 140)])
+def test_the_bytes_of_a_segment_header_are_as_documented(version: int, size: int) -> None:
+    """Twice, at 0 and 512: magic, version, cipher, numbers, salt, time, key id, CRC; version 2 adds more."""
     for key_id, cipher in ((None, 0), ("schlüssel", 1)):
-        data = encode_segment_header(SegmentHeader(7, 42, SALT, 1_700_000_000.5, 99, key_id))
-        assert len(data) == FIRST_RECORD == 640
-        first = data[:HEADER_SIZE]
+        void_from = 0x0000000500001234 if version > 1 else 0
+        header = SegmentHeader(7, 42, SALT, 1_700_000_000.5, 99, key_id, void_from, version)
+        data = encode_segment_header(header)
+        assert len(data) == header.first_record == 512 + size
+        first = data[:size]
         assert data[SECOND_HEADER:] == first
-        assert not any(data[HEADER_SIZE:SECOND_HEADER])
+        assert not any(data[size:SECOND_HEADER])
         encoded = (key_id or "").encode()
-        assert first[:12] == b"LHSEGMNT" + bytes([1, 0, cipher, len(encoded)])
+        assert first[:12] == b"LHSEGMNT" + bytes([version, 0, cipher, len(encoded)])
         assert struct.unpack("<QQ16sdQ64s", first[12:124]) == (
             7,
             42,
@@ -106,7 +110,11 @@ def test_the_bytes_of_a_segment_header_are_as_documented() -> None:
             99,
             encoded.ljust(64, b"\0"),
         )
-        assert struct.unpack("<I", first[124:]) == (crc32(first[:124]),)
+        assert struct.unpack("<I", first[124:128]) == (crc32(first[:124]),)
+        if version > 1:
+            assert struct.unpack("<II", first[128:136]) == (0x1234, 5)
+            assert struct.unpack("<I", first[136:]) == (crc32(first[:136]),)
+        assert decode_segment_header(data) == header
 
 
 def test_the_bytes_of_an_event_are_as_documented() -> None:
@@ -166,7 +174,7 @@ def test_what_cannot_be_stored_is_refused_with_its_size() -> None:
 
 
 def test_a_header_is_read_from_whichever_copy_is_whole() -> None:
-    """Any single damaged byte of 640 leaves the header readable; damage of both copies does not, and invents none."""
+    """Any single damaged byte leaves the header readable; damage of both copies does not, and invents none."""
     data = encode_segment_header(HEADER)
     assert decode_segment_header(data) == HEADER
     for offset in range(FIRST_RECORD):
@@ -183,7 +191,7 @@ def test_a_header_is_read_from_whichever_copy_is_whole() -> None:
 def test_a_whole_header_of_another_version_or_cipher_is_refused_by_its_version() -> None:
     """A newer package wrote it: that is no damage."""
     for offset, value in ((8, VERSION + 1), (9, 1), (10, 2)):
-        body = bytearray(encode_segment_header(HEADER)[: HEADER_SIZE - 4])
+        body = bytearray(encode_segment_header(HEADER)[: HEADER_SIZES[1] - 4])  # what every version begins with
         body[offset] = value
         with pytest.raises(UnknownVersionError):
             decode_segment_header(bytes(body) + struct.pack("<I", crc32(body)))
@@ -201,7 +209,7 @@ def frames(*kinds: int, salt: bytes = SALT) -> tuple[bytes, list[int]]:
 def test_records_are_read_in_their_order() -> None:
     """Each with its place, length, numbers; nothing else is found."""
     data, offsets = frames(1, 2, 3, 4)
-    found = list(scan(data, crc32(SALT)))
+    found = list(scan(data, HEADER))
     assert found == [
         Record(kind, offset, 10, 0, 41 + kind, 5) for kind, offset in zip((1, 2, 3, 4), offsets, strict=True)
     ]
@@ -211,7 +219,7 @@ def test_records_are_read_in_their_order() -> None:
 def test_a_record_of_an_unknown_kind_is_damage(kind: int) -> None:
     """Even with a checksum that fits; what follows is read."""
     data, offsets = frames(1, kind, 1)
-    found = list(scan(data, crc32(SALT)))
+    found = list(scan(data, HEADER))
     assert [type(item) for item in found] == [Record, Damage, Record]
     assert found[1] == Damage(offsets[1], offsets[2], final=False)
 
@@ -222,7 +230,7 @@ def test_every_byte_of_a_record_is_covered() -> None:
     for offset in range(offsets[1], offsets[2]):
         damaged = bytearray(data)
         damaged[offset] ^= 0x01
-        assert list(scan(bytes(damaged), crc32(SALT))) == [
+        assert list(scan(bytes(damaged), HEADER)) == [
             Record(1, offsets[0], 10, 0, 42, 5),
             Damage(offsets[1], offsets[2], final=False),
             Record(1, offsets[2], 10, 0, 44, 5),
@@ -234,10 +242,10 @@ def test_a_record_of_another_segment_never_passes() -> None:
     inner = encode_record(crc32(b"other segment..."), Kind.COMMIT, 0, 50, 6, b"")
     whole = encode_record(crc32(SALT), Kind.PUT, 0, 42, 5, b"before" + inner + b"after")
     data = encode_segment_header(HEADER) + whole
-    assert [type(item) for item in scan(data, crc32(SALT))] == [Record]
+    assert [type(item) for item in scan(data, HEADER)] == [Record]
     broken = bytearray(data)
     broken[FIRST_RECORD + 40] ^= 1
-    (damage,) = scan(bytes(broken), crc32(SALT))
+    (damage,) = scan(bytes(broken), HEADER)
     assert damage == Damage(FIRST_RECORD, len(data), final=True)
 
 
@@ -246,14 +254,14 @@ def test_sequence_numbers_never_go_back_within_a_segment() -> None:
     data = encode_segment_header(HEADER) + b"".join(
         encode_record(crc32(SALT), 1, 0, sequence, 5, b"") for sequence in (50, 49, 50, 51)
     )
-    assert [getattr(item, "sequence", None) for item in scan(data, crc32(SALT))] == [50, None, 50, 51]
+    assert [getattr(item, "sequence", None) for item in scan(data, HEADER)] == [50, None, 50, 51]
 
 
 @pytest.mark.parametrize("cut", range(1, 46))
 def test_half_a_record_at_the_end_is_damage_up_to_the_end(cut: int) -> None:
     """Wherever it was cut."""
     data, offsets = frames(1, 1)
-    found = list(scan(data[:-cut], crc32(SALT)))
+    found = list(scan(data[:-cut], HEADER))
     assert found[1:] == [Damage(offsets[1], len(data) - cut, final=True)]
 
 
@@ -261,7 +269,7 @@ def test_no_bytes_make_the_reader_fail() -> None:
     """Random bytes, and markers everywhere, with lengths that reach beyond all: damage, never an exception."""
     random = os.urandom(5000)
     for rubbish in (random, MARKER * 500, MARKER + b"\xff" * 100, b"\0" * 700, MARKER[:2] * 99, MAGIC * 9):
-        (damage,) = scan(encode_segment_header(HEADER) + rubbish, crc32(SALT))
+        (damage,) = scan(encode_segment_header(HEADER) + rubbish, HEADER)
         assert damage == Damage(FIRST_RECORD, FIRST_RECORD + len(rubbish), final=True)
 
 

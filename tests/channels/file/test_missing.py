@@ -138,7 +138,7 @@ def test_a_segment_that_was_set_aside_unreadable_is_not_missing() -> None:
     path = segments(disk)[1]
     for offset in (20, 530):
         flip(disk, path, offset)
-    disk.fail("rename", nth=2, times=None)
+    disk.fail("rename", nth=3, times=None)  # the first is that to quarantine, the second that of a new segment
     disk = killed(open_channel(disk), disk)
     disk.heal()
     assert names(disk, f"{DIRECTORY}/quarantine") == [f"{path.rpartition('/')[2]}.unreadable"]

@@ -44,7 +44,7 @@ def play(machine: ChannelMachine) -> None:
     machine.take_and_commit(6, 5)
     machine.checkpoint()
     machine.put_and_commit(2, 1)
-    machine.counters_are_true()
+    machine.check()
 
 
 def play_with_every_error(kind: type[ChannelMachine], operation: str, times: int | None) -> None:
@@ -84,7 +84,7 @@ def torn() -> tuple[SimFS, list[str]]:
         channel = open_channel(disk)
         fill(channel, 40, size=300, each=4)
         take(channel, 9)
-        disk.die_after(seed % 5)
+        disk.die_after(seed % 10)
         with pytest.raises(ChannelIOError):
             fill(channel, 4, size=300, each=4)
         disk = disk.crash(seed)

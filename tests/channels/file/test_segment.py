@@ -14,7 +14,6 @@ from producer.channels import Event, FileChannel
 from producer.channels.file.disk import Disk
 from producer.channels.file.encryption import SegmentCipher
 from producer.channels.file.format import (
-    FIRST_RECORD,
     Kind,
     SegmentHeader,
     decode_event,
@@ -25,8 +24,10 @@ from producer.channels.file.format import (
     encode_segment_header,
 )
 from producer.channels.file.segment import (
+    TRANSITIONS,
     Record,
     Segment,
+    SegmentState,
     SegmentWriter,
     payload_of,
     scan,
@@ -47,6 +48,7 @@ def a_writer(disk: SimFS) -> SegmentWriter:
     disk.make_directory("/s")
     writer = SegmentWriter(cast("Disk", disk), a_segment())
     writer.append(encode_segment_header(writer.segment.header))
+    writer.activate()
     return writer
 
 
@@ -71,20 +73,55 @@ def test_a_directory_is_no_place_for_a_segment(tmp_path: Path) -> None:
         SegmentWriter(Disk(), a_segment(str(tmp_path / "log-3")))
 
 
-def test_it_knows_its_size_and_what_of_it_is_synced() -> None:
-    """Header and records count when they are written; they are synced when that has returned."""
+def test_a_segment_appears_with_all_that_it_begins_with_or_not_at_all() -> None:
+    """Until it is on the disk it has another name; whatever fails leaves none, or the whole of it."""
+    for operation in (None, "sync", "rename", "sync_directory"):
+        for seed in range(20):
+            disk = SimFS()
+            disk.make_directory("/s")
+            writer = SegmentWriter(cast("Disk", disk), a_segment())
+            whole = encode_segment_header(writer.segment.header) + a_put(10)
+            writer.append(whole)
+            assert (writer.state, disk.names("/s")) == (SegmentState.BEGUN, ["log-3.new"])
+            if operation is None:
+                writer.activate()
+                assert (writer.state, writer.synced, disk.names("/s")) == (SegmentState.ACTIVE, len(whole), ["log-3"])
+            else:
+                disk.fail(operation)
+                with pytest.raises(OSError, match="Input/output"):
+                    writer.activate()
+                assert (writer.state, writer.synced) == (SegmentState.BEGUN, 0)
+            after = disk.crash(seed)
+            assert operation or "log-3" in after.names("/s")
+            if "log-3" in after.names("/s"):
+                assert after.content("/s/log-3") == whole
+
+
+def test_what_a_crash_has_left_of_a_beginning_is_in_nobodys_way() -> None:
+    """A segment of the same number is begun in its place."""
     disk = SimFS()
-    writer = a_writer(disk)
-    assert (writer.size, writer.synced) == (FIRST_RECORD, 0)
-    writer.append(a_put(10))
-    assert (writer.size, writer.synced) == (len(disk.content("/s/log-3")), 0)
-    writer.sync()
-    assert writer.synced == writer.size
-    disk.fail("sync")
-    writer.append(a_put(11))
-    with pytest.raises(OSError, match="Input/output"):
-        writer.sync()
-    assert writer.synced < writer.size
+    disk.make_directory("/s")
+    disk.put("/s/log-3.new", b"half a hea")
+    a_writer(disk)
+    assert disk.content("/s/log-3") == encode_segment_header(HEADER)
+    assert disk.names("/s") == ["log-3"]
+
+
+@pytest.mark.parametrize("state", SegmentState)
+def test_a_segment_goes_only_where_the_table_allows_and_gives_its_file_back_at_the_end(state: SegmentState) -> None:
+    """What is done or given up stays so; anything else is a bug, and raised."""
+    for to in SegmentState:
+        disk = SimFS()
+        writer = a_writer(disk)
+        writer.state = state
+        if to in TRANSITIONS[state]:
+            writer.move(to)
+            assert writer.state is to
+            assert (disk.open_files == []) == (to in (SegmentState.DONE, SegmentState.GIVEN_UP))
+        else:
+            with pytest.raises(RuntimeError, match=f"log-3 is {state.value} and cannot become {to.value}"):
+                writer.move(to)
+    assert (TRANSITIONS[SegmentState.DONE], TRANSITIONS[SegmentState.GIVEN_UP]) == (frozenset(), frozenset())
 
 
 def test_short_writes_are_continued() -> None:
@@ -94,7 +131,7 @@ def test_short_writes_are_continued() -> None:
     for written in (1, 3, 20):
         disk.fail("append", number=None, written=written)
     writer.append(a_put(10, b"x" * 200))
-    assert [type(item) for item in scan(disk.content("/s/log-3"), HEADER.seed)] == [Record]
+    assert [type(item) for item in scan(disk.content("/s/log-3"), HEADER)] == [Record]
 
 
 @pytest.mark.parametrize("written", [0, 1, 30])
@@ -109,7 +146,7 @@ def test_half_a_write_is_cut_off_again(written: int) -> None:
         writer.append(a_put(11))
     assert (writer.size, len(disk.content("/s/log-3")), writer.broken) == (size, size, False)
     writer.append(a_put(12))
-    found = [item.sequence for item in scan(disk.content("/s/log-3"), HEADER.seed) if isinstance(item, Record)]
+    found = [item.sequence for item in scan(disk.content("/s/log-3"), HEADER) if isinstance(item, Record)]
     assert found == [10, 12]
 
 
