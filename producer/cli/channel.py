@@ -109,7 +109,11 @@ def _examine(args: argparse.Namespace) -> DirectoryReport:
 
 
 def _data(args: argparse.Namespace) -> list[str]:
-    return [os.path.abspath(path) for path in args.data_directory]  # noqa: PTH100
+    """The data directories; one that is another one by another name would be taken for a copy of it."""
+    places = {os.path.realpath(_directory(args)): ""}
+    for path in args.data_directory:
+        places.setdefault(os.path.realpath(path), os.path.abspath(path))  # noqa: PTH100
+    return [path for path in places.values() if path]
 
 
 def _directory(args: argparse.Namespace) -> str:

@@ -266,6 +266,32 @@ def test_what_is_no_channel_s_directory_is_an_error_for_people(run: Run, tmp_pat
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["empty", "file"]
 
 
+@pytest.mark.parametrize("action", ["inspect", "verify", "repair", "drain"])
+def test_the_base_of_several_processes_is_not_one_of_their_directories(
+    run: Run, tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2: one of them is to be named; nothing is made there."""
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", "secret")
+    path = tmp_path / "base" / "host-1"
+    with FileChannel(path, minimum_free_space=0) as channel, channel.transaction() as transaction:
+        transaction.put(Event({}, b"x"))
+    before = sorted(tmp_path.rglob("*"))
+    arguments = ("--endpoint", "http://127.0.0.1:1") if action == "drain" else ()
+    code, _, errors = run(action, tmp_path / "base", *arguments)
+    assert (code, "name one of them: host-1" in errors) == (2, True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_directory_that_is_named_twice_is_looked_at_once(run: Run, directory: Path) -> None:
+    """By a link, or as its own data directory: its segments are not taken for copies of each other."""
+    (directory.parent / "link").symlink_to(directory)
+    same = ("--data-directory", directory.parent / "link", "--data-directory", f"{directory}/.")
+    code, out, _ = run("inspect", directory, *same)
+    assert (code, "events      53," in out) == (0, True)
+    assert run("repair", directory, *same)[0] == 0
+
+
 def test_encrypted_directory_without_its_keys_is_still_counted(run: Run, tmp_path: Path) -> None:
     """Records are counted; which events are left needs the key file, and no key is printed."""
     keys = key_file(tmp_path / "keys.json")
