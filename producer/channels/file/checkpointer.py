@@ -116,7 +116,6 @@ class Checkpointer:
         with self._ledger.lock:
             changes = self._ledger.changes
             events = self._ledger.queue.snapshot(position.pointer)
-            referenced = set(self._ledger.queue.references)
         self._generation += 1
         checkpoint = checkpoints.Checkpoint(
             generation=self._generation,
@@ -126,7 +125,7 @@ class Checkpointer:
             segments=salts,
             events=events,
         )
-        return _Seen(changes, position, referenced, checkpoints.encode(checkpoint))
+        return _Seen(changes, position, events.segments(), checkpoints.encode(checkpoint))
 
     def _put(self, data: bytes) -> OSError | None:
         """Write all copies; why one other than the first could not be written."""

@@ -6,6 +6,7 @@ Columns of numbers, 28 bytes an event. It has no lock of its own: the channel gu
 from __future__ import annotations
 
 import heapq
+import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -83,6 +84,11 @@ class Columns:
         if not len(self.sequences) == len(self.pointers) == len(self.lengths) == count:
             self.keep(min(len(self.sequences), len(self.pointers), len(self.lengths), count))
 
+    def segments(self) -> set[int]:
+        """The numbers of the segments in which these events stand."""
+        high = array("I", self.pointers.tobytes())[1 if sys.byteorder == "little" else 0 :: 2]
+        return set(high)
+
     def cut_from(self, sequence: int) -> None:
         """Remove what has this sequence number or a later one, at the end."""
         self.even()
@@ -108,7 +114,6 @@ class EventQueue:
     """See the module.
 
     :ivar taken: events in open transactions, by sequence number.
-    :ivar references: for each segment with events in the queue, or taken, how many they are.
     """
 
     def __init__(self) -> None:
@@ -116,7 +121,6 @@ class EventQueue:
         self._head = 0
         self._returned: list[Entry] = []  # a heap: what was taken and given back
         self.taken: dict[int, Entry] = {}
-        self.references: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._columns) - self._head + len(self._returned)
@@ -124,9 +128,6 @@ class EventQueue:
     def restore(self, columns: Columns) -> int:
         """Begin with these; returns the sum of their lengths."""
         self._columns = columns
-        for pointer in columns.pointers:
-            segment = pointer >> OFFSET_BITS
-            self.references[segment] = self.references.get(segment, 0) + 1
         return sum(columns.lengths)
 
     def append(self, first: int, segment: int, offsets: Sequence[int], lengths: Sequence[int], time: float) -> None:
@@ -136,7 +137,6 @@ class EventQueue:
         """
         count, base = len(offsets), segment << OFFSET_BITS
         pointers = [base | offset for offset in offsets]
-        self.references[segment] = self.references.get(segment, 0) + count
         self._columns.cut_from(first)
         self._columns.extend(range(first, first + count), pointers, lengths, [time] * count)
 
@@ -168,17 +168,7 @@ class EventQueue:
 
     def remove(self, sequences: Iterable[int]) -> int:
         """Taken events are gone for good; returns the sum of their lengths."""
-        size = 0
-        for sequence in sequences:
-            entry = self.taken.pop(sequence)
-            size += entry.length
-            segment = entry.pointer >> OFFSET_BITS
-            left = self.references[segment] - 1
-            if left:
-                self.references[segment] = left
-            else:
-                del self.references[segment]
-        return size
+        return sum(self.taken.pop(sequence).length for sequence in sequences)
 
     def repoint(self, pointers: Mapping[int, int]) -> None:
         """These sequence numbers stand somewhere else now."""
@@ -186,25 +176,13 @@ class EventQueue:
         for position in range(self._head, len(columns)):
             pointer = pointers.get(columns.sequences[position])
             if pointer is not None:
-                self._move(columns.pointers[position], pointer)
                 columns.pointers[position] = pointer
         for sequence in self.taken.keys() & pointers.keys():
-            self.taken[sequence] = self._moved(self.taken[sequence], pointers)
-        self._returned = [self._moved(entry, pointers) for entry in self._returned]  # the order stays: still a heap
-
-    def _moved(self, entry: Entry, pointers: Mapping[int, int]) -> Entry:
-        pointer = pointers.get(entry.sequence)
-        if pointer is None:
-            return entry
-        self._move(entry.pointer, pointer)
-        return entry._replace(pointer=pointer)
-
-    def _move(self, old: int, new: int) -> None:
-        before, after = old >> OFFSET_BITS, new >> OFFSET_BITS
-        self.references[after] = self.references.get(after, 0) + 1
-        self.references[before] -= 1
-        if not self.references[before]:
-            del self.references[before]
+            self.taken[sequence] = self.taken[sequence]._replace(pointer=pointers[sequence])
+        # The order stays: still a heap.
+        self._returned = [
+            entry._replace(pointer=pointers.get(entry.sequence, entry.pointer)) for entry in self._returned
+        ]
 
     def snapshot(self, before: int) -> Columns:
         """Every event, taken ones included, whose pointer is below ``before``, by sequence number."""
