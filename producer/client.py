@@ -12,24 +12,16 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from . import lifecycle
 from .clock import Clock, SystemClock
 from .config import ProducerConfig, ProjectConfig
-from .durable.pipeline import DurablePipeline
-from .durable.shutdown import DurableCloser
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
 from .forks import Stage, watch_fork
-from .interfaces import Channel, Sink
-from .metrics import Stats
 from .numbering import SequenceKey
-from .pipeline.batching.accumulator import Piece
-from .pipeline.batching.cut import CutRule
-from .pipeline.pipeline import Pipeline
-from .pipeline.sender import Sender
-from .pipeline.shutdown import Shutdown
 from .records import StreamKey
 from .results import Callback, SendFuture
 from .stream import Log, Stream, arrow_sending
@@ -38,7 +30,12 @@ from .wire.log_group import LogEncoder
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowSender
+    from .interfaces import Channel, Sink
+    from .metrics import Stats
+    from .pipeline.batching.accumulator import Piece
     from .pipeline.batching.open_run import OpenRun
+    from .pipeline.sender import Sender
+    from .pipeline.shutdown import Shutdown
 
 _numbers = itertools.count()
 
@@ -78,6 +75,10 @@ class Producer:
         sink: Sink | None = None,
         clock: Clock | None = None,
     ) -> None:
+        from .interfaces import Sink  # noqa: PLC0415  # see _import_stages
+        from .pipeline.batching.cut import CutRule  # noqa: PLC0415
+
+        _import_stages(durable=channel is not None)
         if not isinstance(config or ProducerConfig(), ProducerConfig):
             rule = "must be a ProducerConfig; ProducerConfig.from_mapping makes one of a mapping"
             raise ConfigError("config", rule, type(config).__qualname__)
@@ -215,6 +216,8 @@ class Producer:
 
         :raises InvalidArgumentError: a log that cannot be sent; with its position.
         """
+        from .pipeline.batching.accumulator import Piece  # noqa: PLC0415  # see _import_stages
+
         now, encode = int(self._clock.time()), self._encoder.encode_latin
         most, most_logs = self._cut.piece_bytes, self._cut.piece_count
         records: list[str] = []
@@ -308,6 +311,9 @@ class Producer:
         return pipeline
 
     def _new_pipeline(self) -> Sender:
+        from .pipeline.pipeline import Pipeline  # noqa: PLC0415  # see _import_stages
+        from .pipeline.shutdown import Shutdown  # noqa: PLC0415
+
         alive, name, drain_timeout = weakref.ref(self), self.name, self.config.drain_timeout_ms / 1000
         parts = (self.config, self._sink, self._clock, self.name)
         # What the pipeline is given must not hold the producer, or it would never be an orphan.
@@ -320,6 +326,9 @@ class Producer:
             pipeline = Pipeline(*parts, **life)
             shutdown = self._shutdown = Shutdown(pipeline)
             return pipeline
+        from .durable.pipeline import DurablePipeline  # noqa: PLC0415
+        from .durable.shutdown import DurableCloser  # noqa: PLC0415
+
         durable = DurablePipeline(*parts, self._channel, self._dead_letter, **life)
         shutdown = self._shutdown = Shutdown(durable.pipeline, DurableCloser(durable))
         return durable
@@ -357,6 +366,17 @@ class _Life(TypedDict):
     orphaned: Callable[[], bool]
     abandon: Callable[[], None]
     on_start: Callable[[], bool | None]
+
+
+def _import_stages(*, durable: bool) -> None:
+    """Import what sends. Not with the package, which a program may import for its errors alone; but with the first
+    producer, so that no record waits for it, no lock is held meanwhile, and forked workers share it.
+    """
+    import_module(".pipeline.pipeline", __package__)
+    import_module(".pipeline.shutdown", __package__)
+    if durable:
+        import_module(".durable.pipeline", __package__)
+        import_module(".durable.shutdown", __package__)
 
 
 def _loghub_sink(config: ProducerConfig, clock: Clock, name: str) -> Sink:

@@ -6,12 +6,14 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from mypy import api as mypy
 
 import producer
+from producer.server import LogHubServer
 
 #: What costs time or threads, and a program that has only imported the package has not asked for.
 _UNUSED = (
@@ -35,6 +37,13 @@ _UNUSED = (
 )
 
 
+@pytest.fixture
+def server() -> Iterator[LogHubServer]:
+    """An embedded LogHub."""
+    with LogHubServer() as server:
+        yield server
+
+
 def imported(statement: str) -> set[str]:
     """The modules that a statement imports, in a fresh interpreter."""
     program = (
@@ -55,6 +64,40 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
     assert unused(modules) == []
     assert [name for name in modules if name.startswith("producer")] == ["producer"]
     assert len(modules) <= 40, sorted(modules)
+
+
+def test_importing_the_producer_imports_nothing_that_sends() -> None:
+    """The class is there without the stages, a sink, a channel or a compression behind it."""
+    modules = imported("from producer import Producer, ProducerConfig, ProjectConfig")
+    # A future is one of ``concurrent.futures``, which logs; the configuration looks at the host's address.
+    needed = {"concurrent", "concurrent.futures", "concurrent.futures._base", "logging", "socket"}
+    assert set(unused(modules)) <= needed
+    assert [name for name in modules if name.startswith(("producer.pipeline", "producer.durable"))] == []
+    assert [name for name in modules if name.startswith(("producer.channels", "producer.sinks"))] == []
+    assert len(modules) <= 125, sorted(modules)
+
+
+@pytest.mark.parametrize("channel", ["None", "FileChannel(sys.argv[1])"])
+def test_no_record_waits_for_an_import(channel: str, server: LogHubServer, tmp_path: Path) -> None:
+    """What sends is imported when a producer is made: not by the first send, nor by a thread or a forked worker."""
+    program = f"""
+import sys
+from producer import Producer, ProjectConfig
+from producer.channels import FileChannel
+project = ProjectConfig("p", endpoint={server.endpoint!r}, access_key_id={server.access_key_id!r},
+                        access_key_secret={server.access_key_secret!r})
+with Producer(project, channel={channel}) as producer:
+    before = set(sys.modules)
+    producer.send("p", "l", {{"k": "v"}}).result(60)
+    producer.stream("p", "l").send_many([{{"k": "v"}}])[0].result(60)
+    print(*sorted(set(sys.modules) - before))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "channel")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    late = [
+        name for name in done.stdout.split() if name.startswith(("producer", "requests", "urllib3", "lz4", "zstandard"))
+    ]
+    assert late == []
 
 
 def test_importing_the_errors_imports_nothing_that_sends() -> None:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..interfaces import SequenceId
 from ..records import StreamKey
+
+if TYPE_CHECKING:
+    from ..interfaces import SequenceId
 
 API_VERSION = "0.6.0"
 CONTENT_TYPES = {"protobuf": "application/x-protobuf", "json": "application/json"}
