@@ -31,7 +31,7 @@ ALL_TESTS := --numprocesses 2 --dist loadscope --max-worker-restart 0
 help:
 	@echo 'make run     ship real log files into an embedded LogHub and verify every line (INPUT=path to choose them)'
 	@echo 'make test    run the whole test suite, with coverage (TESTS=path for a part of it)'
-	@echo 'make soak    many more kills, crashes and random histories than make test (about an hour)'
+	@echo 'make soak    many more kills, crashes, random histories and requests than make test (about an hour)'
 	@echo 'make bench   ours beside its peers, into docs/benchmarks.md (FILE=path sends its lines, too)'
 	@echo 'make check   ruff, mypy and import-linter'
 	@echo 'make clean   remove .venv and everything that was generated'
@@ -50,7 +50,7 @@ test: $(VENV)/.stamp-dev java
 soak: $(VENV)/.stamp-dev
 	@echo '==> killing and crashing for a long time'
 	@PRODUCER_SOAK=1 $(BIN)/python -m pytest tests/durable/test_kill.py tests/channels/file/test_model.py \
-		tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py
+		tests/server/fuzz tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py
 
 bench: $(VENV)/.stamp-dev
 	@echo '==> installing the peers'

@@ -120,9 +120,11 @@ class Client:
         given.update(headers or {})
         return self.request("POST", f"/logstores/{logstore}{path}", params=params, headers=given, body=body, **others)
 
-    def get(self, path: str, headers: Mapping[str, str] | None = None, **params: str) -> requests.Response:
+    def get(
+        self, path: str, headers: Mapping[str, str] | None = None, timeout: float = 20, **params: str
+    ) -> requests.Response:
         """A signed GET."""
-        return self.request("GET", path, params=params, headers=headers)
+        return self.request("GET", path, params=params, headers=headers, timeout=timeout)
 
     def post_json(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> requests.Response:
         """A signed POST of JSON."""
@@ -135,11 +137,11 @@ class Client:
         return str(answer.json()["cursor"])
 
     def pull(
-        self, shard: int, cursor: str, *, encoding: str = "lz4", **params: str
+        self, shard: int, cursor: str, *, encoding: str = "lz4", logstore: str = LOGSTORE, **params: str
     ) -> tuple[list[Any], requests.Response]:
         """PullLogs: the LogGroups, and the answer they came in."""
         answer = self.get(
-            f"/logstores/{LOGSTORE}/shards/{shard}",
+            f"/logstores/{logstore}/shards/{shard}",
             headers={"Accept-Encoding": encoding},
             **{"type": "log", "cursor": cursor, **params},
         )

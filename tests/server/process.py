@@ -19,8 +19,8 @@ MIB = 1 << 20
 PROGRAM = """
 import json, sys
 from producer.server import Limits, LogHubServer, faults
-limits, delay, data = json.loads(sys.argv[1])
-with LogHubServer(limits=Limits(**limits), data=data) as server:
+port, limits, delay, data = json.loads(sys.argv[1])
+with LogHubServer(port=port, limits=Limits(**limits), data=data) as server:
     if delay is not None:
         server.faults.add(faults.delay(delay))
     print(server.port, flush=True)
@@ -48,16 +48,27 @@ class ServerProcess:
     access_key_secret = "test-access-key-secret"
 
     def __enter__(self) -> Self:
-        options = [dict(self.limits or {}), self.delay, str(self.data) if self.data else None]
+        self._start()
+        return self
+
+    def restart(self) -> None:
+        """Kill the process and start another one on the same port and the same data."""
+        self._end()
+        self._start()
+
+    def _start(self) -> None:
+        options = [self.port, dict(self.limits or {}), self.delay, str(self.data) if self.data else None]
         command = [sys.executable, "-c", PROGRAM, json.dumps(options)]
         root = Path(__file__).parents[2]
         self.process = subprocess.Popen(command, stdin=-1, stdout=-1, stderr=self.errors, text=True, cwd=root)
         self.port = int(self.process.stdout.readline())
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         self.process.kill()
         self.process.communicate()
 

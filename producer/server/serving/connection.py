@@ -143,7 +143,7 @@ class LogHubConnection(H11Protocol):
         self._refuse(error_answer(503, "ServerBusy", message))
 
     def _arm(self) -> None:
-        if self._receive_timer is None and not self._untimed:
+        if self._receive_timer is None and not self._untimed and self._linger_timer is None:
             self._receive_timer = self.loop.call_later(self.limits.receive_seconds, self._too_slow)
 
     def _disarm(self) -> None:
@@ -169,7 +169,10 @@ class LogHubConnection(H11Protocol):
         # A request that was answered before its body had arrived has had its answer.
         answered = cycle is not None and cycle.response_started and (cycle.more_body or not cycle.response_complete)
         if not answered:
-            self.transport.write(serialize(answer, standard_headers(new_request_id(), None, answer)))
+            data = serialize(answer, standard_headers(new_request_id(), None, answer))
+            pending = cycle is not None and not cycle.response_complete
+            asked_for_head = pending and self.scope["method"] == "HEAD"
+            self.transport.write(data[: len(data) - len(answer.body)] if asked_for_head else data)
         self._linger()
 
     def _linger(self) -> None:

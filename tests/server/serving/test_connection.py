@@ -238,3 +238,31 @@ def test_an_endless_body_is_cut_off(server: LogHubServer, client: Client, wire: 
             connection.sendall(b"\x00" * 1_000_000)
     assert time.monotonic() < deadline
     assert_healthy(server, client)
+
+
+def test_a_refused_head_has_no_body(client: Client, wire: Connect) -> None:
+    """The refusal of a HEAD request that ends too early has the headers of a GET's and no body."""
+    path = f"/logstores/{LOGSTORE}"
+    headers = client.sign("HEAD", path, {}, {}, b"") | {"Content-Length": "5"}
+    lines = [f"HEAD {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    short = wire("\r\n".join(lines).encode() + b"\r\n\r\nabc")
+    short.shutdown(socket.SHUT_WR)
+    head, _, body = read_all(short).partition(b"\r\n\r\n")
+    assert (head.split(b" ")[1], body) == (b"400", b"")
+    assert b"content-length: 0" not in head.lower()
+
+
+def test_a_refused_connection_is_refused_once(
+    server: LogHubServer, client: Client, wire: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request that stops being HTTP while its body arrives gets one answer, and nothing more is said while the server
+    waits for the client to close.
+    """
+    head, _, _ = whole_put(client, log_group("x")).partition(b"\r\n\r\n")
+    head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length"))
+    broken = wire(head + b"\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcdenot a chunk\r\n")
+    assert refusal(read_all(broken)) == (400, "ParameterInvalid")
+    deadline = time.monotonic() + 10
+    while server._runner._server.server_state.connections:
+        assert time.monotonic() < deadline
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

@@ -1,0 +1,178 @@
+"""The fuzz itself.
+
+``make test`` runs it for 20 seconds, ``make soak`` for five minutes. A failure names its seed and its round; these
+environment variables bring it back::
+
+    FUZZ_SEED=1234 FUZZ_ROUND=17 pytest tests/server/fuzz                # that round alone
+    FUZZ_SEED=1234 FUZZ_ROUND=17 FUZZ_CASE=3 pytest tests/server/fuzz    # one connection of it
+    FUZZ_SEED=1234 FUZZ_SECONDS=60 pytest tests/server/fuzz              # all rounds from the first one on
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO
+
+import pytest
+import requests
+
+from ..client import Client, log_group
+from ..process import MIB, ServerProcess
+from .cases import LEDGER, MESSY, PROJECT, Case, make_cases
+from .delivery import Outcome, deliver
+from .ledger import Ledger
+
+SECONDS = float(os.environ.get("FUZZ_SECONDS") or (300 if "PRODUCER_SOAK" in os.environ else 20))
+CASES = 60
+CLIENTS = 8
+#: Each of this many rounds the server is killed in the middle, and started again.
+KILLED_EVERY = 9
+LIMITS = {"receive_seconds": 2.0, "send_seconds": 2.0, "search_seconds": 20.0, "connections": 100}
+#: What the server may take beyond what it has at its start: held_bytes, what decoding one body takes at most, searches.
+MEMORY = 600 * MIB
+#: Seconds in which a small request must be answered whatever else happens, on a machine that is busy otherwise.
+PROMPTLY = 10.0
+#: Refusals whose status says that the server, not the request, is to blame.
+EXCUSES = {(500, "RequestTimeout"), (503, "ServerBusy")}
+
+
+class Health:
+    """A client that asks for a little all the time."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.worst = 0.0
+        self._server = server
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._ended.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        with Client(self._server, project=PROJECT) as client:
+            while not self._ended.wait(0.1):
+                started = time.monotonic()
+                try:
+                    client.get(f"/logstores/{LEDGER}", timeout=60)
+                except OSError:  # the server was killed
+                    continue
+                finally:
+                    self.worst = max(self.worst, time.monotonic() - started)
+
+
+class Fuzz:
+    """One run: a server, and what was written to it."""
+
+    def __init__(self, seed: str, data: Path, errors: IO[str]) -> None:
+        self.seed = seed
+        self.server = ServerProcess(LIMITS, data=data, errors=errors)
+        self.ledger = Ledger()
+        self.worst = 0.0
+        self._errors = errors
+
+    def round(self, number: int) -> list[str]:
+        """One round; the result is all that is wrong after it."""
+        dice = random.Random(f"{self.seed}:{number}")
+        cases = make_cases(dice, f"{self.seed}-{number}", self.server.port, CASES)
+        if "FUZZ_CASE" in os.environ:
+            cases = [cases[int(os.environ["FUZZ_CASE"])]]
+        is_killed = number % KILLED_EVERY == KILLED_EVERY - 1
+        problems = self._deliver_all(cases, number, dice.randrange(len(cases)) if is_killed else None)
+        if not self.server.alive:
+            return [*problems, "the server died"]
+        try:
+            with Client(self.server, project=PROJECT) as client:
+                problems += self.ledger.check(client)
+                problems += self._check_health(client)
+        except requests.RequestException as error:
+            problems.append(f"after the round the server does not answer: {error}")
+        return problems
+
+    def _deliver_all(self, cases: list[Case], number: int, killed_after: int | None) -> list[str]:
+        held: list[socket.socket] = []
+        health = Health(self.server)
+        problems: list[str] = []
+
+        def run(index: int) -> None:
+            case = cases[index]
+            if index == killed_after:
+                self.server.restart()
+            try:
+                outcome = deliver(case, self.server.port, random.Random(f"{self.seed}:{number}:{index}"), held)
+            except OSError as error:
+                # Where the server is killed nobody knows what it did last.
+                found = [] if killed_after is not None else [f"the client met {error!r}"]
+            else:
+                outcome.ended = outcome.ended and killed_after is None
+                found = _check_answers(outcome) + self.ledger.enter(case, outcome)
+            problems.extend(f"case {index} ({case}): {problem}" for problem in found)
+
+        try:
+            with ThreadPoolExecutor(CLIENTS) as clients:
+                list(clients.map(run, range(len(cases))))
+        finally:
+            health.close()
+            for connection in held:
+                connection.close()
+        self.worst = max(self.worst, health.worst)
+        if killed_after is None and health.worst > PROMPTLY:
+            problems.append(f"a small request took {health.worst:.1f} s meanwhile")
+        return problems
+
+    def _check_health(self, client: Client) -> list[str]:
+        started = time.monotonic()
+        status = client.put(log_group("healthy"), logstore="healthy").status_code
+        took = time.monotonic() - started
+        self._errors.flush()
+        said = Path(self._errors.name).read_text()
+        memory = self.server.resident()
+        return [
+            *([f"a good write is answered {status} after the round"] if status != 200 else []),
+            *([f"a good write took {took:.1f} s after the round"] if took > PROMPTLY else []),
+            *([f"the server has {memory // MIB} MiB"] if memory > MEMORY else []),
+            *([f"the server said: {said[-2000:]}"] if "Traceback" in said else []),
+        ]
+
+
+def _check_answers(outcome: Outcome) -> list[str]:
+    return [
+        f"{answer}"
+        for answer in outcome.answers
+        if answer.problem or (answer.status >= 500 and (answer.status, answer.code) not in EXCUSES)
+    ]
+
+
+@pytest.mark.timeout(SECONDS + 200)
+def test_the_server_bears_whatever_clients_send(tmp_path: Path) -> None:
+    """Whatever clients send, signed or not, whole or not: the server lives, in bounded memory, answers small requests
+    promptly, never fails by itself, and good records are stored exactly once.
+    """
+    seed = os.environ.get("FUZZ_SEED") or secrets.token_hex(4)
+    first = int(os.environ.get("FUZZ_ROUND", "0"))
+    deadline = time.monotonic() + (0 if "FUZZ_ROUND" in os.environ else SECONDS)
+    print(f"seed {seed}")
+    with (tmp_path / "errors").open("w") as errors:
+        fuzz = Fuzz(seed, tmp_path / "data", errors)
+        with fuzz.server, Client(fuzz.server, project=PROJECT) as client:
+            for name in (LEDGER, MESSY):
+                assert client.put(log_group("first"), logstore=name).status_code == 200
+            number = first
+            while number == first or time.monotonic() < deadline:
+                problems = fuzz.round(number)
+                replay = f"FUZZ_SEED={seed} FUZZ_ROUND={number} pytest {Path(__file__).parent}"
+                assert not problems, f"replay with {replay}\n" + "\n".join(problems[:20])
+                number += 1
+            print(
+                f"{number - first} rounds, {fuzz.ledger.stored} records, the slowest small request {fuzz.worst:.2f} s"
+            )
+            print(f"{fuzz.server.peak() // MIB} MiB at most since the last kill")
