@@ -191,6 +191,9 @@ class FairQueue:
         self._count -= 1
         destination.share.flying += 1
         probes = destination.gate.enter(), logstore.gate.enter()
+        if any(probes):
+            self._arm(destination)
+            self._arm(logstore)
         self._refresh(logstore)
         return Turn(batch, now, since, logstore, probes)
 
@@ -220,7 +223,8 @@ class FairQueue:
         while (first := self._alarms.first()) is not None and first[0] <= now:
             owner = first[2]
             owner.gate.let_probe(now)
-            self._give_last_chances(owner, now)
+            if not owner.gate.has_room():
+                self._give_last_chances(owner, now)
             self._arm(owner)
             self._refresh_all(owner)
 
@@ -315,15 +319,19 @@ class FairQueue:
 
     def _arm(self, owner: Owner) -> None:
         """Set the alarm of a closed gate."""
-        gate, oldest = owner.gate, owner.oldest() if not owner.gate.is_open else None
+        gate = owner.gate
         until = gate.until if gate.state is GateState.HELD else math.inf
+        # Where a probe may go, the next batch is one, and needs no last chance.
+        oldest = None if gate.has_room() or gate.is_open else owner.oldest()
         chance = math.inf if oldest is None else self._last_chance(oldest, gate.since)
         self._set_alarm(owner, min(until, chance))
 
     def _arm_for(self, owner: Owner, batch: ProducerBatch) -> None:
         """Behind a closed gate a batch has come."""
-        chance = max(self._now, self._last_chance(batch, owner.gate.since))
-        self._set_alarm(owner, min(self._alarms.turn_of(owner), chance))
+        owner.gate.let_probe(self._now)
+        if not owner.gate.has_room():
+            chance = max(self._now, self._last_chance(batch, owner.gate.since))
+            self._set_alarm(owner, min(self._alarms.turn_of(owner), chance))
 
     def _set_alarm(self, owner: Owner, at: float) -> None:
         if at < math.inf and not self._ignoring_gates:

@@ -255,6 +255,23 @@ def test_a_batch_that_comes_too_late_to_a_closed_gate_goes_at_once() -> None:
     assert line.take().batch is late
 
 
+def test_a_probe_spends_no_last_chance() -> None:
+    """A batch that comes to a gate whose time is over goes as the probe, however late it is; those behind it have
+    their last chance while it is under way.
+    """
+    line = Line(last_chance=lambda _batch, _since: 0.5)
+    first = line.put()
+    line.serve(Verdict.UNREACHABLE)
+    line.now = 1.2
+    line.again(first)
+    second = line.put()
+    probe = line.take()
+    assert (probe.batch, probe.last_since) == (first, None)
+    assert line.queue.alarm <= line.now
+    line.queue.wake(line.now)
+    assert line.take()[:3] == (second, 1.2, 0.0)
+
+
 def test_without_gates_everything_goes() -> None:
     """Once gates are ignored, what waits behind closed ones and full limits goes, and what comes goes too."""
     line = Line(threads=8, limit=1)
