@@ -1,6 +1,8 @@
 """The command ``producer channel inspect|verify|repair|drain DIR``, for the directory of a file channel.
 
 Exit codes: 0, all is well; 1, something is damaged, or could not be delivered; 2, it cannot be done; 130, interrupted.
+
+The file is long since it has four commands, and what each of them tells people.
 """
 
 from __future__ import annotations

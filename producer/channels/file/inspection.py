@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +18,8 @@ from .directories import Directories
 from .disk import Disk
 from .encryption import KeyProvider, SegmentCipher
 from .event_queue import OFFSET_BITS, Entry
-from .format import FRAME_SIZE, HEADER_SIZES, SECOND_HEADER, SECTOR, Kind
+from .format import FRAME_SIZE, HEADER_SIZES, SECOND_HEADER, Kind
+from .looking_disk import LookingDisk
 from .ownership import LOCK_NAME, check_contents, read_owner
 from .recovery import check_unique, missing_segments, number_of, unknown_to, was_never_begun
 from .replay import Found, Replay, find_segments
@@ -112,68 +112,6 @@ class DirectoryReport:
     def unchecked(self) -> bool:
         """Whether a key is missing, or not the right one, so that not everything could be checked."""
         return self.events is None
-
-
-class LookingDisk:
-    """A disk that only reads: files that may not be written, and around sectors that cannot be read.
-
-    :ivar unread: for each path, the stretches that could not be read; they are given as if they were full of ones.
-    """
-
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._paths: dict[int, str] = {}
-        self._sizes: dict[str, int] = {}
-        self.unread: dict[str, list[tuple[int, int]]] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._disk, name)
-
-    def open(self, path: str) -> int:
-        """As :meth:`Disk.open`, for reading only."""
-        file = self._disk.open_to_read(path)
-        self._paths[file] = path
-        return file
-
-    def end(self, path: str, size: int) -> None:
-        """Let the file seem to end here."""
-        self._sizes[path] = size
-
-    def end_of(self, path: str) -> int:
-        """Where the file seems to end."""
-        return self._sizes.get(path, 1 << 63)
-
-    def size(self, file: int) -> int:
-        """As :meth:`Disk.size`."""
-        return min(self._disk.size(file), self.end_of(self._paths[file]))
-
-    def read(self, file: int, size: int, offset: int) -> bytes:
-        """As :meth:`Disk.read`; never fails for a sector."""
-        size = max(0, min(size, self.end_of(self._paths[file]) - offset))
-        try:
-            return self._disk.read(file, size, offset)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-        return self._read_around(file, size, offset)
-
-    def _read_around(self, file: int, size: int, offset: int) -> bytes:
-        end = min(offset + size, self.size(file))
-        if end - offset <= SECTOR:
-            with contextlib.suppress(OSError):
-                return self._disk.read(file, end - offset, offset)
-            self._note_unread(self._paths[file], offset, end)
-            return b"\xff" * (end - offset)
-        middle = (offset + (end - offset) // 2) // SECTOR * SECTOR
-        middle = middle if middle > offset else (offset // SECTOR + 1) * SECTOR
-        return self.read(file, middle - offset, offset) + self.read(file, end - middle, middle)
-
-    def _note_unread(self, path: str, start: int, end: int) -> None:
-        known = self.unread.setdefault(path, [])
-        if known and known[-1][1] == start:
-            known[-1] = known[-1][0], end
-        elif all(start >= other or end <= before for before, other in known):
-            known.append((start, end))
 
 
 def examine(
