@@ -21,6 +21,7 @@ from .clock import Clock, SystemClock
 from .config import ProducerConfig, ProjectConfig
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
 from .forks import Stage, watch_fork
+from .metrics import Stats
 from .numbering import SequenceKey
 from .records import StreamKey
 from .results import Callback, SendFuture
@@ -31,7 +32,6 @@ from .wire.log_group import LogEncoder
 if TYPE_CHECKING:
     from .arrow_send import ArrowSender
     from .interfaces import Channel, Sink
-    from .metrics import Stats
     from .pipeline.batching.accumulator import Piece
     from .pipeline.batching.open_run import OpenRun
     from .pipeline.sender import Sender
