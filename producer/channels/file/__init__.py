@@ -50,14 +50,16 @@ type  name      payload
 4     Rollback  8 and 8: first and last sequence number that the transaction, named by its id, had used; it does not
                 count (of version 1, where headers have no pointer)
 5     Gap       nothing: what ``producer channel repair`` has put where damaged bytes were, which are in ``quarantine/``
+6     Live      8 a transaction, 8 a sequence number, then 8 and 8 for each range: of the events below that number those
+                in the ranges, first and last, are in the channel, as far as transactions up to that one tell
 ====  ========  ==================================================================================================
 
 Records that are not Puts carry the sequence number of the newest Put. In an encrypted segment the payload is
 12 bytes nonce, then the AES-GCM ciphertext with its tag; type, sequence number and transaction id are authenticated
 with it, and the key is derived from the named one and the segment's salt.
 
-A transaction's records are written in one piece when it commits: Puts and a Commit, or a Take and a Commit. What was
-put but not committed is never in the log.
+A transaction's records are written in one piece when it commits: Puts and a Commit, a Take and a Commit, or, of the
+channel's own, a Live and a Commit. What was put but not committed is never in the log.
 
 **A sync that fails** gives a segment up: the system may have dropped what it could not write, and says so once. Nothing
 is appended to that segment any more. The next one begins with what is not known to be on the disk, and its pointer says
@@ -98,9 +100,10 @@ for written then what is in its cache.
 It holds every event before its position that nobody's committed transaction has taken; all that it says is on the disk
 before it is. Opening loads it and reads the log from its position on; without one that is whole and fits the segments,
 the whole log is read. A segment is deleted when no event in it is left, no earlier segment is there of whose end its
-pointer speaks, and both copies of a checkpoint with a later position are on the disk. So a Take may be gone
-before the Put that it took, in a segment that another event keeps: should both copies be lost, such an event is
-delivered again. If a segment that a checkpoint needs is missing, the channel does not open: a directory is not mounted,
-or was not named. It lists all segments that existed when it was written, also those that were deleted then: one before
-its position that it does not list was missing, and is kept aside. No two segments ever have the same number.
+pointer speaks, and both copies of a checkpoint with a later position are on the disk. Its Takes, and what it says is
+void, may concern events of segments that stay: so a Live is written before, and is on the disk, and no event comes
+again even if both copies are lost. If a segment that a checkpoint needs is missing, the channel does not open: a
+directory is not mounted, or was not named. It lists all segments that existed when it was written, also those that were
+deleted then: one before its position that it does not list was missing, and is kept aside. No two segments ever have
+the same number.
 """

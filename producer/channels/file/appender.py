@@ -92,7 +92,7 @@ class Appender:
         :raises ChannelIOError: it could not be written.
         """
         size, essential = run.size, not run.puts
-        self._check(size)
+        self._check(run, size)
         try:
             if not essential:
                 self._space.admit(size)
@@ -111,8 +111,8 @@ class Appender:
             raise io_error(self._name, "a commit failed", error) from error
         self.next_sequence += len(run.puts)
 
-    def _check(self, size: int) -> None:
-        if self._closed:
+    def _check(self, run: Run, size: int) -> None:
+        if self._closed and run.live is None:
             raise ChannelClosedError(self._name, "it was closed: nothing more can be put or taken")
         if FIRST_RECORD + size > MOST_OFFSET:
             raise InvalidArgumentError(

@@ -181,6 +181,7 @@ class FileChannel:
             space=self._space,
             dual=self.options.dual_checkpoints,
             generation=found.generation,
+            clock=self._clock,
         )
         if len(found.events):
             _log.info("channel %s: %d events recovered from %s", self.name, len(found.events), self.directory)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
 from dataclasses import dataclass
 
+from ...clock import Clock
 from ...errors import ChannelError
 from . import checkpoint as checkpoints
 from .disk import Disk
+from .event_queue import Columns
+from .format import Live
 from .ledger import Ledger
 from .log import Log
-from .run import Position
+from .run import Mark, Run
 from .segments import Segments
 from .space import Space
 
@@ -24,14 +26,14 @@ class _Seen:
     """What a checkpoint is made of.
 
     :ivar changes: the state of changes.
-    :ivar position: where the log is to be read from.
-    :ivar referenced: numbers of the segments in which events stand.
+    :ivar mark: where the log is to be read from.
+    :ivar events: those before it that are in the channel.
     :ivar data: the checkpoint's bytes.
     """
 
     changes: int
-    position: Position
-    referenced: Collection[int]
+    mark: Mark
+    events: Columns
     data: bytes
 
 
@@ -55,10 +57,11 @@ class Checkpointer:
         space: Space,
         dual: bool,
         generation: int,
+        clock: Clock,
     ) -> None:
         self._disk, self._name, self._directory = disk, name, directory
         self._ledger, self._journal, self._segments, self._space = ledger, log, segments, space
-        self._dual = dual
+        self._dual, self._clock = dual, clock
         self._copies = (checkpoints.NAME, checkpoints.BACKUP_NAME) if dual else (checkpoints.NAME,)
         self.lock = threading.Lock()
         self._generation = generation
@@ -84,6 +87,8 @@ class Checkpointer:
 
     def _write(self) -> None:
         seen = self._look()
+        if self._unneeded(seen):
+            self._say_what_lives(seen)
         backup_error = self._put(seen.data)
         self._written = seen.changes
         self._ledger.add("checkpoints", 1)
@@ -96,7 +101,15 @@ class Checkpointer:
             self._segments.remove(unneeded)
 
     def _unneeded(self, seen: _Seen) -> list[int]:
-        return self._segments.unneeded(seen.referenced, seen.position.segment)
+        return self._segments.unneeded(seen.events.segments(), seen.mark.position.segment)
+
+    def _say_what_lives(self, seen: _Seen) -> None:
+        """Segments are to be deleted whose Takes tell that events of other segments are gone: say it once more."""
+        ranges = seen.events.ranges()
+        firsts, lasts = [first for first, _ in ranges], [last for _, last in ranges]
+        live = Live(seen.mark.transaction, seen.mark.sequence, firsts, lasts)
+        self._journal.commit(Run(live=live, time=self._clock.time()))
+        self._journal.sync()
 
     def _look(self) -> _Seen:
         """What is there now, and on the disk.
@@ -106,26 +119,26 @@ class Checkpointer:
         """
         while True:
             poisoned = self._journal.poisoned
-            seen = self._snapshot(self._journal.position())
+            seen = self._snapshot(self._journal.mark())
             self._journal.sync()
             if self._journal.poisoned == poisoned:
                 return seen
 
-    def _snapshot(self, position: Position) -> _Seen:
+    def _snapshot(self, mark: Mark) -> _Seen:
         salts = {segment.number: segment.header.salt for segment in self._segments.all()}
         with self._ledger.lock:
             changes = self._ledger.changes
-            events = self._ledger.queue.snapshot(position.pointer)
+            events = self._ledger.queue.snapshot(mark.position.pointer)
         self._generation += 1
         checkpoint = checkpoints.Checkpoint(
             generation=self._generation,
-            position=position,
+            position=mark.position,
             next_sequence=self._journal.next_sequence,
             next_transaction=self._journal.next_transaction,
             segments=salts,
             events=events,
         )
-        return _Seen(changes, position, events.segments(), checkpoints.encode(checkpoint))
+        return _Seen(changes, mark, events, checkpoints.encode(checkpoint))
 
     def _put(self, data: bytes) -> OSError | None:
         """Write all copies; why one other than the first could not be written."""

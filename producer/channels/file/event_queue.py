@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import sys
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -88,6 +89,15 @@ class Columns:
         """The numbers of the segments in which these events stand."""
         high = array("I", self.pointers.tobytes())[1 if sys.byteorder == "little" else 0 :: 2]
         return set(high)
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """The sequence numbers, first and last of each row of consecutive ones."""
+        numbers, ranges, start = self.sequences, [], 0
+        while start < len(numbers):
+            stop = bisect_right(range(start, len(numbers)), 0, key=lambda at: numbers[at] - numbers[start] - at + start)
+            ranges.append((numbers[start], numbers[start + stop - 1]))
+            start += stop
+        return ranges
 
     def cut_from(self, sequence: int) -> None:
         """Remove what has this sequence number or a later one, at the end."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from zlib import crc32
@@ -64,6 +65,7 @@ class Kind(enum.IntEnum):
     COMMIT = 3
     ROLLBACK = 4
     GAP = 5
+    LIVE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,39 @@ def encode_rollback(first: int, last: int) -> bytes:
 def decode_rollback(payload: bytes) -> tuple[int, int]:
     """See :func:`encode_rollback`."""
     return _ROLLBACK.unpack(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Which events were in the channel once all transactions up to one had been committed, or had failed.
+
+    :ivar transaction: that one.
+    :ivar sequence: of the first event put after it.
+    :ivar firsts: of each range of sequence numbers of events that lived, the first, increasing.
+    :ivar lasts: of each range the last.
+    """
+
+    transaction: int
+    sequence: int
+    firsts: Sequence[int] = ()
+    lasts: Sequence[int] = ()
+
+    def has(self, sequence: int) -> bool:
+        """Whether it says nothing of this event, or that it lived."""
+        place = bisect_right(self.firsts, sequence)
+        return sequence >= self.sequence or (place > 0 and sequence <= self.lasts[place - 1])
+
+
+def encode_live(live: Live) -> bytes:
+    """The payload of a Live."""
+    ends = [end for ends in zip(live.firsts, live.lasts, strict=True) for end in ends]
+    return struct.pack(f"<{2 + len(ends)}Q", live.transaction, live.sequence, *ends)
+
+
+def decode_live(payload: bytes) -> Live:
+    """See :func:`encode_live`."""
+    numbers = struct.unpack(f"<{len(payload) // 8}Q", payload)
+    return Live(numbers[0], numbers[1], numbers[2::2], numbers[3::2])
 
 
 def encode_gap(seed: int, sequence: int, transaction: int, size: int) -> bytes:

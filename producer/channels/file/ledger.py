@@ -142,7 +142,7 @@ class Ledger:
 
     def publish(self, run: Run) -> None:
         """A run holds: its puts can be taken, its takes are gone. Called in the order of the log, under the lock."""
-        self.changes += 1
+        self.changes += bool(run.puts or run.takes)
         if run.puts and run.place is not None:
             self.queue.append(run.first, run.place.segment, run.place.offsets, run.place.lengths, run.time)
             self._counters.committed(len(run.puts), 0)

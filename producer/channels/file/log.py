@@ -28,7 +28,7 @@ from ...clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
 from ...errors import ChannelIOError
 from .appender import Appender, io_error
 from .disk import Disk
-from .run import Place, Position, Run, decode_runs
+from .run import Mark, Place, Position, Run, decode_runs
 from .segment import Segment, SegmentWriter
 from .segments import Segments
 from .space import Space
@@ -397,17 +397,17 @@ class Log:
         message = f"what was committed could not be brought to the disk: {error}. {then}"
         return ChannelIOError(self._name, message, number)
 
-    def position(self) -> Position:
-        """A place before which everything is published; for a look at the queue that comes after this call.
+    def mark(self) -> Mark:
+        """A moment up to which everything is published; for a look at the queue that comes after this call.
 
         :raises OSError: a segment has to be begun, and cannot be.
         :raises ChannelIOError: what comes before it cannot be synced.
         """
-        while (position := self._position()) is None:
+        while (mark := self._mark()) is None:
             self.sync()
-        return position
+        return mark
 
-    def _position(self) -> Position | None:
+    def _mark(self) -> Mark | None:
         """None if the segments before have to be synced first."""
         with self._writing:
             self._undo_interrupted()
@@ -415,12 +415,13 @@ class Log:
                 return None
             active = self._end.active or self._end.begin(self.synced_transaction, essential=True)
             try:  # others may publish it at this moment: an earlier position is as good
-                place = self._pending[0].place
+                run = self._pending[0]
             except IndexError:
-                place = None
-            if place is None:
-                return Position(active.segment.number, active.size)
-            return Position(place.segment, place.start)
+                run = None
+            if run is None or run.place is None:
+                position = Position(active.segment.number, active.size)
+                return Mark(position, self.next_transaction - 1, self.next_sequence)
+            return Mark(Position(run.place.segment, run.place.start), run.transaction - 1, run.first)
 
     @property
     def unsynced_bytes(self) -> int:

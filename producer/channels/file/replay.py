@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -27,9 +28,11 @@ from .format import (
     ROLLBACK_SIZE,
     VERSION,
     Kind,
+    Live,
     SegmentHeader,
     UnknownVersionError,
     decode_commit,
+    decode_live,
     decode_rollback,
     decode_segment_header,
 )
@@ -92,6 +95,7 @@ class _Run:
     puts: list[Record] = field(default_factory=list)
     takes: list[int] = field(default_factory=list)
     has_take: bool = False
+    live: Live | None = None
     expected: int | None = None
     time: float = 0.0
     remaining: int = 0
@@ -100,7 +104,7 @@ class _Run:
 
     @property
     def complete(self) -> bool:
-        return self.expected == len(self.puts) + self.has_take
+        return self.expected == len(self.puts) + self.has_take + (self.live is not None)
 
 
 class _SegmentPass:
@@ -161,6 +165,8 @@ class _SegmentPass:
         elif record.kind == Kind.TAKE:
             run.has_take = True
             run.takes += unpack(f"<{len(payload) // 8}Q", payload[: len(payload) // 8 * 8])
+        elif record.kind == Kind.LIVE:
+            run.live = decode_live(payload)
         elif len(payload) == COMMIT_SIZE:
             run.expected, synced, run.time = decode_commit(payload)
             self._replay.synced(synced)
@@ -241,6 +247,7 @@ class Replay:
         self.rerun = False
         self._taken_by: list[tuple[int, list[int]]] = []
         self._voided: dict[int, tuple[int, int]] = {}
+        self._live = Live(0, 0)
         self._torn: list[tuple[_Run, Segment, int]] = []
         self._gone: set[int] = set()
         self._gaps: list[range] = []
@@ -335,6 +342,8 @@ class Replay:
         self._applied += 1
         if run.takes:
             self._taken_by.append((run.transaction, run.takes))
+        if run.live is not None:
+            self._say_what_lived(run.live)
         if not run.puts:
             return
         self._ordered = self._ordered and run.puts[0].sequence > self._last
@@ -347,6 +356,13 @@ class Replay:
             [put.length for put in run.puts],
             [run.time or segment.header.created] * len(run.puts),
         )
+
+    def _say_what_lived(self, live: Live) -> None:
+        """What it says of takes, and of what is void, up to its transaction, counts in the place of their records."""
+        self._live = live
+        self._taken_by = [taken for taken in self._taken_by if taken[0] > live.transaction]
+        self._voided = {number: void for number, void in self._voided.items() if number > live.transaction}
+        self.next_sequence = max(self.next_sequence, live.sequence)
 
     def _settle_torn(self) -> None:
         """Drop what a crash has torn, and end the log there unless its writer is known to have gone on.
@@ -374,7 +390,7 @@ class Replay:
             gone.update(range(flaw.first_lost, min(flaw.last_lost, flaw.first_lost + _MOST_LOST) + 1))
         if gone:
             known = self._gone | set(self.events.sequences)
-            self.findings.lost_events += len(gone - known)
+            self.findings.lost_events += sum(self._live.has(sequence) for sequence in gone - known)
 
     def _subtract(self) -> None:
         """Take away what was taken and what was voided."""
@@ -387,12 +403,23 @@ class Replay:
         self._gone = gone
         if not self._ordered:
             self._sort()
-        if gone:
-            sequences = self.events.sequences
-            self._keep([place for place, sequence in enumerate(sequences) if sequence not in gone])
+        sequences = self.events.sequences
+        lived = self._places_that_lived()
+        if gone or len(lived) < len(sequences):
+            self._keep([place for place in lived if sequences[place] not in gone])
         present = {segment.number for segment in self._segments}
         if any(pointer >> OFFSET_BITS not in present for pointer in self.events.pointers):
             self._drop_missing(present)
+
+    def _places_that_lived(self) -> Sequence[int]:
+        """Of all events those of which the newest Live does not say that they are gone."""
+        live, sequences = self._live, self.events.sequences
+        behind = range(bisect_left(sequences, live.sequence), len(sequences))
+        if not behind.start:
+            return behind
+        bounds = zip(live.firsts, live.lasts, strict=True)
+        rows = [range(bisect_left(sequences, first), bisect_right(sequences, last)) for first, last in bounds]
+        return [place for row in [*rows, behind] for place in row]
 
     def _sort(self) -> None:
         """By sequence number; of several records of one event the last counts."""

@@ -10,7 +10,17 @@ from struct import pack, unpack
 from ...errors import ChannelIOError
 from .encryption import OVERHEAD
 from .event_queue import pointer_to
-from .format import COMMIT_SIZE, FRAME_SIZE, Kind, decode_commit, encode_commit, encode_record
+from .format import (
+    COMMIT_SIZE,
+    FRAME_SIZE,
+    Kind,
+    Live,
+    decode_commit,
+    decode_live,
+    encode_commit,
+    encode_live,
+    encode_record,
+)
 from .segment import Damage, Segment, opened, scan
 
 
@@ -32,10 +42,11 @@ class Place:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """What one transaction writes.
+    """What one transaction writes: Puts, a Take, or a Live, and a Commit.
 
-    :ivar puts: payloads of its Puts; empty if it takes.
-    :ivar takes: sequence numbers that it takes; empty if it puts.
+    :ivar puts: payloads of its Puts.
+    :ivar takes: sequence numbers that it takes.
+    :ivar live: what it says of events of before; not of a user's transaction.
     :ivar number: its place among all runs; 0 as long as it is not written.
     :ivar first: sequence number of its first Put.
     :ivar place: where it stands; None as long as it is not written.
@@ -45,6 +56,7 @@ class Run:
     puts: Sequence[bytes] = ()
     takes: Sequence[int] = ()
     time: float = 0.0
+    live: Live | None = None
     number: int = 0
     transaction: int = 0
     first: int = 0
@@ -54,8 +66,15 @@ class Run:
     @property
     def size(self) -> int:
         """About how many bytes it takes in a segment."""
-        records = len(self.puts) + bool(self.takes) + 1
-        return sum(map(len, self.puts)) + 8 * len(self.takes) + COMMIT_SIZE + records * (FRAME_SIZE + OVERHEAD)
+        payloads = sum(map(len, self.puts)) + 8 * len(self.takes) + COMMIT_SIZE
+        if self.live is not None:
+            payloads += 16 * (1 + len(self.live.firsts))
+        return payloads + (self.records + 1) * (FRAME_SIZE + OVERHEAD)
+
+    @property
+    def records(self) -> int:
+        """How many there are before its Commit."""
+        return len(self.puts) + bool(self.takes) + (self.live is not None)
 
     @property
     def last(self) -> int:
@@ -78,7 +97,7 @@ def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[byt
     """
     frames: list[bytes] = []
     seed, cipher, transaction = segment.header.seed, segment.cipher, run.transaction
-    remaining, offset, sequence = len(run.puts) + bool(run.takes), start, run.first
+    remaining, offset, sequence = run.records, start, run.first
     offsets, lengths = [], []
     for payload in run.puts:
         sealed = payload if cipher is None else cipher.seal(Kind.PUT, sequence, transaction, payload)
@@ -90,7 +109,8 @@ def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[byt
         remaining -= 1
         sequence += 1
     rest = [(Kind.TAKE, pack(f"<{len(run.takes)}Q", *run.takes))] if run.takes else []
-    rest.append((Kind.COMMIT, encode_commit(len(run.puts) + bool(run.takes), synced, run.time)))
+    rest += [(Kind.LIVE, encode_live(run.live))] if run.live is not None else []
+    rest.append((Kind.COMMIT, encode_commit(run.records, synced, run.time)))
     for kind, payload in rest:
         sealed = payload if cipher is None else cipher.seal(kind, run.last, transaction, payload)
         frames.append(encode_record(seed, kind, remaining, run.last, transaction, sealed))
@@ -104,8 +124,7 @@ def decode_runs(data: bytes, segment: Segment, start: int) -> list[Run]:
     :raises OSError: what stands there does not check out.
     """
     runs: list[Run] = []
-    puts: list[bytes] = []
-    takes: tuple[int, ...] = ()
+    puts, takes, live = list[bytes](), tuple[int, ...](), None
     for item in scan(data, segment.header, start):
         payload = None if isinstance(item, Damage) else opened(segment, data, item)
         if isinstance(item, Damage) or payload is None:
@@ -114,10 +133,12 @@ def decode_runs(data: bytes, segment: Segment, start: int) -> list[Run]:
             puts.append(payload)
         elif item.kind == Kind.TAKE:
             takes = unpack(f"<{len(payload) // 8}Q", payload)
+        elif item.kind == Kind.LIVE:
+            live = decode_live(payload)
         elif item.kind == Kind.COMMIT:
             first, time = item.sequence - len(puts) + 1, decode_commit(payload)[2]
-            runs.append(Run(puts, takes, time, transaction=item.transaction, first=first))
-            puts, takes = [], ()
+            runs.append(Run(puts, takes, time, live, transaction=item.transaction, first=first))
+            puts, takes, live = [], (), None
     return runs
 
 
@@ -132,3 +153,17 @@ class Position:
     def pointer(self) -> int:
         """As one number."""
         return pointer_to(self.segment, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of the log.
+
+    :ivar position: where it ended.
+    :ivar transaction: the last one before.
+    :ivar sequence: of the first event behind.
+    """
+
+    position: Position
+    transaction: int
+    sequence: int

@@ -659,14 +659,23 @@ class ChannelMachine(Machine):
             SEEN[f"fault: {fault.operation}"] += fault.met
         self.faults = []
 
-    @rule(copy=sampled_from(["checkpoint", "checkpoint.backup"]), how=sampled_from(["gone", "empty", "flip"]))
-    def damage_a_checkpoint(self, copy: str, how: str) -> None:
-        """One copy of the checkpoint is lost or damaged while the channel is not open."""
+    @rule(
+        copies=sampled_from([("checkpoint",), ("checkpoint.backup",), ("checkpoint", "checkpoint.backup")]),
+        how=sampled_from(["gone", "empty", "flip"]),
+    )
+    def damage_checkpoints(self, copies: Sequence[str], how: str) -> None:
+        """One copy of the checkpoint, or both, are lost or damaged while the channel is not open."""
         self._heal()
         disk = self.disk.kill()
         with suppress(ChannelError):
             self.channel.close()
-        path = f"{DIRECTORY}/{copy}"
+        for copy in copies:
+            self._damage(disk, f"{DIRECTORY}/{copy}", how)
+        self.disk = disk
+        self._look(machine_died=False, damaged=True)
+
+    @staticmethod
+    def _damage(disk: SimFS, path: str, how: str) -> None:
         if disk.exists(path):
             content = disk.content(path)
             if how == "gone":
@@ -674,8 +683,6 @@ class ChannelMachine(Machine):
                 disk.sync_directory(DIRECTORY)
             else:
                 disk.put(path, b"" if how == "empty" else content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-        self.disk = disk
-        self._look(machine_died=False, damaged=True)
 
     # -- what is always true
 

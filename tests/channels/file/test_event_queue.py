@@ -201,6 +201,18 @@ def test_events_that_were_written_again_are_found_in_their_new_place() -> None:
     ]
 
 
+@given(st.sets(st.integers(0, 60)))
+def test_ranges_are_rows_of_consecutive_sequence_numbers(numbers: set[int]) -> None:
+    """Together they have every number, once; between two of them at least one is missing."""
+    columns = Columns()
+    for number in sorted(numbers):
+        columns.append(Entry(number, pointer_to(number % 5, 640), 1, 1.0))
+    ranges = columns.ranges()
+    assert [number for first, last in ranges for number in range(first, last + 1)] == sorted(numbers)
+    assert all(ranges[place][1] + 1 < ranges[place + 1][0] for place in range(len(ranges) - 1))
+    assert columns.segments() == {number % 5 for number in numbers}
+
+
 def test_columns_are_cut_at_both_ends() -> None:
     """Copies from a place on are independent."""
     columns = Columns()

@@ -12,7 +12,7 @@ from producer.channels.file.disk import Disk
 from producer.channels.file.format import COMMIT_SIZE, FIRST_RECORD, FRAME_SIZE, Kind
 from producer.channels.file.repair import repair
 from producer.channels.file.space import FRESH, Space
-from producer.errors import ChannelFormatError, ChannelIOError, DiskFullError
+from producer.errors import ChannelFormatError, ChannelIOError, DiskFullError, InvalidArgumentError
 from producer.testing import ManualClock
 from tests.channels.file.opening import (
     CHECKPOINTS,
@@ -66,6 +66,25 @@ def test_a_transaction_never_spans_segments() -> None:
         transactions = [{record.transaction for record in log(disk)}]
         assert transactions == [{1, 2, 3}]
         assert [len(body) for body in drained(channel)] == [5] + [1000] * 10 + [5]
+
+
+def test_a_transaction_that_no_segment_can_hold_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets have 32 bits. Nothing of it is written, no room is taken, and others are committed."""
+    monkeypatch.setattr("producer.channels.file.appender.MOST_OFFSET", 10_000)
+    disk = SimFS()
+    with opened_channel(disk, byte_capacity=1 << 20) as channel:
+        put(channel, "before")
+        transaction = opened(channel)
+        transaction.put_many(events(["x" * 3000] * 4))
+        with pytest.raises(
+            InvalidArgumentError, match=r"a transaction of 12\d+ bytes; at most \d+ fit.*put less in one"
+        ):
+            transaction.commit()
+        transaction.rollback()
+        assert kinds(disk) == ["PUT", "COMMIT"]
+        assert channel.stats().bytes == 4 + len("before")
+        put(channel, *["x" * 3000] * 3)
+        assert len(drained(channel)) == 4
 
 
 def test_a_committed_put_is_puts_and_a_commit_in_one_write() -> None:

@@ -63,7 +63,7 @@ def test_a_checkpoint_never_goes_on_in_a_segment_that_a_crash_can_remove(machine
     """The segment at which a checkpoint points is on the disk before it, even if nothing was written to it yet."""
     machine.put_and_commit(count=3, times=2)
     machine.take_and_commit(count=1, times=1)
-    machine.damage_a_checkpoint(copy="checkpoint", how="gone")
+    machine.damage_checkpoints(copies=["checkpoint"], how="gone")
     machine.end_in_the_middle(opening=False, operations=0, seeds=(1, 0))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from producer.channels.file import segment
+from producer.channels.file.checkpointer import Checkpointer
 from producer.channels.file.log import Log
 from producer.channels.file.options import FileChannelOptions
 from producer.interfaces import Stored
@@ -78,6 +79,19 @@ def _take_without_writing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "commit", forgetful)
 
 
+def _append_to_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    def shrug(log: Log, error: OSError | None) -> bool:
+        for writer in log._end.unsynced:
+            writer.synced, writer.syncing = writer.size, False
+        return True
+
+    patch.setattr(Log, "_replace_segments", shrug)
+
+
+def _look_only(checkpointer: Checkpointer) -> Any:
+    return checkpointer._snapshot(checkpointer._journal.mark())
+
+
 def _disk(kind: type[SimFS]) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: patch.setattr(ChannelMachine, "disk_type", kind)
 
@@ -106,6 +120,15 @@ MUTATIONS = (
         "checksums are not checked", OsMachine, lambda patch: patch.setattr(segment, "crc32", lambda *_: _Equal())
     ),
     Mutation("the commit of takes is not written", ChannelMachine, _take_without_writing),
+    Mutation(
+        "what lives is not said before segments are deleted",
+        OsMachine,
+        lambda patch: patch.setattr(Checkpointer, "_say_what_lives", lambda *_: None),
+    ),
+    Mutation("a segment that was given up is appended to", ChannelMachine, _append_to_what_was_given_up),
+    Mutation(
+        "a checkpoint is not synced for", OsMachine, lambda patch: patch.setattr(Checkpointer, "_look", _look_only)
+    ),
 )
 
 

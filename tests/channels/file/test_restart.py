@@ -17,6 +17,7 @@ import pytest
 
 from producer.channels.file.checkpoint import encode, load
 from producer.channels.file.format import FIRST_RECORD, Kind
+from producer.errors import ChannelIOError
 from tests.channels.file.opening import (
     CHECKPOINTS,
     DIRECTORY,
@@ -130,7 +131,7 @@ def test_a_damaged_checkpoint_costs_nothing_but_time(
         assert found.checkpoint_fallbacks == bad
         assert len(re.findall("cannot be used", caplog.text)) == bad
         from_checkpoint = copies in ("first of two", "second of two")
-        assert found.replayed == (52 if from_checkpoint else whole_log)
+        assert found.replayed == (54 if from_checkpoint else whole_log)
         assert (found.recovered, found.lost_events, found.damaged_records) == (len(owed), 0, 0)
         assert drained(channel) == owed
     for path in CHECKPOINTS[: 1 + dual]:
@@ -527,26 +528,54 @@ def test_one_stuck_event_does_not_keep_the_files_behind_it() -> None:
     assert contents(disk) == expected[:1]
 
 
-def test_without_any_checkpoint_events_may_come_again_and_none_is_lost() -> None:
+def test_without_any_checkpoint_no_event_comes_again_and_none_is_lost() -> None:
     """One stuck event keeps its segment; the takes of its neighbours stood in segments that are gone."""
+    for generations in (1, 2, 5):
+        disk = SimFS()
+        channel = open_channel(disk)
+        expected = fill(channel, 150)
+        stuck = opened(channel)
+        stuck.take()
+        assert take(channel, 149) == expected[1:]
+        for _ in range(generations):  # what was said of the neighbours is said again before its segment is deleted
+            last = fill(channel, 30)
+            channel.checkpoint()
+            assert take(channel, 30) == last
+        last = fill(channel, 30)
+        channel.checkpoint()
+        assert [record.kind for record in records(disk, segments(disk)[0])].count(Kind.PUT) > 1
+        takes = [record.payload for record in log(disk) if record.kind == Kind.TAKE]
+        assert all(sequence > 150 for payload in takes for sequence in struct.unpack(f"<{len(payload) // 8}Q", payload))
+        channel.close()
+        for path in CHECKPOINTS:
+            disk.unlink(path)
+        with opened_channel(disk) as channel:
+            assert file_stats(channel).lost_events == 0
+            assert drained(channel) == [*expected[:1], *last]
+
+
+def test_a_take_that_failed_does_not_count_because_its_void_is_gone() -> None:
+    """Its segment is kept by another event; the one that voids it goes only after it; without checkpoints all holds."""
     disk = SimFS()
     channel = open_channel(disk)
-    expected = fill(channel, 150)
+    put(channel, "stuck", "kept")
+    taking = opened(channel)
+    assert bodies(taking.take(2)) == ["stuck", "kept"]
+    disk.fail("sync", times=2)
+    with pytest.raises(ChannelIOError):
+        taking.commit()
+    taking.rollback()
+    disk.heal()
+    expected = fill(channel, 60)
     stuck = opened(channel)
-    stuck.take()
-    assert take(channel, 149) == expected[1:]
-    last = fill(channel, 30)
-    assert take(channel, 25) == last[:25]
-    channel.checkpoint()
-    kept = [record.kind for record in records(disk, segments(disk)[0])].count(Kind.PUT)
-    takes = [len(record.payload) // 8 for record in log(disk) if record.kind == Kind.TAKE]
-    assert takes == [25], "the take of 149 events is still there"
-    channel.close()
-    assert contents(disk.copy()) == [*expected[:1], *last[25:]]
+    stuck.take(2)
+    assert take(channel, 60) == expected
+    for _ in range(3):
+        channel.checkpoint(force=True)
+    disk = killed(channel, disk)
     for path in CHECKPOINTS:
         disk.unlink(path)
-    assert contents(disk) == [*expected[:kept], *last[25:]]
-    assert kept > 1
+    assert contents(disk) == ["stuck", "kept"]
 
 
 def test_opening_again_after_it_could_not_be_opened() -> None:
