@@ -184,7 +184,8 @@ class Log:
         while an earlier one is not on the disk, and nothing is written before what is owed.
         """
         owes = bool(self._end.owed) and self._end.active is not None  # an interrupt came when it had been written
-        return owes or (not self._waits and self._end.is_new_due(size) and bool(self._end.unsynced))
+        failed = any(writer.failed for writer in self._end.unsynced)
+        return owes or failed or (not self._waits and self._end.is_new_due(size) and bool(self._end.unsynced))
 
     def _write(self, run: Run) -> None:
         self._current = run
@@ -322,7 +323,13 @@ class Log:
         :param error: why the old ones are given up; None if they were before.
         """
         unsynced = self._end.unsynced
-        self._end.owed = list(self._unsynced) if self._keeps else [*self._end.owed, *self._read_back(unsynced)]
+        try:
+            self._end.owed = list(self._unsynced) if self._keeps else [*self._end.owed, *self._read_back(unsynced)]
+        except OSError as unread:
+            for writer in unsynced:
+                writer.failed = True
+            self._fail(unread)
+            return False
         self._end.give_up()
         if error is not None:
             self.poisoned += len(unsynced)
@@ -344,16 +351,19 @@ class Log:
         return True
 
     def _read_back(self, writers: Sequence[SegmentWriter]) -> list[Run]:
-        """The runs of these segments that are not known to be on the disk, as they are in the cache."""
+        """The runs of these segments that are not known to be on the disk, as they are in the cache.
+
+        :raises OSError: they cannot be read; perhaps the next time.
+        """
         runs: list[Run] = []
         for writer in writers:
+            data = self._disk.read(writer.file, writer.size, 0)
             try:
-                data = self._disk.read(writer.file, writer.size, 0)
                 runs += decode_runs(data, writer.segment, writer.synced)
-            except OSError as error:
+            except ValueError as error:
                 _log.error(
-                    "channel %s: what was written last cannot be synced, nor read back: %s; of its events those are "
-                    "lost that are not taken before the channel is closed",
+                    "channel %s: the cache is damaged: %s; of the events there those are lost that are not taken "
+                    "before the channel is closed",
                     self._name,
                     error,
                 )

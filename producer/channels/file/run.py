@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from struct import pack, unpack
@@ -121,14 +120,14 @@ def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[byt
 def decode_runs(data: bytes, segment: Segment, start: int) -> list[Run]:
     """The runs that stand in a segment from ``start`` on.
 
-    :raises OSError: what stands there does not check out.
+    :raises ValueError: what stands there does not check out.
     """
     runs: list[Run] = []
     puts, takes, live = list[bytes](), tuple[int, ...](), None
     for item in scan(data, segment.header, start):
         payload = None if isinstance(item, Damage) else opened(segment, data, item)
         if isinstance(item, Damage) or payload is None:
-            raise OSError(errno.EIO, "what was written does not read as it was", segment.path)
+            raise ValueError(f"{segment.path}, from {start} on, does not read as it was written")
         if item.kind == Kind.PUT:
             puts.append(payload)
         elif item.kind == Kind.TAKE:

@@ -81,6 +81,7 @@ class SegmentWriter:
     :ivar synced: bytes of it that are known to be on the disk.
     :ivar syncing: a sync has begun of which nobody has said how it ended.
     :ivar named: it may have its name, also after a crash.
+    :ivar failed: a sync has failed, and what is not on the disk could not be read back as yet: nothing may be appended.
     :ivar broken: half a record stands at its end; nothing may be written behind it.
     """
 
@@ -89,7 +90,7 @@ class SegmentWriter:
         self.segment = segment
         self.state = SegmentState.BEGUN
         self.size = self.synced = 0
-        self.syncing = self.broken = self.named = False
+        self.syncing = self.failed = self.broken = self.named = False
         self._appending = False  # an append has begun, and not ended: it may have been interrupted
         self._begun_as = segment.path + BEGUN
         if disk.exists(segment.path):

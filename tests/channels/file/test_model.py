@@ -150,6 +150,23 @@ def test_sync_does_not_return_as_long_as_something_is_not_on_the_disk(lazy: Chan
 
 
 @both
+def test_what_can_neither_be_synced_nor_read_back_is_not_said_to_be_safe(lazy: ChannelMachine) -> None:
+    """The disk is gone for both: ``sync()`` and commits raise; once it answers again, nothing is missing."""
+    lazy.put_and_commit(count=2, times=1)
+    lazy.fault("sync", 1, errno.EIO, None, 0)
+    lazy.fault("read", 1, errno.EIO, None, 0)
+    for _ in range(3):
+        with pytest.raises(ChannelIOError):
+            lazy.channel.sync()
+        lazy.put_and_commit(count=1, times=1)
+    assert lazy.channel.synced_sequence < 1
+    lazy.heal()
+    lazy.sync()
+    assert lazy.channel.synced_sequence >= 2
+    lazy.crash(0)
+
+
+@both
 def test_what_was_not_synced_is_on_the_disk_for_certain_once_the_next_process_says_so(lazy: ChannelMachine) -> None:
     """Syncs fail, and the process dies: the next one finds the events in the cache, and writes them once more."""
     for seed in range(5):
