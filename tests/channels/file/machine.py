@@ -767,3 +767,4 @@ class IntervalMachine(ChannelMachine):
     def interval_ends(self) -> None:
         """The keeper syncs."""
         self.channel._keeper._sync(self.channel)
+        self._revive()
