@@ -137,11 +137,11 @@ CHANNEL_LINES: dict[int, tuple[str, ...]] = {
 }
 
 FILE = "channels/file/test_channel.py::"
-RESTART = "channels/file/test_restart.py::"
-LOG_FILES = "channels/file/test_log.py::"
-POINTERS = "channels/file/test_event_queue.py::"
-CHECKPOINTS = "channels/file/test_checkpoint.py::"
-GROUPS = "channels/file/test_group_commit.py::"
+RESTART = "channels/file/recovery/test_restart.py::"
+LOG_FILES = "channels/file/log/test_log.py::"
+POINTERS = "channels/file/queue/test_event_queue.py::"
+CHECKPOINTS = "channels/file/recovery/test_checkpoint.py::"
+GROUPS = "channels/file/log/test_group_commit.py::"
 CRASHES = "channels/file/test_model.py::test_random_histories_keep_every_promise"
 
 #: The tests that hold each requirement of a file channel.
@@ -153,7 +153,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
         FILE + "test_what_was_put_and_not_committed_is_nowhere",  # open puts are in memory alone
     ),
     67: (CHECKPOINTS + "test_its_bytes_are_as_documented",),
-    68: ("channels/file/test_format.py::test_the_example_of_the_documentation_is_what_a_channel_writes",),
+    68: ("channels/file/store/test_format.py::test_the_example_of_the_documentation_is_what_a_channel_writes",),
     69: (LOG_FILES + "test_a_committed_put_is_puts_and_a_commit_in_one_write",),  # at the commit, not at the put
     70: (
         LOG_FILES + "test_a_committed_take_is_a_take_and_a_commit",
@@ -197,7 +197,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     87: (FILE + "test_the_example_of_the_sources_leaves_b",),
     88: (CRASHES, RESTART + "test_the_channel_can_be_reopened_again_and_again"),
     89: (RESTART + "test_from_the_second_copy_only_what_came_after_it_is_read",),
-    90: ("channels/file/test_format.py::test_numbers_go_on_behind_those_of_earlier_lives",),
+    90: ("channels/file/store/test_format.py::test_numbers_go_on_behind_those_of_earlier_lives",),
     91: (CHECKPOINTS + "test_it_is_read_as_it_was_written", CHECKPOINTS + "test_the_generation_grows_through_restarts"),
     92: (RESTART + "test_a_checkpoint_that_comes_while_one_is_written_waits_for_it", CRASHES),  # they need not block
     93: (FILE + "test_a_take_that_crosses_a_checkpoint_and_is_not_committed_comes_back",),
@@ -207,8 +207,8 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
         LOG_FILES + "test_a_transaction_never_spans_segments",
     ),
     96: (
-        "channels/file/test_format.py::test_the_kinds_of_records_have_their_numbers",
-        "channels/file/test_segment.py::test_a_take_names_the_events_that_it_took",  # by sequence numbers
+        "channels/file/store/test_format.py::test_the_kinds_of_records_have_their_numbers",
+        "channels/file/store/test_segment.py::test_a_take_names_the_events_that_it_took",  # by sequence numbers
     ),
     97: (
         FILE + "test_what_was_rolled_back_is_nowhere",

@@ -2,8 +2,8 @@
 
 from ..interfaces import Event, Stored
 from .file.channel import FileChannel
-from .file.encryption import EnvironmentKeys, FileKeys, KeyProvider
 from .file.per_process import ProcessFileChannel
+from .file.store.encryption import EnvironmentKeys, FileKeys, KeyProvider
 from .memory import MemoryChannel
 from .spillable import SpillableChannel
 

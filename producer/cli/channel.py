@@ -19,10 +19,15 @@ from types import TracebackType
 from typing import Self
 
 from ..channels import Event, FileChannel
-from ..channels.file.disk import Disk
-from ..channels.file.encryption import FileKeys, KeyProvider, check_available
-from ..channels.file.inspection import DirectoryReport, check_is_channel, examine, place_of
-from ..channels.file.repair import repair
+from ..channels.file.recovery.inspection import (
+    DirectoryReport,
+    check_is_channel,
+    examine,
+    place_of,
+)
+from ..channels.file.recovery.repair import repair
+from ..channels.file.store.disk import Disk
+from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
 from ..client import Producer
 from ..config import ProducerConfig, ProjectConfig
 from ..credentials import EnvironmentCredentials

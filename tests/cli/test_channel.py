@@ -17,14 +17,14 @@ import pytest
 
 from producer import Producer, ProducerConfig
 from producer.channels import Event, FileChannel, FileKeys
-from producer.channels.file.disk import Disk
+from producer.channels.file.store.disk import Disk
 from producer.cli import main
 from producer.errors import AttemptError, RejectedError
 from producer.interfaces import Delivery
 from producer.server import LogHubServer
 from producer.server.faults import Action, ApiRequest, Refuse, answer
 from producer.testing import RecordingSink
-from tests.channels.file.test_repair import OWED, torn
+from tests.channels.file.recovery.test_repair import OWED, torn
 from tests.support.sim_fs import SimFS
 from tests.support.waiting import eventually
 

@@ -17,7 +17,7 @@ import pytest
 
 from producer import BodyTooLargeError, NetworkError, RejectedError, ServerError
 from producer.channels import ProcessFileChannel
-from producer.channels.file.notes import FileNotes
+from producer.channels.file.store.notes import FileNotes
 from producer.durable import intents as intents_module
 from producer.durable.intents import Intent, note_name
 from producer.durable.pipeline import DurablePipeline

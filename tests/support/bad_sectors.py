@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from producer.channels.file.format import FRAME_SIZE
+from producer.channels.file.store.format import FRAME_SIZE
 from tests.channels.file.opening import put_record
 from tests.support.sim_fs import SimFS
 

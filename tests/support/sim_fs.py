@@ -1,4 +1,4 @@
-"""A simulated file system: a :class:`~producer.channels.file.disk.Disk` in memory that can lose its power.
+"""A simulated file system: a :class:`~producer.channels.file.store.disk.Disk` in memory that can lose its power.
 
 It keeps apart what a process sees, what was synced of each file's bytes, and what was synced of each directory's
 entries. :meth:`SimFS.crash` tells how the disk may be found after the power failed, :meth:`SimFS.kill` after only the

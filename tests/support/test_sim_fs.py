@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from producer.channels.file.disk import Disk
+from producer.channels.file.store.disk import Disk
 from tests.support.sim_file import SECTOR
 from tests.support.sim_fs import PLENTY, SimFS
 from tests.support.waiting import Call, eventually

@@ -10,9 +10,9 @@ On disk
       checkpoint            the queue at some moment, and where in the log to go on from there
       checkpoint.backup     the same once more
       log-0000000007        segments; with ``data_directories`` these lie there, in turn
-      notes.db              what idempotent streams were about to send: SQLite, see :mod:`.notes`
+      notes.db              what idempotent streams were about to send: SQLite, see :mod:`.store.notes`
       reserve               space that is given up when the disk is full, so that takes can still be written
-      quarantine/           what is kept aside for people: see :mod:`.quarantine`; likewise in ``data_directories``
+      quarantine/           what is kept aside for people: see :mod:`.recovery.quarantine`; likewise in ``data_directories``
 
 All numbers are little-endian.
 

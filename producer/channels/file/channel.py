@@ -21,23 +21,23 @@ from ...clock import Clock, Deadline, SystemClock
 from ...errors import ChannelError, ConfigError
 from ...forks import Stage, call_in_child
 from ...interfaces import ChannelStats, Event, FileStats
-from . import quarantine
-from .checkpointer import Checkpointer
-from .directories import Directories
-from .disk import Disk
-from .encryption import OVERHEAD, KeyProvider, check_available
-from .event_reader import EventReader
-from .file_transaction import FileTransaction
 from .keeper import Keeper
-from .ledger import Ledger, Taken
-from .log import Log
-from .notes import FileNotes
+from .log.log import Log
+from .log.run import Run
 from .options import FileChannelOptions, check_paths, fewest
-from .ownership import Ownership, own
-from .recovery import recover
-from .run import Run
-from .segments import Segments
-from .space import Space
+from .queue.event_reader import EventReader
+from .queue.file_transaction import FileTransaction
+from .queue.ledger import Ledger, Taken
+from .recovery import quarantine
+from .recovery.checkpointer import Checkpointer
+from .recovery.ownership import Ownership, own
+from .recovery.recovery import recover
+from .store.directories import Directories
+from .store.disk import Disk
+from .store.encryption import OVERHEAD, KeyProvider, check_available
+from .store.notes import FileNotes
+from .store.segments import Segments
+from .store.space import Space
 
 _log = logging.getLogger("producer.channel")
 
@@ -307,7 +307,7 @@ class FileChannel:
     # -- what its transactions call
 
     def note_puts(self, count: int) -> None:
-        """See :class:`~producer.channels.file.file_transaction.Keeping`, as for those that follow."""
+        """See :class:`~producer.channels.file.queue.file_transaction.Keeping`, as for those that follow."""
         self._ledger.count(put_attempts=count)
 
     def commit_puts(self, payloads: Sequence[bytes], timeout: float | None) -> int:

@@ -33,11 +33,16 @@ from ...errors import (
 from ...forks import Stage, call_in_child
 from ...interfaces import ADOPTED_HEADER, ChannelStats, Event
 from .channel import FileChannel
-from .disk import Disk
-from .file_transaction import FileTransaction
-from .notes import FileNotes
-from .ownership import CHECKPOINT_NAMES, LOCK_NAME, OTHER_NAMES, is_segment
-from .quarantine import QUARANTINE
+from .queue.file_transaction import FileTransaction
+from .recovery.ownership import (
+    CHECKPOINT_NAMES,
+    LOCK_NAME,
+    OTHER_NAMES,
+    is_segment,
+)
+from .recovery.quarantine import QUARANTINE
+from .store.disk import Disk
+from .store.notes import FileNotes
 
 _log = logging.getLogger("producer.channel")
 

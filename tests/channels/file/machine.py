@@ -13,11 +13,11 @@ from threading import get_ident
 from typing import Any, ClassVar
 
 from producer.channels.file.channel import FileChannel
-from producer.channels.file.file_transaction import FileTransaction
-from producer.channels.file.format import encode_event
 from producer.channels.file.keeper import Keeper
-from producer.channels.file.log import Log
-from producer.channels.file.run import Run
+from producer.channels.file.log.log import Log
+from producer.channels.file.log.run import Run
+from producer.channels.file.queue.file_transaction import FileTransaction
+from producer.channels.file.store.format import encode_event
 from producer.errors import ChannelError, ChannelFullError, ChannelIOError, DiskFullError, TransactionStateError
 from producer.interfaces import Event, FileStats, Stored
 from tests.channels.file.model import Entry, Model, event_of, number_of

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 from producer.channels import FileChannel
-from producer.channels.file.disk import Disk
-from producer.channels.file.format import (
+from producer.channels.file.store.disk import Disk
+from producer.channels.file.store.format import (
     FIRST_RECORD,
     FRAME_SIZE,
     Kind,
@@ -16,7 +16,7 @@ from producer.channels.file.format import (
     decode_event,
     decode_segment_header,
 )
-from producer.channels.file.segment import Record, scan
+from producer.channels.file.store.segment import Record, scan
 from producer.interfaces import FileStats
 from producer.testing import ManualClock
 from tests.channels.helpers import drained, put

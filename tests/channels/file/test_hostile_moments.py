@@ -20,7 +20,7 @@ import pytest
 
 from producer import ConfigError, Producer
 from producer.channels import Event, FileChannel, ProcessFileChannel
-from producer.channels.file.disk import Disk
+from producer.channels.file.store.disk import Disk
 from producer.errors import (
     ChannelClosedError,
     ChannelError,

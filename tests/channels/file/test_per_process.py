@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from producer.channels import Event, FileChannel, ProcessFileChannel
-from producer.channels.file import quarantine
-from producer.channels.file.disk import Disk
+from producer.channels.file.recovery.recovery import quarantine
+from producer.channels.file.store.disk import Disk
 from producer.errors import ChannelClosedError, ChannelIOError, ConfigError
 from tests.support.waiting import eventually
 

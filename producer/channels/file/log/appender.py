@@ -1,0 +1,249 @@
+"""Appender: the one end of the log at which is written.
+
+It has no lock of its own: the log calls it with its write lock held, since there is one end.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Sequence
+
+from ....errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelIOError,
+    InvalidArgumentError,
+)
+from ..queue.event_queue import MOST_OFFSET, pointer_to
+from ..store.disk import Disk
+from ..store.format import FIRST_RECORD, encode_segment_header
+from ..store.segment import SegmentState, SegmentWriter
+from ..store.segments import Segments
+from ..store.space import Space
+from .run import Place, Run, encode_run
+
+_log = logging.getLogger("producer.channel")
+
+
+class Appender:
+    """The segments that are written to, or were and are not on the disk yet, and what the next one begins with.
+
+    :param segment_size: bytes after which a new segment is begun.
+    :param keeps: what is not on the disk of a segment that is given up is still read; else it is cut off.
+    :param moved: called when runs stand in another place, which is on the disk as all before them is.
+    :ivar next_sequence: of the next Put.
+    :ivar owed: acknowledged runs that stand in segments that were given up: the next one begins with them.
+    :ivar rolls: segments that were begun because the one before was full.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        name: str,
+        segments: Segments,
+        space: Space,
+        segment_size: int,
+        *,
+        keeps: bool,
+        moved: Callable[[Sequence[tuple[Run, Place]]], None],
+    ) -> None:
+        self._disk, self._name, self._segments, self._space = disk, name, segments, space
+        self._segment_size = segment_size
+        self._keeps, self._moved = keeps, moved
+        self._writers: list[SegmentWriter] = []  # those that are FULL, and at last the one that is ACTIVE
+        self.next_sequence = self.next_transaction = 1
+        self.owed: list[Run] = []
+        self.rolls = 0
+        self._void_from = 0  # what stands from here on does not count, as the next segment will say
+        self._went_past = 0
+        self._closed = False
+        self._mark: tuple[SegmentWriter, int] | None = None  # where the run that is being written begins
+
+    @property
+    def active(self) -> SegmentWriter | None:
+        """Where is written; None if a new segment has to be begun."""
+        last = self._writers[-1] if self._writers else None
+        return last if last is not None and last.state is SegmentState.ACTIVE else None
+
+    @property
+    def unsynced(self) -> list[SegmentWriter]:
+        """Every segment that holds something that is not known to be on the disk, and may still come there."""
+        return [writer for writer in self._writers if writer.synced < writer.size]
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes written and not known to be on the disk."""
+        return sum(writer.size - writer.synced for writer in self._writers) + sum(run.size for run in self.owed)
+
+    def resume(self, next_sequence: int, next_transaction: int) -> None:
+        """Go on behind what was found."""
+        self.next_sequence, self.next_transaction = next_sequence, next_transaction
+        self._went_past = next_transaction - 1
+
+    def is_new_due(self, size: int) -> bool:
+        """Whether a run of this size goes to a new segment."""
+        writer = self.active
+        if writer is None:
+            return True
+        return writer.size > writer.segment.header.first_record and writer.size + size > self._segment_size
+
+    def write(self, run: Run, synced: int) -> None:
+        """Write a transaction.
+
+        :param synced: the newest transaction that is known to be on the disk.
+        :raises InvalidArgumentError: it is too large for any segment.
+        :raises DiskFullError: too little space for puts.
+        :raises ChannelIOError: it could not be written.
+        """
+        size, essential = run.size, not run.puts
+        self._check(run, size)
+        try:
+            if not essential:
+                self._space.admit(size)
+            writer = self.active
+            if writer is None or self.is_new_due(size):
+                writer = self.begin(synced, essential=essential)
+            run.transaction, run.first = self.next_transaction, self.next_sequence
+            self._mark = writer, writer.size
+            self.next_transaction += 1
+            run.place = self._append_run(writer, run, synced, essential=essential)
+        except ChannelError:
+            raise
+        except OSError as error:
+            if _is_full(error) and not essential:
+                raise self._space.full(size) from error
+            raise io_error(self._name, "a commit failed", error) from error
+        self.next_sequence += len(run.puts)
+
+    def _check(self, run: Run, size: int) -> None:
+        if self._closed and run.live is None:
+            raise ChannelClosedError(self._name, "it was closed: nothing more can be put or taken")
+        if FIRST_RECORD + size > MOST_OFFSET:
+            raise InvalidArgumentError(
+                f"channel {self._name}: a transaction of {size} bytes; at most {MOST_OFFSET - FIRST_RECORD} fit into a "
+                "segment: put less in one transaction"
+            )
+
+    def _append_run(self, writer: SegmentWriter, run: Run, synced: int, *, essential: bool) -> Place:
+        """Write a run that has its numbers to a segment."""
+        data, place = encode_run(run, writer.segment, synced, writer.size)
+        try:
+            self._append(writer, data, essential=essential)
+        except OSError:
+            if writer.broken:
+                self._leave_half(writer, run)
+            raise
+        return place
+
+    def _append(self, writer: SegmentWriter, data: bytes, *, essential: bool) -> None:
+        try:
+            writer.append(data)
+        except OSError as error:
+            if not (essential and _is_full(error) and not writer.broken and self._space.give_up_reserve()):
+                raise
+            writer.append(data)
+        self._space.used(len(data))
+
+    def undo(self, run: Run) -> None:
+        """Cut off a run that an interrupt has cut short, or kept from being known; nobody has heard of it."""
+        mark, self._mark = self._mark, None
+        if not run.transaction or mark is None:
+            return
+        writer, size = mark
+        try:
+            writer.cut(size)
+            self.next_sequence = run.first
+        except OSError:
+            writer.size = size
+            self._leave_half(writer, run)
+
+    def _leave_half(self, writer: SegmentWriter, run: Run) -> None:
+        """Half a run, or one that nobody knows of, stands at the end of a segment and cannot be cut off."""
+        self.next_sequence = max(self.next_sequence, run.last + 1)
+        if writer.state is SegmentState.ACTIVE:
+            writer.move(SegmentState.FULL)
+            self._void(writer, writer.size)
+
+    def _void(self, writer: SegmentWriter, size: int) -> None:
+        """What stands behind ``size`` does not count; nor what stands in later segments that were begun before now."""
+        place = pointer_to(writer.segment.number, size)
+        self._void_from = min(self._void_from or place, place)
+
+    def begin(self, synced: int, *, essential: bool) -> SegmentWriter:
+        """Begin a segment; it appears, together with the runs that are owed, on the disk, or not at all.
+
+        :param essential: not for puts: if need be the reserve is given up for it.
+        :raises OSError: it could not be begun; the one before, if any, is still there.
+        """
+        first = self.owed[0].first if self.owed else self.next_sequence
+        segment = self._segments.new(first, max(self._went_past, synced), self._void_from)
+        writer = SegmentWriter(self._disk, segment)
+        essential = essential or bool(self.owed)
+        try:
+            self._append(writer, encode_segment_header(segment.header), essential=essential)
+            owed = [(run, self._append_run(writer, run, synced, essential=essential)) for run in self.owed]
+            writer.activate()
+        except BaseException:
+            self._abandon(writer)
+            raise
+        if self.active is not None:
+            self.active.move(SegmentState.FULL)
+            self.rolls += 1
+        self._writers.append(writer)
+        self._segments.add(segment)
+        self.owed, self._void_from = [], 0
+        if owed:
+            self._moved(owed)
+        return writer
+
+    def _abandon(self, writer: SegmentWriter) -> None:
+        """A segment could not be begun; should it appear all the same, after a crash, the next one voids it."""
+        if self._void_from == 0:
+            self._void(writer, 0)
+        writer.move(SegmentState.GIVEN_UP)
+        if writer.named:  # it is deleted with others, before the next one, which says that it does not count
+            self._segments.add(writer.segment)
+        try:
+            writer.remove()
+        except OSError as error:
+            _log.warning("channel %s: %s could not be begun, nor removed: %s", self._name, writer.segment.path, error)
+
+    def settle(self) -> None:
+        """Let go of those that are full and on the disk."""
+        for writer in [writer for writer in self._writers if writer.synced >= writer.size]:
+            if writer.state is SegmentState.FULL:
+                writer.move(SegmentState.DONE)
+                self._writers.remove(writer)
+
+    def give_up(self) -> None:
+        """A sync has failed, or may have: neither append to what is not on the disk, nor sync it, ever again."""
+        self.settle()
+        writers, self._writers = self._writers, []
+        for writer in writers:
+            self._void(writer, writer.synced)
+            if not self._keeps:
+                writer.forget()
+            writer.move(SegmentState.GIVEN_UP)
+        self._went_past = self.next_transaction - 1
+
+    def refuse(self) -> None:
+        """Write no more transactions."""
+        self._closed = True
+
+    def close(self) -> None:
+        """Give all files back."""
+        writers, self._writers = self._writers, []
+        for writer in writers:
+            writer.move(SegmentState.DONE)
+
+
+def io_error(name: str, what: str, error: BaseException) -> ChannelIOError:
+    """What to tell the one whose commit failed."""
+    number = getattr(error, "errno", None) or errno.EIO
+    message = f"{what}: {error}. Nothing of it is stored; look at the disk, then try again"
+    return ChannelIOError(name, message, number)
+
+
+def _is_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

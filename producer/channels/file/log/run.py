@@ -1,0 +1,173 @@
+"""Run: what one transaction writes into the log, in one piece, and places in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from struct import pack, unpack
+
+from ....errors import ChannelIOError
+from ..queue.event_queue import pointer_to
+from ..store.encryption import OVERHEAD
+from ..store.format import (
+    COMMIT_SIZE,
+    FRAME_SIZE,
+    Kind,
+    Live,
+    decode_commit,
+    decode_live,
+    encode_commit,
+    encode_live,
+    encode_record,
+)
+from ..store.segment import (
+    Damage,
+    Segment,
+    opened,
+    scan,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run stands.
+
+    :ivar segment: the segment's number.
+    :ivar start: where it begins there.
+    :ivar offsets: where its Puts stand.
+    :ivar lengths: the bytes of their payloads there.
+    """
+
+    segment: int
+    start: int
+    offsets: Sequence[int]
+    lengths: Sequence[int]
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """What one transaction writes: Puts, a Take, or a Live, and a Commit.
+
+    :ivar puts: payloads of its Puts.
+    :ivar takes: sequence numbers that it takes.
+    :ivar live: what it says of events of before; not of a user's transaction.
+    :ivar number: its place among all runs; 0 as long as it is not written.
+    :ivar first: sequence number of its first Put.
+    :ivar place: where it stands; None as long as it is not written.
+    :ivar error: why it could not be brought to the disk.
+    """
+
+    puts: Sequence[bytes] = ()
+    takes: Sequence[int] = ()
+    time: float = 0.0
+    live: Live | None = None
+    number: int = 0
+    transaction: int = 0
+    first: int = 0
+    place: Place | None = None
+    error: ChannelIOError | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in a segment."""
+        payloads = sum(map(len, self.puts)) + 8 * len(self.takes) + COMMIT_SIZE
+        if self.live is not None:
+            payloads += 16 * (1 + len(self.live.firsts))
+        return payloads + (self.records + 1) * (FRAME_SIZE + OVERHEAD)
+
+    @property
+    def records(self) -> int:
+        """How many there are before its Commit."""
+        return len(self.puts) + bool(self.takes) + (self.live is not None)
+
+    @property
+    def last(self) -> int:
+        """Sequence number of its last Put; one below the first if it has none."""
+        return self.first + len(self.puts) - 1
+
+    def pointers(self) -> Mapping[int, int]:
+        """Where each of its events stands, by sequence number."""
+        place = self.place
+        if place is None:
+            return {}
+        return {self.first + at: pointer_to(place.segment, offset) for at, offset in enumerate(place.offsets)}
+
+
+def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[bytes, Place]:
+    """The run's records for this segment, and where they will stand in it.
+
+    :param synced: the newest transaction that is known to be on the disk.
+    :param start: where the segment ends now.
+    """
+    frames: list[bytes] = []
+    seed, cipher, transaction = segment.header.seed, segment.cipher, run.transaction
+    remaining, offset, sequence = run.records, start, run.first
+    offsets, lengths = [], []
+    for payload in run.puts:
+        sealed = payload if cipher is None else cipher.seal(Kind.PUT, sequence, transaction, payload)
+        frame = encode_record(seed, 1, remaining, sequence, transaction, sealed)
+        frames.append(frame)
+        offsets.append(offset)
+        lengths.append(len(sealed))
+        offset += len(frame)
+        remaining -= 1
+        sequence += 1
+    rest = [(Kind.TAKE, pack(f"<{len(run.takes)}Q", *run.takes))] if run.takes else []
+    rest += [(Kind.LIVE, encode_live(run.live))] if run.live is not None else []
+    rest.append((Kind.COMMIT, encode_commit(run.records, synced, run.time)))
+    for kind, payload in rest:
+        sealed = payload if cipher is None else cipher.seal(kind, run.last, transaction, payload)
+        frames.append(encode_record(seed, kind, remaining, run.last, transaction, sealed))
+        remaining -= 1
+    return b"".join(frames), Place(segment.number, start, offsets, lengths)
+
+
+def decode_runs(data: bytes, segment: Segment, start: int) -> list[Run]:
+    """The runs that stand in a segment from ``start`` on.
+
+    :raises ValueError: what stands there does not check out.
+    """
+    runs: list[Run] = []
+    puts, takes, live = list[bytes](), tuple[int, ...](), None
+    for item in scan(data, segment.header, start):
+        payload = None if isinstance(item, Damage) else opened(segment, data, item)
+        if isinstance(item, Damage) or payload is None:
+            raise ValueError(f"{segment.path}, from {start} on, does not read as it was written")
+        if item.kind == Kind.PUT:
+            puts.append(payload)
+        elif item.kind == Kind.TAKE:
+            takes = unpack(f"<{len(payload) // 8}Q", payload)
+        elif item.kind == Kind.LIVE:
+            live = decode_live(payload)
+        elif item.kind == Kind.COMMIT:
+            first, time = item.sequence - len(puts) + 1, decode_commit(payload)[2]
+            runs.append(Run(puts, takes, time, live, transaction=item.transaction, first=first))
+            puts, takes, live = [], (), None
+    return runs
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place between two runs: what is before it is in the queue, or gone."""
+
+    segment: int
+    offset: int
+
+    @property
+    def pointer(self) -> int:
+        """As one number."""
+        return pointer_to(self.segment, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of the log.
+
+    :ivar position: where it ended.
+    :ivar transaction: the last one before.
+    :ivar sequence: of the first event behind.
+    """
+
+    position: Position
+    transaction: int
+    sequence: int

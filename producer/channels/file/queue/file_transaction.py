@@ -1,0 +1,105 @@
+"""FileTransaction: a transaction of a file channel; what it puts is encoded at once, and written when it commits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from ....errors import TransactionFullError, TransactionStateError
+from ....interfaces import Event, Stored
+from ...transaction import BaseTransaction
+from ..options import FileChannelOptions
+from ..store.format import encode_event
+from .ledger import Taken
+
+
+class Keeping(Protocol):
+    """What a transaction needs of its channel."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def options(self) -> FileChannelOptions:
+        """The channel's."""
+
+    def note_puts(self, count: int) -> None:
+        """So many events were given to ``put``."""
+
+    def commit_puts(self, payloads: Sequence[bytes], timeout: float | None) -> int:
+        """Store events; returns the last sequence number."""
+
+    def take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
+        """Take events."""
+
+    def commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
+        """Make takes final."""
+
+    def put_back(self, taken: Taken, sequences: Sequence[int | None] | None = None) -> None:
+        """Give these takes back; None is all of them."""
+
+    def orphan(self, taken: Taken) -> None:
+        """Give all takes back, later; called by the garbage collector, which may run anywhere."""
+
+
+class FileTransaction(BaseTransaction):
+    """See :class:`~producer.interfaces.Transaction`; puts or takes, not both.
+
+    One that is dropped while it is open is rolled back at the next use of its channel.
+    """
+
+    def __init__(self, channel: Keeping) -> None:
+        super().__init__(channel.name)
+        self._channel = channel
+        self._puts: list[bytes] = []
+        self._taken: Taken = {}
+
+    def _do_put(self, events: Sequence[Event]) -> None:
+        channel, capacity = self._channel, self._channel.options.transaction_capacity
+        channel.note_puts(len(events))
+        if self._taken:
+            raise self._mixed()
+        if len(self._puts) + len(events) > capacity:
+            raise TransactionFullError(channel.name, "puts", capacity)
+        self._puts += [encode_event(event) for event in events]
+
+    def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
+        if self._puts:
+            raise self._mixed()
+        return self._channel.take_into(self._taken, count, max_bytes, timeout)
+
+    def _mixed(self) -> TransactionStateError:
+        message = "a transaction of a file channel either puts or takes: use two"
+        return TransactionStateError(self._channel.name, message)
+
+    def _do_acknowledge(self, events: Sequence[Event]) -> None:
+        self._channel.commit_takes(self._taken, [event.sequence for event in events])
+
+    def _do_give_back(self, events: Sequence[Event]) -> None:
+        self._channel.put_back(self._taken, [event.sequence for event in events])
+
+    def _do_commit(self, timeout: float | None) -> Stored:
+        if self._puts:
+            self._last_sequence = self._channel.commit_puts(self._puts, timeout)
+            self._puts = []
+        elif self._taken:
+            self._channel.commit_takes(self._taken, list(self._taken))
+        return self._channel.options.promise
+
+    def rollback(self) -> None:
+        """See :class:`~producer.interfaces.Transaction`; not while another thread commits, as that may be on its way
+        to the disk.
+        """
+        if self._ending not in (None, threading.get_ident()):
+            raise TransactionStateError(self._channel.name, "rollback() while another thread commits the transaction")
+        super().rollback()
+
+    def _do_rollback(self) -> None:
+        self._puts = []
+        self._channel.put_back(self._taken)
+
+    def __del__(self) -> None:
+        if getattr(self, "_taken", None):
+            self._channel.orphan(self._taken)

@@ -1,0 +1,280 @@
+"""Ledger: what a file channel knows without looking at the disk: its queue, its room, its counters, and who waits.
+
+One lock guards all of it, and no I/O happens under that lock. The log shares it, so that what a run of records changes
+is seen at once and in the order of the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from ....clock import Clock, Deadline
+from ....errors import ChannelClosedError, ChannelFullError, TransactionFullError
+from ...counters import ChannelCounters
+from ...permits import Permits
+from ..log.run import Run
+from ..options import FileChannelOptions
+from .event_queue import Columns, Entry, EventQueue
+
+#: What a transaction has taken and not committed, by sequence number; guarded by the ledger's lock.
+Taken = dict[int, Entry]
+
+
+class Ledger:
+    """See the module.
+
+    :param name: the channel's.
+    :ivar lock: guards everything here.
+    :ivar queue: which events are there, and where they stand.
+    :ivar changes: grows with everything that a checkpoint would say otherwise.
+    """
+
+    def __init__(self, name: str, options: FileChannelOptions, clock: Clock) -> None:
+        self._name, self._options, self._clock = name, options, clock
+        self.lock = threading.Lock()
+        self.queue = EventQueue()
+        self.changes = 0
+        self._permits = Permits(options.capacity, options.byte_capacity)
+        self._counters = ChannelCounters(clock)
+        self._takers: deque[SimpleQueue[None]] = deque()
+        self._aside: list[int] = []  # taken by nobody, until the next checkpoint
+        self._orphans: list[Taken] = []  # of dropped transactions; added to without the lock
+        self._closed: str | None = None
+        self._sums: dict[str, int] = {}
+
+    def restore(self, events: Columns, sums: dict[str, int]) -> None:
+        """Begin with what was found; called before anybody else knows the ledger."""
+        size = self.queue.restore(events)
+        self._permits.force(len(self.queue), size)
+        self._sums = dict(sums)
+
+    # -- open and closed
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the channel can be used."""
+        return self._closed is None
+
+    def must_be_open(self) -> None:
+        """Whether the channel can be used.
+
+        :raises ChannelClosedError: it cannot.
+        """
+        if self._closed is not None:
+            raise ChannelClosedError(self._name, f"{self._closed}: nothing more can be put or taken")
+
+    def close(self, reason: str) -> bool:
+        """Refuse everything from now on, and wake all who wait; False if it was closed before."""
+        with self.lock:
+            if self._closed is not None:
+                return False
+            self._closed = reason
+            self._permits.wake_all()
+            self._wake_takers()
+        return True
+
+    def close_in_child(self, reason: str) -> None:
+        """As :meth:`close`, in a forked child, where a thread of the parent may hold the lock."""
+        self._closed = self._closed or reason
+        self.lock = threading.Lock()
+
+    # -- room
+
+    def acquire(self, count: int, size: int, timeout: float) -> None:
+        """Take room for so many events and bytes.
+
+        :param timeout: seconds to wait for it.
+        :raises ChannelFullError: it did not come.
+        :raises ChannelClosedError: the channel is closed.
+        """
+        with self.lock:
+            self.must_be_open()
+            if self._permits.acquire(count, size):
+                return
+            fits = self._permits.could_hold(count, size)
+        started = self._clock.monotonic()
+        if fits and timeout > 0 and self._wait_for_room(count, size, timeout):
+            return
+        with self.lock:
+            self.must_be_open()
+            raise self._full(count, size, self._clock.monotonic() - started)
+
+    def _wait_for_room(self, count: int, size: int, timeout: float) -> bool:
+        deadline = Deadline.after(self._clock, timeout)
+        waiter, kept = None, False
+        try:
+            with self.lock:
+                waiter = self._permits.line_up(count, size)
+            while not waiter.granted and self.is_open and not deadline.expired(self._clock):
+                waiter.wait(self._clock, deadline)
+            kept = waiter.granted
+        finally:
+            if waiter is not None and not kept:
+                with self.lock:
+                    self._permits.leave(waiter)
+        return kept
+
+    def _full(self, count: int, size: int, waited: float) -> ChannelFullError:
+        permits = self._permits
+        return ChannelFullError(
+            self._name,
+            size=permits.events,
+            capacity=permits.capacity,
+            used_bytes=permits.size,
+            byte_capacity=permits.byte_capacity,
+            wanted=count,
+            wanted_bytes=size,
+            last_take_age=self._counters.last_take_age,
+            waited=waited,
+        )
+
+    def release(self, count: int, size: int) -> None:
+        """Give room back that was taken for nothing."""
+        with self.lock:
+            self._permits.release(count, size)
+
+    # -- what the log says
+
+    def publish(self, run: Run) -> None:
+        """A run holds: its puts can be taken, its takes are gone. Called in the order of the log, under the lock."""
+        self.changes += bool(run.puts or run.takes)
+        if run.puts and run.place is not None:
+            self.queue.append(run.first, run.place.segment, run.place.offsets, run.place.lengths, run.time)
+            self._counters.committed(len(run.puts), 0)
+            self._wake_takers()
+        if run.takes:
+            # One that an interrupted commit has given back already is delivered again.
+            gone = [sequence for sequence in run.takes if sequence in self.queue.taken]
+            self._permits.release(len(gone), self.queue.remove(gone))
+            self._counters.committed(0, len(gone))
+
+    def _wake_takers(self) -> None:
+        for taker in self._takers:
+            taker.put(None)
+
+    # -- takes
+
+    def take(self, taken: Taken, count: int, max_bytes: int | None, deadline: Deadline) -> list[Entry]:
+        """Take entries into ``taken``, waiting for the first; none if none came in time.
+
+        :raises TransactionFullError: ``taken`` holds as many as a transaction may.
+        :raises ChannelClosedError: the channel is closed.
+        """
+        wake: SimpleQueue[None] = SimpleQueue()
+        try:
+            while True:
+                entries = self._take_now(taken, count, max_bytes, wake)
+                if entries or deadline.expired(self._clock):
+                    return entries
+                self._clock.wait_for(wake, deadline)
+        finally:
+            with self.lock, contextlib.suppress(ValueError):
+                self._takers.remove(wake)
+
+    def _take_now(self, taken: Taken, count: int, max_bytes: int | None, wake: SimpleQueue[None]) -> list[Entry]:
+        capacity = self._options.transaction_capacity
+        with self.lock:
+            self.must_be_open()
+            self._return_orphans()
+            if len(taken) >= capacity:
+                self._counters.take_attempts += 1
+                raise TransactionFullError(self._name, "takes", capacity)
+            entries = self.queue.take(min(count, capacity - len(taken)), max_bytes)
+            taken.update((entry.sequence, entry) for entry in entries)
+            if not entries and wake not in self._takers:
+                self._takers.append(wake)
+        return entries
+
+    def put_back(self, taken: Taken, sequences: Iterable[int]) -> None:
+        """Give these of ``taken`` back to the head."""
+        with self.lock:
+            entries = [taken.pop(sequence) for sequence in sequences if sequence in taken]
+            back = [entry for entry in entries if entry.sequence in self.queue.taken]
+            self.queue.put_back(back)
+            if back:
+                self._wake_takers()
+
+    def orphan(self, taken: Taken) -> None:
+        """The transaction that had these is gone: they can be taken again. No lock: whoever collects may hold it."""
+        self._orphans.append(taken)
+
+    def _return_orphans(self) -> None:
+        while self._orphans:
+            left = self._orphans.pop().values()
+            self.queue.put_back([entry for entry in left if entry.sequence in self.queue.taken])
+
+    def lose(self, taken: Taken, entries: Sequence[Entry]) -> None:
+        """These of ``taken`` are gone: they are damaged."""
+        with self.lock:
+            for entry in entries:
+                taken.pop(entry.sequence, None)
+            size = self.queue.remove([entry.sequence for entry in entries if entry.sequence in self.queue.taken])
+            self._permits.release(len(entries), size)
+            self._counters.take_errors += len(entries)
+            self._add("lost_events", len(entries))
+            self._add("damaged_records", len(entries))
+            self.changes += 1
+
+    def set_aside(self, taken: Taken, sequence: int) -> None:
+        """Keep one of ``taken`` from everybody until :meth:`return_aside`."""
+        with self.lock:
+            if taken.pop(sequence, None) is not None:
+                self._aside.append(sequence)
+            self._counters.take_errors += 1
+
+    def return_aside(self) -> None:
+        """What was set aside can be taken again."""
+        with self.lock:
+            aside, self._aside = self._aside, []
+            self.queue.put_back([self.queue.taken[sequence] for sequence in aside])
+            if aside:
+                self._wake_takers()
+
+    # -- counting
+
+    def count(self, **amounts: int) -> None:
+        """Add to attributes of :class:`~producer.channels.counters.ChannelCounters`, by name."""
+        with self.lock:
+            for name, amount in amounts.items():
+                setattr(self._counters, name, getattr(self._counters, name) + amount)
+
+    def add(self, name: str, amount: int) -> None:
+        """Add to one of the sums of :class:`~producer.interfaces.FileStats`."""
+        with self.lock:
+            self._add(name, amount)
+
+    def _add(self, name: str, amount: int) -> None:
+        self._sums[name] = self._sums.get(name, 0) + amount
+
+    def figures(self) -> tuple[dict[str, Any], dict[str, int]]:
+        """For :class:`~producer.interfaces.ChannelStats`, and the sums of its ``file``; of one moment."""
+        now = self._clock.time()
+        with self.lock:
+            self._return_orphans()
+            counters, permits, queue = self._counters, self._permits, self.queue
+            size, taken, oldest = len(queue), len(queue.taken), queue.oldest
+            return {
+                "open": self.is_open,
+                "size": size,
+                "taken": taken,
+                "capacity": permits.capacity,
+                "fill": (size + taken) / permits.capacity,
+                "bytes": permits.size,
+                "byte_capacity": permits.byte_capacity,
+                "put_attempts": counters.put_attempts,
+                "put_successes": counters.put_successes,
+                "take_attempts": counters.take_attempts,
+                "take_successes": counters.take_successes,
+                "put_errors": counters.put_errors,
+                "take_errors": counters.take_errors,
+                "put_rate": counters.put_rate.per_second(),
+                "take_rate": counters.take_rate.per_second(),
+                "oldest_event_age": None if oldest is None else max(0.0, now - oldest),
+                "last_take_age": counters.last_take_age,
+                "waiting": permits.waiting,
+            }, dict(self._sums)

@@ -1,0 +1,240 @@
+"""Checkpoints: the queue at some moment, written beside its place and renamed; the package's docstring has the format.
+
+An optimisation, never the truth: without one the whole log is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from ..log.run import Position
+from ..queue.event_queue import OFFSET_BITS, Columns
+from ..store.disk import Disk
+
+_log = logging.getLogger("producer.channel")
+
+NAME = "checkpoint"
+BACKUP_NAME = "checkpoint.backup"
+MAGIC = b"LHCHECKP"
+VERSION = 1
+_HEAD = struct.Struct("<8sH6xQQQQQQQ")
+_SEGMENT = struct.Struct("<Q16s")
+_CRC = struct.Struct("<I")
+#: Bytes an event takes in a checkpoint.
+EVENT_SIZE = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint says.
+
+    :ivar generation: how many there were before it.
+    :ivar position: the log is read from here on.
+    :ivar next_sequence: no event before the position has this sequence number, or a greater one.
+    :ivar next_transaction: likewise for transactions.
+    :ivar segments: the salt of each segment that existed.
+    :ivar events: those before the position that are in the channel.
+    """
+
+    generation: int
+    position: Position
+    next_sequence: int
+    next_transaction: int
+    segments: Mapping[int, bytes]
+    events: Columns
+
+
+class BadCheckpointError(Exception):
+    """A checkpoint that cannot be used; its text says why."""
+
+
+def encode(checkpoint: Checkpoint) -> bytes:
+    """The bytes of the file."""
+    position, events = checkpoint.position, checkpoint.events
+    head = _HEAD.pack(
+        MAGIC,
+        VERSION,
+        checkpoint.generation,
+        position.segment,
+        position.offset,
+        checkpoint.next_sequence,
+        checkpoint.next_transaction,
+        len(checkpoint.segments),
+        len(events),
+    )
+    segments = b"".join([_SEGMENT.pack(number, salt) for number, salt in checkpoint.segments.items()])
+    columns = [_to_bytes(column) for column in (events.sequences, events.pointers, events.lengths, events.times)]
+    body = b"".join([head, segments, *columns])
+    return body + _CRC.pack(crc32(body))
+
+
+def decode(data: bytes) -> Checkpoint:
+    """See :func:`encode`.
+
+    :raises BadCheckpointError: these are not the bytes of a checkpoint.
+    """
+    if len(data) < _HEAD.size + _CRC.size:
+        raise BadCheckpointError(f"it has only {len(data)} bytes")
+    if not data.startswith(MAGIC):
+        raise BadCheckpointError("it is not a checkpoint")
+    if _CRC.unpack_from(data, len(data) - _CRC.size)[0] != crc32(memoryview(data)[: -_CRC.size]):
+        raise BadCheckpointError("its checksum is wrong")
+    _, version, generation, segment, offset, sequence, transaction, segments, events = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise BadCheckpointError(f"it is of version {version}; this package reads version {VERSION}")
+    start = _HEAD.size + segments * _SEGMENT.size
+    if len(data) != start + events * EVENT_SIZE + _CRC.size:
+        raise BadCheckpointError("its length does not fit its content")
+    salts = dict(_SEGMENT.iter_unpack(data[_HEAD.size : start]))
+    columns = Columns()
+    for column, size in ((columns.sequences, 8), (columns.pointers, 8), (columns.lengths, 4), (columns.times, 8)):
+        column.frombytes(data[start : start + size * events])
+        if sys.byteorder == "big":
+            column.byteswap()
+        start += size * events
+    return Checkpoint(generation, Position(segment, offset), sequence, transaction, salts, columns)
+
+
+def _to_bytes(column: array[int] | array[float]) -> bytes:
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()
+
+
+def write(disk: Disk, directory: str, name: str, data: bytes) -> None:
+    """Put ``data`` in the place of the checkpoint ``name``.
+
+    :raises OSError: it could not be written; the one before is still there.
+    """
+    temporary = f"{directory}/{name}.new"
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(temporary)
+    file = disk.create(temporary)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[disk.append(file, bytes(left[: 1 << 20])) :]
+        disk.sync(file)
+    finally:
+        disk.close(file)
+    disk.rename(temporary, f"{directory}/{name}")
+    disk.sync_directory(directory)
+
+
+def load(disk: Disk, directory: str, name: str) -> Checkpoint | None:
+    """The checkpoint of this name; None if there is none.
+
+    :raises BadCheckpointError: it cannot be used.
+    """
+    path = f"{directory}/{name}"
+    if not disk.exists(path):
+        return None
+    try:
+        file = disk.open(path)
+        try:
+            return decode(disk.read(file, disk.size(file), 0))
+        finally:
+            disk.close(file)
+    except OSError as error:
+        raise BadCheckpointError(f"it cannot be read: {error}") from error
+
+
+def check_fits(checkpoint: Checkpoint, salts: Mapping[int, bytes], sizes: Mapping[int, int]) -> None:
+    """Whether a checkpoint belongs to these segments.
+
+    :param salts: of each segment that exists.
+    :param sizes: its bytes.
+    :raises BadCheckpointError: it does not.
+    """
+    for number, salt in checkpoint.segments.items():
+        if number in salts and salts[number] != salt:
+            raise BadCheckpointError(f"it belongs to another segment {number}")
+    position = checkpoint.position
+    if position.segment not in salts:
+        raise BadCheckpointError(f"segment {position.segment}, where it goes on, does not exist")
+    if sizes[position.segment] < position.offset:
+        raise BadCheckpointError(f"segment {position.segment} ends before its position {position.offset}")
+
+
+def remove_backup(disk: Disk, directory: str) -> None:
+    """No second copy is kept any more: one of former times would soon need segments that are deleted.
+
+    :raises OSError: it could not be removed.
+    """
+    if disk.exists(f"{directory}/{BACKUP_NAME}"):
+        disk.unlink(f"{directory}/{BACKUP_NAME}")
+        disk.sync_directory(directory)
+
+
+def readable(disk: Disk, directory: str) -> list[Checkpoint]:
+    """The copies that can be read, whether they fit the segments or not."""
+    found = []
+    for copy in (NAME, BACKUP_NAME):
+        with contextlib.suppress(BadCheckpointError):
+            checkpoint = load(disk, directory, copy)
+            if checkpoint is not None:
+                found.append(checkpoint)
+    return found
+
+
+def missing_segments(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> set[int]:
+    """The segments that the newest readable checkpoint of this log needs, and that are not there.
+
+    They are deleted only when no checkpoint needs them any more: a directory is missing, or somebody removed them.
+
+    :param salts: of each segment that exists.
+    """
+    found = [
+        checkpoint
+        for checkpoint in readable(disk, directory)
+        if all(salts.get(number, salt) == salt for number, salt in checkpoint.segments.items())
+    ]
+    newest = max(found, key=lambda checkpoint: checkpoint.generation, default=None)
+    if newest is None:
+        return set()
+    needed = {pointer >> OFFSET_BITS for pointer in newest.events.pointers}
+    return (needed | {newest.position.segment}) - salts.keys()
+
+
+def load_best(
+    disk: Disk, directory: str, name: str, salts: Mapping[int, bytes], sizes: Mapping[int, int]
+) -> tuple[Checkpoint | None, int]:
+    """The newest checkpoint that can be used, and how many copies could not.
+
+    :param name: the channel's, for messages.
+    """
+    usable: list[Checkpoint] = []
+    bad = 0
+    for copy in (NAME, BACKUP_NAME):
+        try:
+            checkpoint = load(disk, directory, copy)
+            if checkpoint is not None:
+                check_fits(checkpoint, salts, sizes)
+                usable.append(checkpoint)
+        except BadCheckpointError as error:
+            bad += 1
+            _log.warning("channel %s: %s/%s cannot be used: %s", name, directory, copy, error)
+    return max(usable, key=lambda checkpoint: checkpoint.generation, default=None), bad
+
+
+def write_both(disk: Disk, directory: str, names: Sequence[str], data: bytes) -> OSError | None:
+    """Write all copies, the first before the others.
+
+    :returns: why a copy other than the first could not be written; None if all are.
+    :raises OSError: the first could not be written.
+    """
+    write(disk, directory, names[0], data)
+    try:
+        for name in names[1:]:
+            write(disk, directory, name, data)
+    except OSError as error:
+        return error
+    return None

@@ -1,0 +1,175 @@
+"""Ownership: one channel a directory, told by ``flock`` on a file whose text says who it is."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....clock import Clock
+from ....errors import ChannelFormatError, ChannelIOError, ChannelLockedError
+from ..store.directories import Directories
+from ..store.disk import Disk
+from ..store.notes import COMPANIONS, NOTES_NAME
+from ..store.segment import BEGUN
+from ..store.space import RESERVE_NAME
+from .checkpoint import BACKUP_NAME, NAME
+from .quarantine import QUARANTINE
+from .replay import SEGMENT_NAME
+
+LOCK_NAME = "LOCK"
+CHECKPOINT_NAMES = (NAME, BACKUP_NAME, f"{NAME}.new", f"{BACKUP_NAME}.new")
+#: What else a channel keeps beside its segments.
+OTHER_NAMES = (RESERVE_NAME, *(f"{NOTES_NAME}{suffix}" for suffix in ("", *COMPANIONS)))
+#: ``lost+found`` is what a file system of its own brings along.
+_OURS = {LOCK_NAME, QUARANTINE, *CHECKPOINT_NAMES, *OTHER_NAMES, "lost+found"}
+_MOST = 1 << 16
+
+
+@dataclass(slots=True)
+class Ownership:
+    """The locks of one channel's directories; closing the files gives them up.
+
+    :ivar files: the open lock files.
+    """
+
+    disk: Disk
+    files: list[int]
+
+    def release(self) -> None:
+        """Let another channel have the directories."""
+        self._give_up(self.disk.unlock)
+
+    def release_in_child(self) -> None:
+        """Close this process's copies, in a forked child: the locks are the parent's."""
+        self._give_up(self.disk.close)
+
+    def _give_up(self, how: Callable[[int], None]) -> None:
+        files, self.files = self.files, []
+        for file in files:
+            with contextlib.suppress(OSError):
+                how(file)
+
+
+def own(place: Directories, clock: Clock, *, make: bool = True, give_up_missing: bool = False) -> Ownership:
+    """Lock all directories of a channel, or none.
+
+    :param make: make those that do not exist.
+    :param give_up_missing: take a data directory that has been emptied for a new one.
+    :raises ChannelFormatError: one is a file, or holds files of something else, or none is to be made.
+    :raises ChannelLockedError: one belongs to somebody.
+    :raises ChannelIOError: one cannot be made or written, or what the channel had in it is gone.
+    """
+    ownership = Ownership(place.disk, [])
+    try:
+        main, *others = place.all
+        _lock(place, main, ownership, make=make)
+        if not give_up_missing:
+            _check_mounted(place, others)
+        for directory in others:
+            _lock(place, directory, ownership, make=make)
+        text = json.dumps(_owner(place, clock)).encode()
+        for directory, file in zip(place.all, ownership.files, strict=True):
+            _say(place, directory, file, text)
+    except BaseException:
+        ownership.release()
+        raise
+    return ownership
+
+
+def _lock(place: Directories, directory: str, ownership: Ownership, *, make: bool) -> None:
+    disk, name, path = place.disk, place.name, f"{directory}/{LOCK_NAME}"
+    try:
+        if disk.exists(directory) and not disk.is_directory(directory):
+            raise ChannelFormatError(name, f"{directory} is a file: give the path of a directory")
+        if make:
+            disk.make_directory(directory)
+        elif not disk.exists(directory):
+            raise ChannelFormatError(name, f"{directory} is not a directory")
+        check_contents(name, directory, disk.names(directory))
+        new = not disk.exists(path)
+        ownership.files.append(disk.lock(path))
+        if new:
+            disk.sync_directory(directory)  # before anything says that it is there
+    except BlockingIOError:
+        raise ChannelLockedError(name, _told(directory, read_owner(disk, directory))) from None
+    except NotADirectoryError as error:
+        raise ChannelFormatError(name, f"{directory}: a part of the path is a file: give another") from error
+    except OSError as error:
+        raise _unusable(name, directory, error) from error
+
+
+def _say(place: Directories, directory: str, file: int, text: bytes) -> None:
+    try:
+        place.disk.rewrite(file, text)
+    except OSError as error:
+        raise _unusable(place.name, directory, error) from error
+
+
+def _unusable(name: str, directory: str, error: OSError) -> ChannelIOError:
+    advice = "give a directory that this user may write, or change its owner"
+    return ChannelIOError(name, f"{directory} cannot be used: {error}: {advice}", error.errno or 0)
+
+
+def _check_mounted(place: Directories, others: Sequence[str]) -> None:
+    """A data directory without a lock file, in which the channel has had one, is not new: it is not mounted."""
+    used = read_owner(place.disk, place.main).get("directories")
+    for directory in others:
+        if isinstance(used, list) and directory in used and not place.disk.exists(f"{directory}/{LOCK_NAME}"):
+            message = (
+                f"{directory} is one of the channel's directories, and nothing of the channel is in it: is its disk "
+                "mounted? If what was in it is gone for good, producer channel repair --give-up-missing goes on "
+                "without it"
+            )
+            raise ChannelIOError(place.name, message, errno.ENOENT)
+
+
+def is_segment(name: str) -> bool:
+    """Whether a file of this name is a segment."""
+    return SEGMENT_NAME.fullmatch(name) is not None
+
+
+def check_contents(name: str, directory: str, names: Sequence[str]) -> None:
+    """Whether a directory is a channel's, or empty.
+
+    :raises ChannelFormatError: it holds files of something else.
+    """
+    if LOCK_NAME in names:
+        return
+    strange = [other for other in names if other not in _OURS and not is_segment(other.removesuffix(BEGUN))]
+    if strange:
+        message = (
+            f"{directory} holds files that are not a channel's ({', '.join(strange[:3])}"
+            f"{', …' if len(strange) > 3 else ''}): give an empty directory, or the path of a new one"
+        )
+        raise ChannelFormatError(name, message)
+
+
+def _owner(place: Directories, clock: Clock) -> dict[str, Any]:
+    owner = {"channel": place.name, "host": socket.gethostname(), "pid": os.getpid(), "since": int(clock.time())}
+    return owner | ({"directories": place.all} if len(place.all) > 1 else {})
+
+
+def read_owner(disk: Disk, directory: str) -> dict[str, Any]:
+    """Who wrote the lock file last; empty if it does not tell."""
+    try:
+        owner = json.loads(disk.load(f"{directory}/{LOCK_NAME}", _MOST))
+    except (OSError, ValueError):
+        return {}
+    return owner if isinstance(owner, dict) else {}
+
+
+def _told(directory: str, owner: dict[str, Any]) -> str:
+    who = "another process"
+    if owner:
+        here = " (this process)" if (owner.get("host"), owner.get("pid")) == (socket.gethostname(), os.getpid()) else ""
+        who = f"the channel {owner.get('channel')!r} of process {owner.get('pid')}{here} on {owner.get('host')}"
+    return (
+        f"{directory} belongs to {who}: close that one, or give each process a directory of its own "
+        "(ProcessFileChannel)"
+    )

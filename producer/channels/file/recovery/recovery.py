@@ -1,0 +1,399 @@
+"""Recovery: a directory as it was left becomes a queue again; what is torn is cut, what is damaged is kept aside.
+
+First everything is looked at that may forbid the opening: keys, segments that are missing, or there twice. Only then
+anything is changed.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ....clock import Clock
+from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
+from ..queue.event_queue import MOST_OFFSET, OFFSET_BITS, Columns
+from ..store.directories import Directories
+from ..store.disk import Disk
+from ..store.encryption import SegmentCipher
+from ..store.format import (
+    FIRST_RECORD,
+    FRAME_SIZE,
+    SECOND_HEADER,
+    Kind,
+    SegmentHeader,
+)
+from ..store.segment import (
+    BEGUN,
+    Record,
+    Segment,
+    payload_of,
+    scan,
+)
+from . import checkpoint as checkpoints
+from . import quarantine
+from .checkpoint import Checkpoint
+from .replay import (
+    SEGMENT_NAME,
+    Cut,
+    Found,
+    Replay,
+    find_segments,
+)
+
+_log = logging.getLogger("producer.channel")
+#: The first record of a segment is looked for within so many bytes, before all are read.
+_FIRST_LOOK = 1 << 14
+#: Bytes that are written once more at a time.
+_BLOCK = 1 << 20
+
+CipherOf = Callable[[SegmentHeader], SegmentCipher | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was found.
+
+    :ivar sums: for :class:`~producer.interfaces.FileStats`, by name.
+    :ivar last_number: the highest number that a segment ever had, as far as anything tells; none has it again.
+    """
+
+    segments: Sequence[Segment]
+    events: Columns
+    next_sequence: int
+    next_transaction: int
+    generation: int
+    sums: dict[str, int]
+    last_number: int
+
+
+def recover(
+    place: Directories, cipher_of: CipherOf, clock: Clock, *, careful: bool = False, give_up_missing: bool = False
+) -> Recovered:
+    """Read a channel's directories, which the caller has locked.
+
+    :param cipher_of: what opens a segment; may raise :class:`~producer.errors.ChannelKeyError`.
+    :param careful: nothing is cut off of which no copy could be kept.
+    :param give_up_missing: go on without segments that are missing; their events are lost.
+    :raises ChannelFormatError: a file is of a newer version, or two files are the same segment.
+    :raises ChannelKeyError: a key is not the one with which a segment was written.
+    :raises ChannelIOError: it cannot be read, a torn end cannot be cut, or segments are missing.
+    """
+    try:
+        return _Recovery(place, clock, careful=careful, give_up_missing=give_up_missing).run(cipher_of)
+    except OSError as error:
+        if isinstance(error, ChannelIOError):
+            raise
+        message = (
+            f"{place.main} cannot be read: {error}: look at the disk and at the owner of the files, then try again"
+        )
+        raise ChannelIOError(place.name, message, error.errno or 0) from error
+
+
+class _Recovery:
+    """One opening of a channel's directories."""
+
+    def __init__(self, place: Directories, clock: Clock, *, careful: bool, give_up_missing: bool) -> None:
+        self._place, self._clock = place, clock
+        self._careful, self._give_up_missing = careful, give_up_missing
+        self._sums = {"torn_tails": 0, "quarantined": 0}
+
+    def run(self, cipher_of: CipherOf) -> Recovered:
+        """Look, then cut and keep aside."""
+        place = self._place
+        remove_begun(place)
+        found, unreadable = find_segments(place.disk, place.name, place.all)
+        last_number = last_number_of(place, [segment.header.number for segment in found], unreadable)
+        check_unique(place.name, found)
+        loaded = self._load(found, unreadable)
+        unknown = unknown_to(loaded[0], found)
+        found = [segment for segment in found if segment not in unknown]
+        segments = [Segment(segment.path, segment.header, cipher_of(segment.header)) for segment in found]
+        check_keys(place.disk, place.name, segments)
+        for segment in unknown:
+            self._set_aside_unknown(segment)
+        headless = [number_of(path) for path in unreadable if self._set_aside_unreadable(path)]
+        sizes = {segment.header.number: segment.size for segment in found}
+        start, bad, replay = self._replayed(loaded, found, sizes, segments, unreadable, headless)
+        self._keep_damaged(segments, replay)
+        self._bring_to_disk(segments, sizes, replay, start)
+        self._tell_damage(replay, len(headless))
+        findings = replay.findings
+        self._sums.update(
+            replayed=findings.replayed,
+            damaged_records=findings.damaged_records + len(headless),
+            lost_events=findings.lost_events,
+            checkpoint_fallbacks=bad,
+            recovered=len(replay.events),
+        )
+        # What is given up may have had higher numbers than all that is left.
+        known = checkpoints.readable(place.disk, place.main) if self._give_up_missing else []
+        return Recovered(
+            segments,
+            replay.events,
+            max([replay.next_sequence, *(each.next_sequence for each in known)]),
+            max([replay.next_transaction, *(each.next_transaction for each in known)]),
+            0 if start is None else start.generation,
+            self._sums,
+            last_number,
+        )
+
+    def _load(
+        self, found: Sequence[Found], unreadable: Sequence[str], sizes: Mapping[int, int] | None = None
+    ) -> tuple[Checkpoint | None, int]:
+        """The checkpoint to go on from, and how many copies are bad; refuses if it needs what is not there."""
+        place = self._place
+        salts = {segment.header.number: segment.header.salt for segment in found}
+        known = {segment.header.number: segment.size for segment in found}
+        start, bad = checkpoints.load_best(place.disk, place.main, place.name, salts, sizes or known)
+        if (bad or (start is not None and start.segments.keys() - salts.keys())) and not self._give_up_missing:
+            missing = missing_segments(place, salts, [number_of(path) for path in unreadable])
+            if missing:
+                raise ChannelIOError(place.name, told_missing(place, missing), errno.ENOENT)
+        return start, bad
+
+    def _replayed(
+        self,
+        loaded: tuple[Checkpoint | None, int],
+        found: Sequence[Found],
+        sizes: dict[int, int],
+        segments: Sequence[Segment],
+        unreadable: Sequence[str],
+        headless: Sequence[int],
+    ) -> tuple[Checkpoint | None, int, Replay]:
+        """Read the log, and cut what is torn, which changes ``sizes``; if what follows was counted, once more."""
+        place = self._place
+        start, bad = loaded
+        while True:
+            replay = Replay(place.disk, place.name, segments, start, self._clock, headless).run()
+            if replay.cut is not None:
+                self._sums["torn_tails"] += 1
+                sizes.update(self._cut(segments, replay.cut))
+            if not replay.rerun:
+                return start, bad, replay
+            start, bad = self._load(found, unreadable, sizes)
+
+    def _set_aside_unknown(self, segment: Found) -> None:
+        """Deleting it would be wrong, and so would reading it: its numbers were used again, its takes are forgotten."""
+        place = self._place
+        target = quarantine.move(place.disk, segment.path, "unknown")
+        self._sums["quarantined"] += 1
+        _log.error(
+            "channel %s: segment %d is unknown to the checkpoint, since it was missing when that was written: it is "
+            "moved to %s. To deliver what is in it, give it the name log-%010d in a directory of its own, and drain "
+            "that: producer channel drain",
+            *(place.name, segment.header.number, target, segment.header.number),
+        )
+
+    def _set_aside_unreadable(self, path: str) -> bool:
+        """Move a file without a readable header out of the way; False if it never held anything."""
+        place = self._place
+        if was_never_begun(place.disk, path):
+            place.disk.unlink(path)
+            return False
+        target = quarantine.move(place.disk, path, "unreadable")
+        self._sums["quarantined"] += 1
+        _log.error("channel %s: %s has no readable header; it is moved to %s", place.name, path, target)
+        return True
+
+    def _cut(self, segments: Sequence[Segment], cut: Cut) -> dict[int, int]:
+        """End the log at ``cut``; what is cut off is kept aside. Returns the new sizes."""
+        disk, sizes = self._place.disk, {}
+        for segment in reversed(segments):  # so that, if this is interrupted, what is left still ends somewhere
+            if segment.number < cut.segment:
+                break
+            offset = cut.offset if segment.number == cut.segment else segment.header.first_record
+            file = disk.open(segment.path)
+            try:
+                size = disk.size(file)
+                if size > offset:
+                    where = self._keep_end(segment.path, offset)
+                    disk.truncate(file, offset)
+                    disk.sync(file)
+                    _log.warning(
+                        "channel %s: the end of segment %d was torn by a crash: %d bytes, never acknowledged, %s",
+                        *(self._place.name, segment.number, size - offset, where),
+                    )
+            finally:
+                disk.close(file)
+            sizes[segment.number] = min(size, offset)
+        return sizes
+
+    def _keep_end(self, path: str, offset: int) -> str:
+        """Keep a copy of what is about to be cut off; what to say of it.
+
+        Without room for one it is cut all the same, unless a repair does it: it was never acknowledged, and a channel
+        on a full disk must open to be emptied.
+        """
+        try:
+            return f"are in {quarantine.copy(self._place.disk, path, offset)}"
+        except OSError as error:
+            if not self._careful:
+                return f"are gone: no copy could be kept: {error}"
+            message = f"the torn end of {path}, from {offset} on, was not cut: no copy of it could be kept: {error}"
+            raise ChannelIOError(self._place.name, message, error.errno or 0) from error
+
+    def _keep_damaged(self, segments: Sequence[Segment], replay: Replay) -> None:
+        for segment in segments:
+            if segment.number in replay.damaged:
+                self._keep_copy(segment.path)
+
+    def _bring_to_disk(
+        self, segments: Sequence[Segment], sizes: Mapping[int, int], replay: Replay, start: Checkpoint | None
+    ) -> None:
+        """What was read is on the disk, whatever the process before had left in the cache."""
+        for segment in segments:
+            if start is None or segment.number >= start.position.segment:
+                bring_to_disk(self._place.disk, segment, sizes[segment.number], replay.unsure_from)
+        for directory in self._place.all:
+            self._place.disk.sync_directory(directory)
+
+    def _keep_copy(self, path: str) -> None:
+        try:
+            self._sums["quarantined"] += quarantine.keep(self._place.disk, path)
+        except OSError as error:
+            _log.error("channel %s: no copy of the damaged %s could be kept: %s", self._place.name, path, error)
+
+    def _tell_damage(self, replay: Replay, headless: int) -> None:
+        if replay.findings.damaged_records or headless:
+            _log.error(
+                "channel %s: %d damaged records in segments %s; %d events are lost; the segments are in %s/%s",
+                self._place.name,
+                replay.findings.damaged_records,
+                replay.damaged,
+                replay.findings.lost_events,
+                self._place.main,
+                quarantine.QUARANTINE,
+            )
+
+
+def remove_begun(place: Directories) -> None:
+    """Segments that a crash kept from being begun hold nothing that counts."""
+    for directory in place.all:
+        for name in place.disk.names(directory):
+            if name.endswith(BEGUN) and SEGMENT_NAME.fullmatch(name.removesuffix(BEGUN)):
+                place.disk.unlink(f"{directory}/{name}")
+
+
+def number_of(path: str) -> int:
+    """The number of a segment, by the name of its file."""
+    return int(path.rpartition("-")[2])
+
+
+def last_number_of(place: Directories, found: Collection[int], unreadable: Sequence[str]) -> int:
+    """The highest number that a segment of these directories ever had: no two may ever have the same."""
+    known = {number for each in checkpoints.readable(place.disk, place.main) for number in each.segments}
+    kept = quarantine.numbers(place.disk, place.all)
+    return max((*found, *map(number_of, unreadable), *known, *kept), default=0)
+
+
+def unknown_to(start: Checkpoint | None, found: Sequence[Found]) -> list[Found]:
+    """The segments before a checkpoint's position of which it does not know."""
+    if start is None:
+        return []
+    return [
+        segment
+        for segment in found
+        if segment.header.number < start.position.segment
+        and segment.header.number not in start.segments
+        and segment.size > segment.header.first_record
+    ]
+
+
+def was_never_begun(disk: Disk, path: str) -> bool:
+    """Whether a file without a readable header is what a crash between its creation and its header has left."""
+    file = disk.open(path)
+    try:
+        size = disk.size(file)
+        return size <= FIRST_RECORD and not any(disk.read(file, size, 0)[SECOND_HEADER:])
+    finally:
+        disk.close(file)
+
+
+def check_unique(name: str, segments: Sequence[Found]) -> None:
+    """Whether each segment is there once.
+
+    :raises ChannelFormatError: two files are the same segment.
+    """
+    counts = Counter(segment.header.number for segment in segments)
+    twice = [segment.path for segment in segments if counts[segment.header.number] > 1]
+    if twice:
+        message = f"these are the same segment: {', '.join(twice)}: find out which is the copy, and remove it"
+        raise ChannelFormatError(name, message)
+
+
+def check_keys(disk: Disk, name: str, segments: Sequence[Segment]) -> None:
+    """Refuse keys that are others of the same name: with them every event would be taken for damaged, and be lost.
+
+    :raises ChannelKeyError: no record of a segment opens.
+    """
+    for segment in segments:
+        key_id = segment.header.key_id
+        if key_id is not None and not _opens(disk, segment):
+            message = (
+                f"segment {segment.number} does not open with the key {key_id!r}, though its records are whole: give "
+                "the key of this id with which it was written"
+            )
+            raise ChannelKeyError(name, key_id, message)
+
+
+def _opens(disk: Disk, segment: Segment) -> bool:
+    """Whether one of the segment's whole records opens, if it has any; the first is as good as all."""
+    file = disk.open(segment.path)
+    try:
+        data = disk.read(file, _FIRST_LOOK, 0)
+        if not any(isinstance(item, Record) for item in scan(data, segment.header)):
+            data = disk.read(file, disk.size(file), 0)
+    finally:
+        disk.close(file)
+    whole = 0
+    for item in scan(data, segment.header):
+        if isinstance(item, Record) and item.kind != Kind.GAP:
+            frame = data[item.offset : item.offset + FRAME_SIZE + item.length]
+            if payload_of(segment, frame, item.kind, item.sequence) is not None:
+                return True
+            whole += 1
+    return not whole
+
+
+def missing_segments(place: Directories, salts: Mapping[int, bytes], unreadable: Collection[int]) -> list[int]:
+    """The segments that the checkpoint needs and that are not there: what lies in them would be forgotten for good.
+
+    Not missing is one that lies in quarantine because nothing tells what it is; a copy there does not count.
+
+    :param salts: of each segment that is there.
+    :param unreadable: numbers of those whose header cannot be read.
+    """
+    needed = checkpoints.missing_segments(place.disk, place.main, salts) - {*unreadable}
+    return sorted(needed - quarantine.numbers(place.disk, place.all, "unreadable")) if needed else []
+
+
+def told_missing(place: Directories, missing: Sequence[int]) -> str:
+    """What to tell the one whose segments are missing."""
+    return (
+        f"segments {', '.join(map(str, missing[:5]))}{', …' if len(missing) > 5 else ''}, which the checkpoint in "
+        f"{place.main} needs, are in none of its directories: give data_directories as before, or mount what is "
+        "missing; if they are gone for good, producer channel repair --give-up-missing goes on with what is left"
+    )
+
+
+def bring_to_disk(disk: Disk, segment: Segment, size: int, unsure_from: int | None) -> None:
+    """Sync a segment, of which a sync may have failed in the process before.
+
+    The system keeps then what it could not write, and takes it for written: to write it once more makes the sync true.
+
+    :param size: where the segment ends.
+    :param unsure_from: a pointer: what stands before it is known to be on the disk.
+    """
+    file = disk.open(segment.path)
+    try:
+        if unsure_from is not None and segment.number >= unsure_from >> OFFSET_BITS:
+            offset = unsure_from & MOST_OFFSET if segment.number == unsure_from >> OFFSET_BITS else 0
+            while offset < size and (data := disk.read(file, min(_BLOCK, size - offset), offset)):
+                disk.overwrite(file, data, offset)
+                offset += len(data)
+        disk.sync(file)
+    finally:
+        disk.close(file)

@@ -1,0 +1,296 @@
+"""Repair: puts something readable in the place of what is damaged, while no channel runs on it.
+
+It takes the lock before it looks. Of each file that it changes it keeps a copy first, which it brings to the disk and
+compares; without one the file stays as it is. What is torn it does not mend, which would bring half of a transaction to
+life, but cuts, as opening the channel would.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....clock import Clock, SystemClock
+from ....errors import ChannelFormatError, ChannelIOError
+from ..log.run import Position
+from ..queue.event_queue import Columns
+from ..store.directories import Directories
+from ..store.disk import Disk
+from ..store.encryption import KeyProvider
+from ..store.format import (
+    FIRST_RECORD,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    HEADER_SIZES,
+    SECOND_HEADER,
+    decode_segment_header,
+    encode_gap,
+    encode_segment_header,
+)
+from ..store.segment import (
+    Damage,
+    Record,
+    Segment,
+    SegmentState,
+    SegmentWriter,
+    scan,
+)
+from ..store.segments import Segments
+from . import checkpoint as checkpoints
+from . import quarantine
+from .checkpoint import Checkpoint
+from .inspection import (
+    DirectoryReport,
+    SegmentReport,
+    check_is_channel,
+    look,
+    place_of,
+)
+from .ownership import own
+from .recovery import (
+    Recovered,
+    check_keys,
+    recover,
+    told_missing,
+)
+from .replay import find_segments
+
+#: More segments than a directory that is given up may hold behind the last checkpoint.
+_JUMP = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What :func:`repair` did.
+
+    :ivar mended: for each segment that was changed, its path and the bytes that were taken out of it.
+    :ivar copies: for each of them, where it is kept as it was.
+    :ivar failures: what could not be done, and why.
+    :ivar given_up: numbers of missing segments.
+    :ivar lost_events: events that were in what was taken out, and in what was given up.
+    :ivar after: the directory as it is now.
+    """
+
+    mended: dict[str, int]
+    copies: dict[str, str]
+    failures: Sequence[str]
+    given_up: Sequence[int]
+    lost_events: int
+    after: DirectoryReport
+
+
+def repair(
+    directory: str,
+    *,
+    data_directories: Sequence[str] = (),
+    keys: KeyProvider | None = None,
+    give_up_missing: bool = False,
+    clock: Clock | None = None,
+    disk: Disk | None = None,
+) -> Repair:
+    """Mend what is damaged, cut what is torn, set aside what cannot be read, and write a checkpoint of what is left.
+
+    :param keys: for encrypted segments: without them nobody can tell what is torn from what is damaged.
+    :param give_up_missing: go on without segments that are missing.
+    :raises ChannelLockedError: a channel runs on it.
+    :raises ChannelFormatError: it is not a channel's directory, or a segment is there twice.
+    :raises ChannelKeyError: a key is missing, or not the right one.
+    :raises ChannelIOError: it cannot be read, or segments are missing.
+    """
+    disk, clock = Disk() if disk is None else disk, clock or SystemClock()
+    place = place_of(disk, directory, data_directories)
+    check_is_channel(place)
+    ownership = own(place, clock, make=False, give_up_missing=give_up_missing)
+    try:
+        return _Repair(place, keys, clock, give_up_missing=give_up_missing).run()
+    except OSError as error:
+        if isinstance(error, ChannelIOError):
+            raise
+        raise ChannelIOError(place.name, f"{directory} cannot be repaired: {error}", error.errno or 0) from error
+    finally:
+        ownership.release()
+
+
+class _Repair:
+    """One repair of directories that are locked."""
+
+    def __init__(self, place: Directories, keys: KeyProvider | None, clock: Clock, *, give_up_missing: bool) -> None:
+        self._place, self._keys, self._clock = place, keys, clock
+        self._give_up_missing = give_up_missing
+        self._ciphers = Segments(place.disk, place.name, (), keys, clock)
+        self._mended: dict[str, int] = {}
+        self._copies: dict[str, str] = {}
+        self._failures: list[str] = []
+
+    def run(self) -> Repair:
+        """See :func:`repair`."""
+        self._check_keys()
+        before = self._look()
+        if before.missing and not self._give_up_missing:
+            raise ChannelIOError(self._place.name, told_missing(self._place, before.missing), errno.ENOENT)
+        for segment in before.segments:
+            if segment.damages or segment.header_damaged:
+                self._mend_segment(segment)
+        if before.damaged or before.torn or self._give_up_missing:
+            self._settle()
+        return Repair(
+            mended=self._mended,
+            copies=self._copies,
+            failures=self._failures,
+            given_up=before.missing,
+            lost_events=before.lost_events,
+            after=self._look(),
+        )
+
+    def _look(self) -> DirectoryReport:
+        return look(self._place, self._keys, self._clock, in_use=False)
+
+    def _check_keys(self) -> None:
+        """Refuse without all keys, before anything is changed."""
+        found, _ = find_segments(self._place.disk, self._place.name, self._place.all)
+        segments = [Segment(one.path, one.header, self._ciphers.cipher_of(one.header)) for one in found]
+        check_keys(self._place.disk, self._place.name, segments)
+
+    def _mend_segment(self, segment: SegmentReport) -> None:
+        disk, path = self._place.disk, segment.path
+        try:
+            if segment.unread:
+                stretches = ", ".join(f"{start} to {end}" for start, end in segment.unread)
+                raise OSError(f"the disk cannot read its bytes {stretches}; copy it to a sound disk first")
+            self._copies[path] = quarantine.copy(disk, path)
+        except OSError as error:
+            what = "was not mended, and nothing in it was changed: no copy of it could be kept"
+            self._failures.append(f"{path} {what}: {error}")
+            return
+        try:
+            self._mended[path] = _mend(disk, segment, self._positions())
+        except OSError as error:
+            what = f"is not wholly mended, and as it was in {self._copies[path]}"
+            self._failures.append(f"{path} {what}: {error}")
+
+    def _positions(self) -> list[Position]:
+        """Where the copies of the checkpoint go on: there a gap ends, and another one begins."""
+        return [each.position for each in checkpoints.readable(self._place.disk, self._place.main)]
+
+    def _settle(self) -> None:
+        """Do what opening the channel would do: cut, set aside, and write down which events are left."""
+        place = self._place
+        try:
+            if self._give_up_missing:
+                self._keep_checkpoints()
+            found = recover(
+                place, self._ciphers.cipher_of, self._clock, careful=True, give_up_missing=self._give_up_missing
+            )
+            segments = list(found.segments)
+            if self._give_up_missing or not segments:
+                segments.append(self._begin_segment(found))
+            self._write_checkpoint(found, segments)
+        except (ChannelIOError, ChannelFormatError) as error:
+            self._failures.append(str(error))
+        except OSError as error:
+            what = "no checkpoint of what is left could be written, which opening the channel does"
+            self._failures.append(f"{what}: {error}")
+
+    def _begin_segment(self, found: Recovered) -> Segment:
+        """An empty one with a number above all that is given up, also of what nobody here knows: none is used again."""
+        place = self._place
+        segments = Segments(place.disk, place.name, place.data or (place.main,), self._keys, self._clock)
+        segments.pass_over(found.last_number + _JUMP)
+        writer = SegmentWriter(place.disk, segments.new(found.next_sequence, found.next_transaction - 1))
+        try:
+            writer.append(encode_segment_header(writer.segment.header))
+            writer.activate()
+            writer.move(SegmentState.DONE)
+        except OSError:
+            writer.move(SegmentState.GIVEN_UP)
+            raise
+        return writer.segment
+
+    def _keep_checkpoints(self) -> None:
+        place = self._place
+        for name in (checkpoints.NAME, checkpoints.BACKUP_NAME):
+            if place.disk.exists(f"{place.main}/{name}"):
+                quarantine.keep(place.disk, f"{place.main}/{name}")
+
+    def _write_checkpoint(self, found: Recovered, segments: Sequence[Segment]) -> None:
+        """Of the events that can be read, up to the end of the log."""
+        last = max(segments, key=lambda segment: segment.number)
+        checkpoint = Checkpoint(
+            generation=found.generation + 1,
+            position=Position(last.number, self._place.disk.size_of(last.path)),
+            next_sequence=found.next_sequence,
+            next_transaction=found.next_transaction,
+            segments={segment.number: segment.header.salt for segment in segments},
+            events=self._readable(found.events),
+        )
+        data = checkpoints.encode(checkpoint)
+        names = (checkpoints.NAME, checkpoints.BACKUP_NAME)
+        error = checkpoints.write_both(self._place.disk, self._place.main, names, data)
+        if error is not None:
+            raise ChannelIOError(self._place.name, f"the second copy of the checkpoint could not be written: {error}")
+
+    def _readable(self, events: Columns) -> Columns:
+        """Those that do not stand in what was taken out."""
+        mended = {segment.number: segment for segment in self._look().segments if segment.path in self._mended}
+        kept = Columns()
+        for entry in events.entries(0, len(events)):
+            if entry.segment not in mended or mended[entry.segment].holds(entry.offset):
+                kept.append(entry)
+        return kept
+
+
+def _mend(disk: Disk, segment: SegmentReport, positions: Sequence[Position]) -> int:
+    """Write gaps over the damaged stretches, and the good copy of the header over the other one; returns their bytes.
+
+    :raises OSError: the disk could not, or a stretch is too short for a gap.
+    """
+    file = disk.open(segment.path)
+    try:
+        data = disk.read(file, disk.size(file), 0)
+        cuts = [position.offset for position in positions if position.segment == segment.number]
+        for start, gap in _gaps(data, segment.damages, cuts):
+            disk.overwrite(file, gap, start)
+        if segment.header_damaged:
+            _mend_header(disk, file, data)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+    return sum(damage.end - damage.start for damage in segment.damages)
+
+
+def _gaps(data: bytes, damages: Sequence[Damage], cuts: Sequence[int]) -> list[tuple[int, bytes]]:
+    """What to write, and where: the numbers of a gap are those of the record before it."""
+    header = decode_segment_header(data[:FIRST_RECORD])
+    if header is None:
+        raise OSError(errno.EIO, "its header has become unreadable")
+    records = [item for item in scan(data, header) if isinstance(item, Record)]
+    before = {item.offset + FRAME_SIZE + item.length: (item.sequence, item.transaction) for item in records}
+    gaps = []
+    for damage in damages:
+        sequence, transaction = before.get(damage.start, (max(0, header.first_sequence - 1), 0))
+        for start, end in _parts(damage, cuts):
+            # At the end of a file one may reach beyond it; a byte of payload tells it from zeros never written.
+            size = max(end - start, FRAME_SIZE + 1) if damage.final else end - start
+            if size < FRAME_SIZE:
+                raise OSError(errno.EIO, f"{size} damaged bytes at {start} are too few to put anything in their place")
+            gaps.append((start, encode_gap(header.seed, sequence, transaction, size)))
+    return gaps
+
+
+def _parts(damage: Damage, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """The stretch, parted where a checkpoint goes on in its middle: reading begins there."""
+    ends = [*sorted({offset for offset in cuts if damage.start < offset < damage.end}), damage.end]
+    parts = list(zip([damage.start, *ends[:-1]], ends, strict=True))
+    return parts if all(end - start > FRAME_SIZE for start, end in parts) else [(damage.start, damage.end)]
+
+
+def _mend_header(disk: Disk, file: int, data: bytes) -> None:
+    header = decode_segment_header(data[:FIRST_RECORD])
+    size = HEADER_SIZE if header is None else HEADER_SIZES[header.version]
+    places = (0, SECOND_HEADER)
+    copies = [data[offset : offset + size] for offset in places]
+    good = [copy for copy in copies if decode_segment_header(copy.ljust(FIRST_RECORD, b"\0")) is not None]
+    for offset, copy in zip(places, copies, strict=True):
+        if copy != good[0]:
+            disk.overwrite(file, good[0], offset)

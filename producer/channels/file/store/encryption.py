@@ -1,0 +1,167 @@
+"""Encryption at rest: AES-256-GCM, a nonce for each record, keys by id so that they can be rotated.
+
+New segments use the provider's current key; older ones name theirs. Plain and encrypted segments lie side by side.
+Each segment has a key of its own, derived (HKDF-SHA-256, RFC 5869) from the named key and the segment's salt, so that
+random nonces never come near the bound of NIST SP 800-38D, section 8.3, for one key.
+
+Needs the package ``cryptography`` (extra ``encryption``).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from ....errors import ConfigError
+
+_NONCE = 12
+_TAG = 16
+#: Bytes of a key.
+KEY_SIZE = 32
+#: What the ciphertext is longer than the text.
+OVERHEAD = _NONCE + _TAG
+_BOUND = struct.Struct("<BQQ")
+MAX_KEY_ID = 64
+
+
+@runtime_checkable
+class KeyProvider(Protocol):
+    """Where keys come from."""
+
+    def current_key_id(self) -> str:
+        """The id of the key for new segments, at most 64 bytes of UTF-8."""
+
+    def get_key(self, key_id: str) -> bytes:
+        """The key of this id, 32 bytes.
+
+        :raises KeyError: there is none.
+        """
+
+
+class _Keys:
+    """Keys that are all known at once."""
+
+    def __init__(self, keys: Mapping[str, str], current: str, where: str) -> None:
+        self._keys = {key_id: _decode_key(key_id, text, where) for key_id, text in keys.items()}
+        self._current = current
+        self._where = where
+        if current not in self._keys:
+            raise ConfigError("encryption", f"{where} names a current key that it does not hold", current)
+
+    def current_key_id(self) -> str:
+        """See :class:`KeyProvider`."""
+        return self._current
+
+    def get_key(self, key_id: str) -> bytes:
+        """See :class:`KeyProvider`."""
+        return self._keys[key_id]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._where}, keys: {', '.join(sorted(self._keys))}>"
+
+
+class FileKeys(_Keys):
+    """Keys in a JSON file: ``{"current": "2026-11", "keys": {"2026-11": "<base64 of 32 bytes>", …}}``.
+
+    :param path: the file; it should be readable by its owner only.
+    :raises ConfigError: no such file, or not of this form.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            # A JSONDecodeError would carry the whole file, keys and all.
+            rule = f"the key file cannot be read ({type(error).__name__})"
+            raise ConfigError("encryption", rule, self._path) from None
+        if not isinstance(content, dict) or not isinstance(content.get("keys"), dict):
+            raise ConfigError("encryption", 'the key file must hold {"current": …, "keys": {…}}', self._path)
+        super().__init__(content["keys"], str(content.get("current")), f"the key file {self._path}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._path,)
+
+
+class EnvironmentKeys(_Keys):
+    """Keys in the environment: ``<prefix>CURRENT`` is an id, ``<prefix>KEY_<id>`` the base64 of 32 bytes.
+
+    :param prefix: of the variables' names.
+    :raises ConfigError: a variable is missing, or holds no key.
+    """
+
+    def __init__(self, prefix: str = "PRODUCER_CHANNEL_") -> None:
+        self._prefix = prefix
+        start = f"{prefix}KEY_"
+        keys = {name.removeprefix(start): value for name, value in os.environ.items() if name.startswith(start)}
+        current = os.environ.get(f"{prefix}CURRENT")
+        if current is None:
+            raise ConfigError("encryption", f"the environment variable {prefix}CURRENT must name a key", "nothing")
+        super().__init__(keys, current, f"the environment ({prefix}*)")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._prefix,)
+
+
+def _decode_key(key_id: str, text: object, where: str) -> bytes:
+    rule = f"key {key_id!r} of {where} must be the base64 of {KEY_SIZE} bytes"
+    try:
+        key = base64.b64decode(str(text), validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigError("encryption", rule, "something else") from None
+    if len(key) != KEY_SIZE:
+        raise ConfigError("encryption", rule, f"{len(key)} bytes")
+    if not 1 <= len(key_id.encode()) <= MAX_KEY_ID:
+        raise ConfigError("encryption", f"the id of a key in {where} must have 1 to {MAX_KEY_ID} bytes", key_id)
+    return key
+
+
+class SegmentCipher:
+    """Seals and opens the payloads of one segment.
+
+    :param key: the named key, 32 bytes.
+    :param salt: the segment's.
+    """
+
+    def __init__(self, key: bytes, salt: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # an extra
+        from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
+
+        derived = HKDF(SHA256(), KEY_SIZE, salt, b"producer file channel segment").derive(key)
+        self._gcm = AESGCM(derived)
+
+    def seal(self, kind: int, sequence: int, transaction: int, payload: bytes) -> bytes:
+        """Nonce, ciphertext and tag."""
+        nonce = os.urandom(_NONCE)
+        return nonce + self._gcm.encrypt(nonce, payload, _BOUND.pack(kind, sequence, transaction))
+
+    def open(self, kind: int, sequence: int, transaction: int, sealed: bytes) -> bytes:
+        """What :meth:`seal` was given.
+
+        :raises ValueError: it is not what was sealed, or not with this key.
+        """
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+
+        try:
+            return self._gcm.decrypt(sealed[:_NONCE], sealed[_NONCE:], _BOUND.pack(kind, sequence, transaction))
+        except InvalidTag:
+            raise ValueError("the record does not open with this key") from None
+
+
+def check_available() -> None:
+    """Whether ``cryptography`` is there.
+
+    :raises ConfigError: it is not.
+    """
+    try:
+        import cryptography  # noqa: F401, PLC0415
+    except ImportError:
+        rule = "needs the package cryptography: pip install 'loghub-producer[encryption]'"
+        raise ConfigError("encryption", rule, "no such package") from None

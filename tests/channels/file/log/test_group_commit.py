@@ -1,0 +1,442 @@
+"""Commits share syncs; a sync that fails costs a segment and no event.
+
+The file is long since the list of promises is.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from producer.channels import Event, FileChannel, Stored
+from producer.channels.file.queue.event_queue import pointer_to
+from producer.channels.file.store.format import FIRST_RECORD, Kind
+from producer.errors import ChannelIOError
+from producer.testing import ManualClock
+from tests.channels.file.opening import (
+    DIRECTORY,
+    contents,
+    file_stats,
+    fill,
+    header,
+    killed,
+    open_channel,
+    opened_channel,
+    records,
+    segments,
+)
+from tests.channels.helpers import (
+    bodies,
+    drained,
+    events,
+    opened,
+    put,
+    take,
+)
+from tests.support.sim_fs import SimFS
+from tests.support.waiting import PATIENCE, Call, eventually
+
+THREADS = 20
+
+
+def log_syncs(disk: SimFS) -> int:
+    return disk.count("sync", "log-")
+
+
+@contextmanager
+def all_written_before_any_syncs(channel: FileChannel, count: int) -> Iterator[None]:
+    """Nobody asks for a sync before ``count`` commits have written."""
+    barrier, wait_synced = threading.Barrier(count), channel._log._wait_synced
+
+    def waiting(*arguments: object) -> object:
+        barrier.wait(PATIENCE)
+        return wait_synced(*arguments)  # type: ignore[arg-type]
+
+    channel._log._wait_synced = waiting  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        channel._log._wait_synced = wait_synced  # type: ignore[method-assign]
+
+
+def test_twenty_commits_that_have_written_share_one_sync() -> None:
+    """Exactly one, and all of them are on the disk when they return."""
+    disk = SimFS()
+    with opened_channel(disk, segment_size=100_000) as channel:
+        before, counted = log_syncs(disk), file_stats(channel).syncs
+        with all_written_before_any_syncs(channel, THREADS):
+            calls = [Call(lambda name=name: put(channel, f"{name:02}")) for name in range(THREADS)]
+            numbers = [call.result() for call in calls]
+        assert log_syncs(disk) - before == 1
+        assert file_stats(channel).syncs - counted == 1
+        assert sorted(numbers) == list(range(1, THREADS + 1))
+        assert channel.synced_sequence == THREADS
+        crashed = disk.crash(1)
+    assert sorted(contents(crashed)) == [f"{name:02}" for name in range(THREADS)]
+
+
+def test_commits_that_come_during_a_sync_share_the_next_one() -> None:
+    """The first sync is slow; whoever writes meanwhile needs one more sync, all together."""
+    disk = SimFS()
+    with opened_channel(disk, segment_size=100_000) as channel:
+        go, begun, once = threading.Event(), threading.Event(), iter([None])
+
+        def slow(operation: str, path: str) -> None:
+            if operation == "sync" and "log-" in path and next(once, 0) is None:
+                begun.set()
+                assert go.wait(PATIENCE)
+
+        before = log_syncs(disk)
+        disk.hook = slow
+        first = Call(lambda: put(channel, "first"))
+        assert begun.wait(PATIENCE)
+        appends = disk.count("append", "log-")
+        others = [Call(lambda name=name: put(channel, str(name))) for name in range(THREADS)]
+        eventually(lambda: disk.count("append", "log-") == appends + THREADS)
+        assert channel.stats().size == 0
+        assert not any(call.done for call in (first, *others))
+        go.set()
+        for call in (first, *others):
+            call.result()
+        assert log_syncs(disk) - before == 2
+        assert channel.stats().size == THREADS + 1
+
+
+def test_puts_and_takes_share_syncs_too() -> None:
+    """Takes are committed in the same group, in the order of the log."""
+    disk = SimFS()
+    with opened_channel(disk, segment_size=100_000) as channel:
+        put(channel, *range(10))
+        taking = [opened(channel) for _ in range(10)]
+        for transaction in taking:
+            transaction.take()
+        before = log_syncs(disk)
+        with all_written_before_any_syncs(channel, 20):
+            calls = [Call(transaction.commit) for transaction in taking]
+            calls += [Call(lambda name=name: put(channel, f"new {name}")) for name in range(10)]
+            for call in calls:
+                call.result()
+        assert log_syncs(disk) - before == 1
+        assert sorted(contents(disk.crash(3))) == [f"new {name}" for name in range(10)]
+    killed(channel, disk)
+
+
+def test_sequence_numbers_follow_the_order_of_the_log() -> None:
+    """Threads that commit at once get consecutive numbers, each transaction's together, and come out so."""
+    with opened_channel(segment_size=100_000) as channel:
+        calls = [Call(lambda name=name: put(channel, *[f"{name:02}"] * 5)) for name in range(THREADS)]
+        lasts = {f"{name:02}": call.result() for name, call in enumerate(calls)}
+        expected = [body for body in sorted(lasts, key=lasts.__getitem__) for _ in range(5)]
+        assert sorted(lasts.values()) == list(range(5, 101, 5))
+        assert drained(channel) == expected
+
+
+def test_after_a_failed_sync_everything_is_in_a_new_segment_and_nobody_notices() -> None:
+    """The commit succeeds; the poisoned segment is never written again; the event is stored twice, delivered once."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "before")
+    disk.fail("sync")
+    transaction = opened(channel)
+    transaction.put_many(events(["a", "b"]))
+    assert transaction.commit() is Stored.DISK
+    found = file_stats(channel)
+    assert (found.poisoned, found.segments) == (1, 2)
+    old, new = segments(disk)
+    size = len(disk.content(old))
+    put(channel, "after")
+    assert len(disk.content(old)) == size
+    assert [record.sequence for record in records(disk, new) if record.kind == Kind.PUT] == [2, 3, 4]
+    assert channel.stats().put_errors == 0
+    taking = opened(channel)
+    assert bodies(taking.take(10)) == ["before", "a", "b", "after"]
+    taking.rollback()
+    for seed in range(20):
+        again = disk.copy().crash(seed) if seed % 2 else disk.copy()
+        assert contents(again) == ["before", "a", "b", "after"]
+    channel.close()
+
+
+def test_of_an_event_that_was_written_again_the_later_copy_counts() -> None:
+    """After a failed sync, read from the log alone: the end of the poisoned segment is not looked at, and it goes."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    disk.fail("sync")
+    disk.fail("truncate")  # or else they would be cut off there
+    put(channel, "a", "b")
+    disk = killed(channel, disk)
+    poisoned, good = segments(disk)
+    for name in ("checkpoint", "checkpoint.backup"):
+        disk.unlink(f"{DIRECTORY}/{name}")
+    with opened_channel(disk) as again:
+        assert file_stats(again).replayed == 3
+        assert poisoned not in segments(disk)
+        assert good in segments(disk)
+        assert drained(again) == ["a", "b"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_failed_sync_dropped_survives_the_power(seed: int) -> None:
+    """The kernel may have thrown the bytes away: they are on the disk all the same when commit returns."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    disk.fail("sync")
+    put(channel, "a", "b")
+    assert file_stats(channel).poisoned == 1
+    assert channel.synced_sequence == 2
+    crashed = disk.crash(seed)
+    channel.close()
+    assert contents(crashed) == ["a", "b"]
+
+
+def test_a_failed_sync_of_twenty_commits_fails_none_of_them() -> None:
+    """One segment is poisoned, one new sync serves all."""
+    disk = SimFS()
+    with opened_channel(disk, segment_size=100_000) as channel:
+        before = log_syncs(disk)
+        disk.fail("sync")
+        with all_written_before_any_syncs(channel, THREADS):
+            for call in [Call(lambda name=name: put(channel, f"{name:02}")) for name in range(THREADS)]:
+                call.result()
+        assert file_stats(channel).poisoned == 1
+        assert log_syncs(disk) - before == 2  # the failed one, and the new segment with the runs
+        assert sorted(contents(disk.copy())) == [f"{name:02}" for name in range(THREADS)]
+        assert sorted(drained(channel)) == [f"{name:02}" for name in range(THREADS)]
+
+
+def failing_twice(disk: SimFS) -> None:
+    """The sync fails, and so does that of what was written again."""
+    disk.fail("sync", nth=1, times=None)
+
+
+def test_a_second_failure_is_an_error_and_nothing_happened() -> None:
+    """The commit raises, nothing is visible, no room is taken; the transaction is open and can be committed again."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "before")
+        transaction = opened(channel)
+        transaction.put_many(events(["a", "b"]))
+        failing_twice(disk)
+        with pytest.raises(ChannelIOError, match="what was committed could not be brought to the disk") as caught:
+            transaction.commit()
+        assert "Nothing of it counts; only if the power fails before another commit succeeds" in str(caught.value)
+        assert caught.value.errno == errno.EIO
+        assert (channel.stats().size, channel.stats().put_errors) == (1, 1)
+        disk.heal()
+        transaction.commit()
+        assert transaction.last_sequence is not None
+        assert drained(channel) == ["before", "a", "b"]
+        assert channel.stats().bytes == 0
+    assert contents(disk) == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_what_failed_is_voided_in_the_log(again: bool, checkpointed: bool) -> None:
+    """Its records may have reached the disk: the next segment says where they stand, and replay obeys it."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    transaction = opened(channel)
+    transaction.put_many(events(["never", "never either"]))
+    failing_twice(disk)
+    with pytest.raises(ChannelIOError):
+        transaction.commit()
+    disk.heal()
+    if again:
+        transaction.commit()
+    else:
+        transaction.rollback()
+    put(channel, "kept")
+    assert header(disk, segments(disk)[-1]).void_from == pointer_to(1, FIRST_RECORD)
+    expected = ["never", "never either", "kept"] if again else ["kept"]
+    if checkpointed:
+        channel.checkpoint()
+    disk = killed(channel, disk)
+    assert contents(disk.copy()) == expected
+    for path in (f"{DIRECTORY}/checkpoint", f"{DIRECTORY}/checkpoint.backup"):
+        disk.unlink(path)
+    assert contents(disk) == expected
+
+
+def test_when_twenty_commits_fail_each_is_told_and_none_is_visible() -> None:
+    """Every thread gets the error; afterwards the channel is empty, works, and stays so after a restart."""
+    disk = SimFS()
+    with opened_channel(disk, segment_size=100_000) as channel:
+        failing_twice(disk)
+        with all_written_before_any_syncs(channel, THREADS):
+            calls = [Call(lambda name=name: put(channel, f"{name:02}")) for name in range(THREADS)]
+            for call in calls:
+                with pytest.raises(ChannelIOError):
+                    call.result()
+        assert (channel.stats().size, channel.stats().bytes, channel.stats().put_errors) == (0, 0, THREADS)
+        disk.heal()
+        put(channel, "works")
+        assert header(disk, segments(disk)[-1]).void_from == pointer_to(1, FIRST_RECORD)
+        assert contents(disk.copy()) == ["works"]
+
+
+def test_a_take_whose_commit_failed_has_not_happened() -> None:
+    """It may be committed again, or rolled back; the event is delivered exactly as told."""
+    for end in ("commit", "rollback"):
+        disk = SimFS()
+        with opened_channel(disk) as channel:
+            put(channel, "a", "b")
+            taking = opened(channel)
+            taking.take()
+            failing_twice(disk)
+            with pytest.raises(ChannelIOError):
+                taking.commit()
+            assert channel.stats().taken == 1
+            disk.heal()
+            getattr(taking, end)()
+            put(channel, "c")
+            expected = ["b", "c"] if end == "commit" else ["a", "b", "c"]
+            assert contents(disk.copy()) == expected
+            assert drained(channel) == expected
+
+
+def test_events_in_open_takes_are_found_where_they_were_written_again() -> None:
+    """Taken by one transaction while the sync of another fails: a rollback and the next take read the new place."""
+    disk = SimFS()
+    with opened_channel(disk, fsync=1000.0) as channel:
+        put(channel, "a", "b", "c")
+        taking = opened(channel)
+        assert bodies(taking.take(2)) == ["a", "b"]
+        disk.fail("sync")
+        channel.sync()
+        old, new = segments(disk)
+        file = disk.open(old)
+        disk.truncate(file, 640)  # as if the kernel had dropped it
+        disk.close(file)
+        taking.rollback()
+        assert take(channel, 3) == ["a", "b", "c"]
+        assert file_stats(channel).lost_events == 0
+        assert len(records(disk, new)) >= 4
+
+
+def test_with_an_interval_a_failed_sync_writes_again_what_it_kept() -> None:
+    """The commits returned long ago; in the background all of it goes to a new segment, and survives the power."""
+    disk, clock = SimFS(), ManualClock()
+    with opened_channel(disk, fsync=5.0, clock=clock) as channel:
+        expected = fill(channel, 30)
+        rolled = file_stats(channel).rolls
+        assert rolled >= 1
+        disk.fail("sync")
+        eventually(lambda: clock.waiting == 1)
+        clock.advance(5.1)
+        eventually(lambda: channel.synced_sequence == 30)
+        assert file_stats(channel).poisoned == 1
+        for seed in range(10):
+            assert contents(disk.copy().crash(seed)) == expected
+        assert drained(channel) == expected
+
+
+@pytest.mark.parametrize("fsync", [1000.0, "os"])
+def test_sync_tells_that_the_disk_failed_and_the_channel_goes_on(fsync: str | float) -> None:
+    """Only a second failure is told, each time, until it is over: then everything is on the disk."""
+    disk = SimFS()
+    with opened_channel(disk, fsync=fsync) as channel:
+        put(channel, "a")
+        failing_twice(disk)
+        for _ in range(3):
+            with pytest.raises(ChannelIOError, match=r"could not be brought to the disk.*is tried again"):
+                channel.sync()
+            with pytest.raises(ChannelIOError, match="a commit failed"):
+                put(channel, "refused, lest it stands before what is owed")
+            assert channel.synced_sequence < 1
+        assert file_stats(channel).unsynced_bytes > 0
+        disk.heal()
+        put(channel, "b")
+        assert channel.synced_sequence == 1
+        channel.sync()
+        assert (channel.synced_sequence, file_stats(channel).unsynced_bytes) == (2, 0)
+        for seed in range(10):
+            assert contents(disk.copy().crash(seed)) == ["a", "b"]
+        assert drained(channel) == ["a", "b"]
+
+
+def test_sync_waits_for_what_was_committed_before_it() -> None:
+    """And no longer than its timeout."""
+    disk, clock = SimFS(), ManualClock()
+    with opened_channel(disk, fsync="os", clock=clock) as channel:
+        put(channel, "a")
+        go, begun = threading.Event(), threading.Event()
+
+        def slow(operation: str, path: str) -> None:
+            if operation == "sync" and "log-" in path and not begun.is_set():
+                begun.set()
+                assert go.wait(PATIENCE)
+
+        disk.hook = slow
+        first = Call(channel.sync)
+        assert begun.wait(PATIENCE)
+        with pytest.raises(TimeoutError, match="not on the disk within 0 s; it is on its way"):
+            channel.sync(timeout=0)
+        second = Call(lambda: channel.sync(timeout=50))
+        eventually(lambda: clock.waiting == 1)
+        clock.advance(51)
+        with pytest.raises(TimeoutError):
+            second.result()
+        third = Call(lambda: channel.sync(timeout=50))
+        go.set()
+        first.result()
+        third.result()
+        assert channel.synced_sequence == 1
+
+
+def test_a_roll_between_two_commits_syncs_both_segments() -> None:
+    """Without waiting commits: sync() brings every segment with something new to the disk."""
+    disk = SimFS()
+    with opened_channel(disk, fsync="os") as channel:
+        expected = fill(channel, 60)
+        assert file_stats(channel).rolls >= 2
+        assert file_stats(channel).unsynced_bytes > 0
+        channel.sync()
+        assert file_stats(channel).unsynced_bytes == 0
+        for seed in range(10):
+            assert contents(disk.copy().crash(seed)) == expected
+
+
+@pytest.mark.parametrize("fsync", ["os", 1000.0])
+def test_what_is_not_synced_may_be_lost_with_the_machine_and_never_in_part(fsync: str | float) -> None:
+    """Without a sync at commit a crash leaves a beginning of what was committed: whole transactions, in order."""
+    seen = set()
+    for seed in range(40):
+        disk = SimFS()
+        channel = open_channel(disk, fsync=fsync)
+        expected = fill(channel, 30, each=3)
+        crashed = disk.crash(seed)
+        channel.close()
+        found = contents(crashed)
+        assert found == expected[: len(found)]
+        assert len(found) % 3 == 0
+        seen.add(len(found))
+        assert contents(crashed.kill()) == []
+    assert len(seen) > 3
+
+
+def test_an_interrupt_while_waiting_for_the_disk_leaves_the_outcome_known() -> None:
+    """The commit's wait is broken off: the events are there exactly if they were published, and none is twice."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "a")
+        wait_synced, interrupts = channel._log._wait_synced, iter([KeyboardInterrupt()])
+
+        def waiting(*arguments: object) -> object:
+            for error in interrupts:
+                raise error
+            return wait_synced(*arguments)  # type: ignore[arg-type]
+
+        channel._log._wait_synced = waiting  # type: ignore[method-assign,assignment]
+        transaction = opened(channel)
+        transaction.put(Event({}, b"b"))
+        with pytest.raises(KeyboardInterrupt):
+            transaction.commit()
+        assert channel.stats().size == 2
+        assert channel.stats().bytes == 10
+        assert drained(channel) == ["a", "b"]
+        assert (channel.stats().size, channel.stats().bytes) == (0, 0)

@@ -1,0 +1,442 @@
+"""The log: segments one after the other, what a transaction writes, and the space for it; Flume's TestLog."""
+
+from __future__ import annotations
+
+import errno
+from typing import cast
+
+import pytest
+
+from producer.channels import Event
+from producer.channels.file.recovery.repair import repair
+from producer.channels.file.store.disk import Disk
+from producer.channels.file.store.format import (
+    COMMIT_SIZE,
+    FIRST_RECORD,
+    FRAME_SIZE,
+    Kind,
+)
+from producer.channels.file.store.space import FRESH, Space
+from producer.errors import (
+    ChannelFormatError,
+    ChannelIOError,
+    DiskFullError,
+    InvalidArgumentError,
+)
+from producer.testing import ManualClock
+from tests.channels.file.opening import (
+    CHECKPOINTS,
+    DIRECTORY,
+    SEGMENT,
+    contents,
+    file_stats,
+    fill,
+    header,
+    killed,
+    log,
+    names,
+    open_channel,
+    opened_channel,
+    segments,
+)
+from tests.channels.helpers import (
+    bodies,
+    drained,
+    events,
+    opened,
+    put,
+    take,
+)
+from tests.support.sim_fs import SimFS
+
+
+def kinds(disk: SimFS) -> list[str]:
+    return [Kind(record.kind).name for record in log(disk)]
+
+
+def test_a_new_segment_is_begun_when_the_next_transaction_would_not_fit() -> None:
+    """A thousand puts: the number of files follows from the sizes, and none is above the limit."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        expected = fill(channel, 1000)
+        one = (FRAME_SIZE + 4 + 100) + (FRAME_SIZE + COMMIT_SIZE)
+        assumed = one + 2 * 28  # it is decided before it is known whether a cipher adds to both records
+        fitting = (SEGMENT - FIRST_RECORD - assumed) // one + 1
+        assert len(segments(disk)) == -(-1000 // fitting) > 50
+        assert file_stats(channel).rolls == len(segments(disk)) - 1
+        assert max(len(disk.content(path)) for path in segments(disk)) <= SEGMENT
+        assert drained(channel) == expected
+
+
+def test_a_transaction_never_spans_segments() -> None:
+    """One larger than a segment has a segment of its own, which is longer; others follow in the next."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "small")
+        put(channel, *("x" * 1000 for _ in range(10)))
+        put(channel, "after")
+        sizes = [len(disk.content(path)) for path in segments(disk)]
+        assert len(sizes) == 3
+        assert sizes[1] > 10_000
+        for path in segments(disk):
+            assert header(disk, path).number == int(path[-10:])
+        transactions = [{record.transaction for record in log(disk)}]
+        assert transactions == [{1, 2, 3}]
+        assert [len(body) for body in drained(channel)] == [5] + [1000] * 10 + [5]
+
+
+def test_a_transaction_that_no_segment_can_hold_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets have 32 bits. Nothing of it is written, no room is taken, and others are committed."""
+    monkeypatch.setattr("producer.channels.file.log.appender.MOST_OFFSET", 10_000)
+    disk = SimFS()
+    with opened_channel(disk, byte_capacity=1 << 20) as channel:
+        put(channel, "before")
+        transaction = opened(channel)
+        transaction.put_many(events(["x" * 3000] * 4))
+        with pytest.raises(
+            InvalidArgumentError, match=r"a transaction of 12\d+ bytes; at most \d+ fit.*put less in one"
+        ):
+            transaction.commit()
+        transaction.rollback()
+        assert kinds(disk) == ["PUT", "COMMIT"]
+        assert channel.stats().bytes == 4 + len("before")
+        put(channel, *["x" * 3000] * 3)
+        assert len(drained(channel)) == 4
+
+
+def test_a_committed_put_is_puts_and_a_commit_in_one_write() -> None:
+    """Nothing stands between them, nothing was written before, one append for all."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        transaction = opened(channel)
+        appends = disk.count("append", "log-")
+        transaction.put_many(events("abc"))
+        assert disk.count("append", "log-") == appends
+        assert kinds(disk) == []
+        transaction.commit()
+        assert disk.count("append", "log-") == appends + 1
+        assert kinds(disk) == ["PUT", "PUT", "PUT", "COMMIT"]
+        assert [record.remaining for record in log(disk)] == [3, 2, 1, 0]
+
+
+def test_a_committed_take_is_a_take_and_a_commit() -> None:
+    """However many events were taken."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, *"abc")
+        take(channel, 3)
+        assert kinds(disk)[4:] == ["TAKE", "COMMIT"]
+
+
+@pytest.mark.parametrize("what", ["put", "take", "nothing"])
+@pytest.mark.parametrize("end", ["rollback", "commit"])
+def test_only_what_is_committed_and_not_empty_is_written(what: str, end: str) -> None:
+    """A rollback of puts or takes, and an empty transaction, leave no record; after a restart it is as before."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    before = kinds(disk)
+    transaction = opened(channel)
+    if what == "put":
+        transaction.put(Event({}, b"b"))
+    elif what == "take":
+        transaction.take()
+    getattr(transaction, end)()
+    assert (kinds(disk) == before) == (end == "rollback" or what == "nothing")
+    expected = ["a"] if end == "rollback" or what == "nothing" else ["a", "b"] if what == "put" else []
+    for path in CHECKPOINTS:
+        disk.unlink(path)
+    assert contents(killed(channel, disk)) == expected
+
+
+def test_puts_takes_and_rollbacks_are_replayed_to_the_same_queue() -> None:
+    """Put 3, take 1 and commit, take 1 and roll back, take 1 and die: the last two are there."""
+    for checkpoint in (False, True):
+        disk = SimFS()
+        channel = open_channel(disk)
+        put(channel, *"abc")
+        assert take(channel) == ["a"]
+        transaction = opened(channel)
+        transaction.take()
+        transaction.rollback()
+        opened(channel).take()
+        if checkpoint:
+            channel.checkpoint()
+        assert contents(killed(channel, disk)) == ["b", "c"]
+
+
+def test_segments_lie_in_the_data_directories_in_turn() -> None:
+    """Numbers are unique over all of them; every one is found again, deleted where it lies, and locked."""
+    disk = SimFS()
+    places = ("/one", "/two", "/three")
+    channel = open_channel(disk, data_directories=places)
+    expected = fill(channel, 150)
+    assert [name for name in names(disk) if name.startswith("log-")] == []
+    numbers = [[header(disk, path).number for path in segments(disk, place)] for place in places]
+    assert all(len(found) >= 2 for found in numbers)
+    flat = sorted(number for found in numbers for number in found)
+    assert flat == list(range(1, len(flat) + 1))
+    assert all(number % 3 == place for found in numbers for number in found for place in {found[0] % 3})
+    assert all("LOCK" in names(disk, place) for place in (DIRECTORY, *places))
+    disk = killed(channel, disk)
+    with opened_channel(disk, data_directories=places) as again:
+        assert drained(again) == expected
+        again.checkpoint()
+        assert sum(len(segments(disk, place)) for place in places) == 1
+
+
+def test_segments_are_found_also_where_new_ones_do_not_go() -> None:
+    """Data directories can be added to a channel that had none: the old segments lie in its directory."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "old")
+    with opened_channel(disk, data_directories=["/data"]) as channel:
+        put(channel, "new")
+        assert len(segments(disk, "/data")) == 1
+        assert drained(channel) == ["old", "new"]
+
+
+def test_data_directories_that_are_missing_are_not_taken_for_empty_ones() -> None:
+    """Opened without the directories that hold its segments, a channel is refused: nothing is lost by a slip."""
+    disk = SimFS()
+    with opened_channel(disk, data_directories=["/one", "/two"]) as channel:
+        expected = fill(channel, 60)
+    for places in ([], ["/elsewhere"]):
+        with pytest.raises(ChannelIOError, match="data_directories"):
+            open_channel(disk, data_directories=places)
+    assert contents(disk, data_directories=["/one", "/two"]) == expected
+
+
+def test_a_data_directory_that_is_not_mounted_is_not_forgotten() -> None:
+    """Its segments hold events: the channel opens when it is back, or when somebody says that it is gone for good."""
+    disk = SimFS()
+    places = ("/one", "/two")
+    with opened_channel(disk, data_directories=places) as channel:
+        expected = fill(channel, 60)
+    kept = {path: disk.content(path) for path in segments(disk, "/two")}
+    assert len(kept) >= 2
+    for path in kept:
+        disk.unlink(path)
+    for _ in range(2):
+        with pytest.raises(ChannelIOError, match=r"segments 1, 3.* if they are gone for good, producer channel repair"):
+            open_channel(disk, data_directories=places)
+    left = disk.copy()
+    for path, content in kept.items():
+        disk.put(path, content)
+    assert contents(disk, data_directories=places) == expected
+    done = repair(DIRECTORY, data_directories=places, give_up_missing=True, disk=cast("Disk", left))
+    assert (done.given_up, done.failures) == ((1, 3), [])
+    found = contents(left, data_directories=places)
+    assert done.lost_events == 60 - len(found)
+    assert 0 < len(found) < 60
+    assert [body for body in expected if body in found] == found
+
+
+def test_a_copy_of_a_segment_beside_it_is_refused() -> None:
+    """The same number in two directories: nobody can tell which counts."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "a")
+    disk.make_directory("/data")
+    disk.put("/data/log-0000000001", disk.content(f"{DIRECTORY}/log-0000000001"))
+    with pytest.raises(ChannelFormatError, match="these are the same segment: /channel/log-0000000001, /data/log-"):
+        open_channel(disk, data_directories=["/data"])
+    assert contents(disk) == ["a"]
+
+
+def a_space(disk: SimFS, clock: ManualClock, *, minimum: int = 1000, reserve: int = 0) -> Space:
+    return Space(cast("Disk", disk), "orders", ["/one", "/two"], minimum=minimum, reserve=reserve, clock=clock)
+
+
+def a_disk(capacity: int) -> SimFS:
+    disk = SimFS(capacity)
+    for place in ("/one", "/two"):
+        disk.make_directory(place)
+    return disk
+
+
+def test_space_is_looked_at_again_after_a_second_and_what_is_written_subtracted() -> None:
+    """Not at every put; but before it refuses one it looks again, so that room that somebody made is used."""
+    disk, clock = a_disk(10_000), ManualClock()
+    space = a_space(disk, clock)
+    space.admit(9000)
+    looks = disk.count("free")
+    disk.put("/one/events", bytes(5000))
+    space.used(5000)
+    assert space.free == 5000
+    space.admit(4000)
+    assert disk.count("free") == looks
+    with pytest.raises(DiskFullError):
+        space.admit(4001)
+    disk.unlink("/one/events")
+    space.admit(9000)
+    assert disk.count("free") > looks
+    looks = disk.count("free")
+    clock.advance(FRESH)
+    space.admit(9000)
+    assert disk.count("free") > looks
+
+
+def test_the_error_of_a_full_disk_says_how_much_is_free_and_wanted() -> None:
+    """And where, and what to do; its number is ENOSPC."""
+    space = a_space(a_disk(5000), ManualClock())
+    with pytest.raises(DiskFullError) as caught:
+        space.admit(4500)
+    error = caught.value
+    assert (error.channel, error.free, error.wanted, error.errno) == ("orders", 5000, 5500, errno.ENOSPC)
+    assert str(error) == (
+        "channel orders: the disk of /one has 5000 bytes free, and a put wants 5500 (its own bytes and "
+        "minimum_free_space): free some space, or let the channel drain"
+    )
+
+
+def test_a_reserve_is_kept_given_up_once_and_made_again() -> None:
+    """It occupies the disk; without room for it there is none."""
+    disk = a_disk(10_000)
+    space = a_space(disk, ManualClock(), reserve=4000)
+    space.keep_reserve()
+    assert disk.used == 4000
+    assert space.give_up_reserve()
+    assert not space.give_up_reserve()
+    assert disk.used == 0
+    disk.capacity = 4999
+    space.keep_reserve()
+    assert disk.used == 0
+    disk.capacity = 5000
+    space.keep_reserve()
+    assert disk.used == 4000
+
+
+@pytest.mark.parametrize("minimum", [3000, 1 << 30])
+def test_too_little_space_refuses_puts_and_nothing_else(minimum: int) -> None:
+    """Also when the channel is opened with too little: what is there can be taken, checkpoints are written."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "a", "b", "c")
+    disk.capacity = disk.used + 2500
+    channel = open_channel(disk, minimum_free_space=minimum)
+    late = opened(channel)
+    late.put(Event({}, b"d"))
+    with pytest.raises(DiskFullError, match="free some space, or let the channel drain") as caught:
+        late.commit()
+    assert caught.value.wanted >= minimum
+    assert take(channel) == ["a"]
+    assert channel.checkpoint()
+    taking = opened(channel)
+    assert bodies(taking.take()) == ["b"]
+    taking.rollback()
+    disk.capacity = None
+    late.commit()
+    assert channel.stats().put_errors == 1
+    assert contents(killed(channel, disk)) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("left", [0, 1, 3999])
+def test_a_reserve_that_a_crash_left_short_is_made_anew(left: int) -> None:
+    """It is worth what it holds: one of fewer bytes, or none, does not pass for a whole one; a whole one is kept."""
+    disk = a_disk(10_000)
+    space = a_space(disk, ManualClock(), reserve=4000)
+    disk.put("/one/reserve", bytes(left))
+    space.keep_reserve()
+    assert len(disk.content("/one/reserve")) == 4000
+    made = disk.count("create", "reserve")
+    space.keep_reserve()
+    assert disk.count("create", "reserve") == made == 1
+
+
+def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty() -> None:
+    """Puts are refused; commits of takes, checkpoints and deletions work, and then there is room again."""
+    disk = SimFS()
+    channel = open_channel(disk, reserve=6000)
+    expected = fill(channel, 100)
+    before = len(segments(disk))
+    assert before > 4
+    disk.capacity = disk.used
+    with pytest.raises(DiskFullError):
+        put(channel, "no")
+    taken = []
+    while got := take(channel, 10):
+        taken += got
+    assert taken == expected
+    assert "reserve" not in names(disk)
+    assert channel.checkpoint()
+    assert len(segments(disk)) < before
+    assert "reserve" in names(disk)
+    put(channel, "yes")
+    channel.close()
+    assert contents(disk) == ["yes"]
+
+
+def test_a_disk_that_fills_during_a_put_leaves_nothing_of_it() -> None:
+    """No room within the record itself: an error, the segment as before, the same transaction may commit later."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    late = opened(channel)
+    late.put(Event({}, b"x" * 500))
+    path = segments(disk)[-1]
+    before = disk.content(path)
+    disk.capacity = disk.used + 200
+    channel._space._free = 10**6  # somebody else wrote a moment after the last look
+    with pytest.raises(DiskFullError):
+        late.commit()
+    assert disk.content(path) == before
+    disk.capacity = None
+    late.commit()
+    assert [len(body) for body in contents(killed(channel, disk))] == [1, 500]
+
+
+def test_closing_writes_a_checkpoint() -> None:
+    """Both copies change when the content has changed."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    before = [disk.content(path) for path in CHECKPOINTS]
+    put(channel, "a")
+    assert [disk.content(path) for path in CHECKPOINTS] == before
+    channel.close()
+    assert all(disk.content(path) != old for path, old in zip(CHECKPOINTS, before, strict=True))
+
+
+def test_an_error_of_a_write_is_told_and_the_next_commit_works() -> None:
+    """The transaction is still open and can be committed; the log holds it once."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    transaction = opened(channel)
+    transaction.put(Event({}, b"a"))
+    disk.fail("append")
+    with pytest.raises(ChannelIOError, match=r"a commit failed: .*Input/output.*Nothing of it is stored") as caught:
+        transaction.commit()
+    assert caught.value.errno == errno.EIO
+    transaction.commit()
+    assert (channel.stats().put_errors, channel.stats().put_successes) == (1, 1)
+    assert contents(killed(channel, disk)) == ["a"]
+
+
+def test_a_segment_that_cannot_be_begun_leaves_no_trace() -> None:
+    """Its creation, its header or its name in the directory fails: the commit fails, the next one rolls again."""
+    for operation, nth in (("create", 1), ("append", 1), ("sync_directory", 1)):
+        disk = SimFS()
+        channel = open_channel(disk)
+        fill(channel, 17)
+        before = segments(disk)
+        fault = disk.fail(operation, nth)
+        with pytest.raises(ChannelIOError):
+            put(channel, "x" * 2000)
+        assert fault.met == 1
+        assert segments(disk) == before
+        put(channel, "y" * 2000)
+        assert len(segments(disk)) == len(before) + 1
+        assert len(contents(killed(channel, disk))) == 18
+
+
+def test_what_failed_does_not_take_room() -> None:
+    """After any number of failed commits the channel holds as much as before."""
+    disk = SimFS()
+    with opened_channel(disk, capacity=3, byte_capacity=1000) as channel:
+        for _ in range(10):
+            disk.fail("append")
+            with pytest.raises(ChannelIOError):
+                put(channel, "a")
+        assert (channel.stats().bytes, channel.stats().size) == (0, 0)
+        put(channel, *"abc")
+        assert drained(channel) == ["a", "b", "c"]

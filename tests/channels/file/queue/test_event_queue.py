@@ -1,0 +1,261 @@
+"""The queue of pointers, and the pointers; Flume's TestFlumeEventQueue and TestFlumeEventPointer."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer.channels.file.queue.event_queue import (
+    Columns,
+    Entry,
+    EventQueue,
+    pointer_to,
+)
+
+SIZE = 10
+
+
+def filled(count: int, *, each: int = 1, per_segment: int = 10) -> EventQueue:
+    """A queue of events 1 to ``count``, ``each`` of them in a transaction, so many in a segment."""
+    queue = EventQueue()
+    for first in range(1, count + 1, each):
+        numbers = range(first, min(first + each, count + 1))
+        segment = 1 + (first - 1) // per_segment
+        queue.append(first, segment, [640 + 50 * number for number in numbers], [SIZE] * len(numbers), 100.0 + first)
+    return queue
+
+
+def needed(queue: EventQueue) -> set[int]:
+    """The segments in which its events stand."""
+    return queue.snapshot(1 << 63).segments()
+
+
+def sequences(entries: list[Entry]) -> list[int]:
+    return [entry.sequence for entry in entries]
+
+
+def test_a_pointer_holds_segment_and_offset() -> None:
+    """Both come out as they went in, also at their limits; equal ones are equal, and hash the same."""
+    for segment, offset in ((0, 0), (1, 640), (7, (1 << 32) - 1), ((1 << 32) - 1, 5)):
+        entry = Entry(1, pointer_to(segment, offset), 10, 1.0)
+        assert (entry.segment, entry.offset) == (segment, offset)
+        assert entry.pointer == segment << 32 | offset
+    assert pointer_to(1, 2) == pointer_to(1, 2)
+    assert len({pointer_to(1, 2), pointer_to(1, 2), pointer_to(2, 1), pointer_to(2, 2)}) == 3
+    assert Entry(1, pointer_to(1, 2), 3, 4.0) == Entry(1, pointer_to(1, 2), 3, 4.0)
+
+
+def test_a_new_queue_is_empty() -> None:
+    """No event, none taken, no segment needed, no oldest."""
+    queue = EventQueue()
+    assert (len(queue), queue.taken, needed(queue), queue.oldest) == (0, {}, set(), None)
+    assert queue.take(5, None) == []
+    assert len(queue.snapshot(1 << 63)) == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 10_000])
+def test_events_leave_at_the_head_in_the_order_of_the_tail(count: int) -> None:
+    """One, two or many; the segments they stand in are known as long as one of them is there."""
+    queue = filled(count)
+    assert len(queue) == count
+    assert needed(queue) == {1 + number // 10 for number in range(count)}
+    taken: list[int] = []
+    while entries := queue.take(7, None):
+        assert needed(queue)
+        taken += sequences(entries)
+        assert queue.remove(sequences(entries)) == SIZE * len(entries)
+    assert taken == list(range(1, count + 1))
+    assert (len(queue), needed(queue), queue.taken) == (0, set(), {})
+
+
+@pytest.mark.parametrize("count", [1, 2, 5_000])
+def test_what_is_given_back_is_at_the_head_again_in_order(count: int) -> None:
+    """Whatever the order in which it is given back; its segments stay known all the time."""
+    queue = filled(count + 3)
+    entries = queue.take(count, None)
+    assert len(queue) == 3
+    before = needed(queue)
+    queue.put_back(reversed(entries))
+    assert (len(queue), queue.taken, needed(queue)) == (count + 3, {}, before)
+    assert sequences(queue.take(count + 3, None)) == list(range(1, count + 4))
+
+
+def test_only_what_was_taken_can_be_removed() -> None:
+    """A sequence number that nobody took, or that is gone already, is an error and changes nothing."""
+    queue = filled(3)
+    queue.take(1, None)
+    for wrong in (2, 99):
+        with pytest.raises(KeyError):
+            queue.remove([wrong])
+    queue.remove([1])
+    with pytest.raises(KeyError):
+        queue.remove([1])
+    assert (len(queue), needed(queue)) == (2, {1})
+
+
+def test_a_segment_is_needed_until_its_last_event_is_gone() -> None:
+    """Queued, taken and given back events count; removed ones do not."""
+    queue = filled(4, per_segment=2)
+    assert needed(queue) == {1, 2}
+    first, second, third = queue.take(3, None)
+    assert needed(queue) == {1, 2}
+    queue.remove([first.sequence])
+    queue.put_back([second])
+    assert needed(queue) == {1, 2}
+    queue.remove([third.sequence])
+    assert needed(queue) == {1, 2}
+    queue.remove(sequences(queue.take(1, None)))
+    assert needed(queue) == {2}
+
+
+def test_the_columns_are_cut_and_nothing_moves() -> None:
+    """Long use with a short queue keeps the memory small; the order stays right through it."""
+    queue = EventQueue()
+    next_put = next_take = 1
+    for _ in range(3_000):
+        queue.append(next_put, 1, [640] * 10, [SIZE] * 10, 0.0)
+        next_put += 10
+        entries = queue.take(10, None)
+        assert sequences(entries) == list(range(next_take, next_take + 10))
+        queue.remove(sequences(entries))
+        next_take += 10
+    assert len(queue._columns) < 10_000
+    assert len(queue) == 0
+
+
+def test_an_event_takes_28_bytes_and_a_little() -> None:
+    """The columns hold numbers, not objects: a million events fit in some 30 MB."""
+    queue = filled(100_000, each=1000, per_segment=10_000)
+    columns = queue._columns
+    size = sum(map(sys.getsizeof, (columns.sequences, columns.pointers, columns.lengths, columns.times)))
+    assert size < 100_000 * 28 * 1.2
+
+
+def test_the_age_is_that_of_the_oldest_event_not_taken() -> None:
+    """Also of one that was given back."""
+    queue = filled(3)
+    assert queue.oldest == 101.0
+    (first,) = queue.take(1, None)
+    assert queue.oldest == 102.0
+    queue.put_back([first])
+    assert queue.oldest == 101.0
+    queue.remove(sequences(queue.take(3, None)))
+    assert queue.oldest is None
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "given", "expected"),
+    [(0, 0, [1]), (5, 0, [1]), (20, 0, [1, 2]), (29, 0, [1, 2]), (30, 0, [1, 2, 3]), (35, 4, [1, 2, 3]), (15, 4, [1])],
+)
+def test_a_take_by_bytes_leaves_the_rest_where_it_was(max_bytes: int, given: int, expected: list[int]) -> None:
+    """Among events given back and others alike: the next take goes on behind."""
+    queue = filled(6)
+    queue.put_back(queue.take(given, None))
+    assert sequences(queue.take(4, max_bytes)) == expected
+    assert len(queue) == 6 - len(expected)
+    assert sequences(queue.take(10, None)) == list(range(len(expected) + 1, 7))
+
+
+def test_a_snapshot_holds_what_is_taken_and_what_was_given_back() -> None:
+    """By sequence number, up to a place in the log; it stays as it is when the queue goes on."""
+    queue = filled(10, per_segment=5)
+    first = queue.take(2, None)
+    second = queue.take(2, None)
+    queue.put_back(first)
+    snapshot = queue.snapshot(pointer_to(2, 640 + 50 * 9))
+    assert list(snapshot.sequences) == list(range(1, 9))
+    assert list(snapshot.pointers) == [pointer_to(1 + (n - 1) // 5, 640 + 50 * n) for n in range(1, 9)]
+    assert list(snapshot.times) == [100.0 + n for n in range(1, 9)]
+    assert list(snapshot.lengths) == [SIZE] * 8
+    queue.remove(sequences(second))
+    queue.append(11, 9, [640], [SIZE], 0.0)
+    assert list(snapshot.sequences) == list(range(1, 9))
+    assert list(queue.snapshot(1 << 63).sequences) == [1, 2, *range(5, 12)]
+
+
+def test_what_is_restored_is_what_was_written_down() -> None:
+    """Order, sizes and segments of a snapshot come back; taken events are no longer taken."""
+    queue = filled(10, per_segment=5)
+    queue.take(3, None)
+    again = EventQueue()
+    assert again.restore(queue.snapshot(1 << 63)) == 10 * SIZE
+    assert (len(again), again.taken, needed(again)) == (10, {}, {1, 2})
+    assert sequences(again.take(20, None)) == list(range(1, 11))
+
+
+def test_events_that_were_written_again_are_found_in_their_new_place() -> None:
+    """Queued, taken or given back: pointer and segment follow, the order stays."""
+    queue = filled(6, per_segment=3)
+    taken = queue.take(4, None)
+    queue.put_back(taken[:2])
+    queue.repoint({number: pointer_to(9, number) for number in (1, 3, 5)} | {99: 5})
+    assert needed(queue) == {1, 2, 9}
+    assert queue.taken[3].segment == 9
+    assert queue.taken[4].segment == 2
+    queue.put_back([taken[2], taken[3]])  # with the old pointers: the new ones count
+    assert [(entry.sequence, entry.segment) for entry in queue.take(6, None)] == [
+        (1, 9),
+        (2, 1),
+        (3, 9),
+        (4, 2),
+        (5, 9),
+        (6, 2),
+    ]
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_ranges_are_rows_of_consecutive_sequence_numbers(numbers: set[int]) -> None:
+    """Together they have every number, once; between two of them at least one is missing."""
+    columns = Columns()
+    for number in sorted(numbers):
+        columns.append(Entry(number, pointer_to(number % 5, 640), 1, 1.0))
+    ranges = columns.ranges()
+    assert [number for first, last in ranges for number in range(first, last + 1)] == sorted(numbers)
+    assert all(ranges[place][1] + 1 < ranges[place + 1][0] for place in range(len(ranges) - 1))
+    assert columns.segments() == {number % 5 for number in numbers}
+
+
+def test_columns_are_cut_at_both_ends() -> None:
+    """Copies from a place on are independent."""
+    columns = Columns()
+    columns.extend(range(5), range(5), range(5), [1.0] * 5)
+    columns.append(Entry(5, 5, 5, 2.0))
+    copy = columns.after(2)
+    columns = columns.after(1)
+    columns.keep(2)
+    assert list(columns.sequences) == [1, 2]
+    assert list(copy.sequences) == [2, 3, 4, 5]
+    assert copy.entries(3, 9) == [Entry(5, 5, 5, 2.0)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "take", "back", "remove"]), st.integers(1, 6), st.integers(0, 100)),
+        max_size=60,
+    )
+)
+def test_any_history_agrees_with_a_sorted_list(steps: list[tuple[str, int, int]]) -> None:
+    """Puts, takes, returns and removals in any order: head, size and segments are those of a list."""
+    queue, queued, taken, number = EventQueue(), [], [], 0
+    for step, count, which in steps:
+        if step == "put":
+            queue.append(number + 1, 1 + number // 7, list(range(count)), [SIZE] * count, 0.0)
+            queued += [(number + 1 + place, 1 + number // 7) for place in range(count)]
+            number += count
+        elif step == "take":
+            assert sequences(queue.take(count, None)) == [sequence for sequence, _ in queued[:count]]
+            taken += queued[:count]
+            del queued[:count]
+        elif taken:
+            chosen = [taken.pop(which % len(taken)) for _ in range(min(count, len(taken)))]
+            if step == "back":
+                queue.put_back([queue.taken[sequence] for sequence, _ in chosen])
+                queued = sorted([*queued, *chosen])
+            else:
+                queue.remove([sequence for sequence, _ in chosen])
+        assert len(queue) == len(queued)
+        assert needed(queue) == {segment for _, segment in (*queued, *taken)}
+        assert list(queue.snapshot(1 << 63).sequences) == sorted(sequence for sequence, _ in (*queued, *taken))

@@ -1,0 +1,265 @@
+"""Checkpoints as files: bytes, checks, how they come into their place; Flume's TestEventQueueBackingStoreFactory."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from typing import cast
+from zlib import crc32
+
+import pytest
+
+from producer.channels.file.log.run import Position
+from producer.channels.file.queue.event_queue import Columns, Entry
+from producer.channels.file.recovery.checkpoint import (
+    BACKUP_NAME,
+    EVENT_SIZE,
+    NAME,
+    BadCheckpointError,
+    Checkpoint,
+    check_fits,
+    decode,
+    encode,
+    load,
+    load_best,
+    write,
+    write_both,
+)
+from producer.channels.file.store.disk import Disk
+from tests.channels.file.opening import (
+    CHECKPOINTS,
+    file_stats,
+    fill,
+    open_channel,
+    opened_channel,
+    segments,
+)
+from tests.channels.helpers import drained, put
+from tests.support.sim_fs import SimFS
+
+SALTS = {3: bytes(16), 4: bytes(range(16))}
+SIZES = {3: 4000, 4: 2000}
+
+
+def made(generation: int = 5, *, events: int = 3, segment: int = 4, offset: int = 1000) -> Checkpoint:
+    columns = Columns()
+    for number in range(events):
+        columns.append(Entry(10 + number, 3 << 32 | 640 + 50 * number, 100 + number, 1.5 + number))
+    return Checkpoint(generation, Position(segment, offset), 99, 77, SALTS, columns)
+
+
+def a_disk(**files: bytes) -> tuple[SimFS, Disk]:
+    disk = SimFS()
+    disk.make_directory("/c")
+    for name, content in files.items():
+        disk.put(f"/c/{name}", content)
+    return disk, cast("Disk", disk)
+
+
+@pytest.mark.parametrize("events", [0, 1, 1000])
+def test_it_is_read_as_it_was_written(events: int) -> None:
+    """All numbers, the segments with their salts, and every event."""
+    checkpoint = made(events=events)
+    again = decode(encode(checkpoint))
+    assert (again.generation, again.position, again.next_sequence, again.next_transaction) == (
+        5,
+        Position(4, 1000),
+        99,
+        77,
+    )
+    assert again.segments == SALTS
+    assert again.events.entries(0, events) == checkpoint.events.entries(0, events)
+    assert len(encode(checkpoint)) == 72 + 2 * 24 + events * EVENT_SIZE + 4
+
+
+def test_its_bytes_are_as_documented() -> None:
+    """Magic, version, numbers, segments, columns, CRC; little-endian."""
+    data = encode(made(events=2))
+    assert data[:16] == b"LHCHECKP" + b"\1\0" + bytes(6)
+    assert struct.unpack("<7Q", data[16:72]) == (5, 4, 1000, 99, 77, 2, 2)
+    assert struct.unpack("<Q16sQ16s", data[72:120]) == (3, SALTS[3], 4, SALTS[4])
+    assert struct.unpack("<2Q2Q2I2d", data[120:-4]) == (
+        *(10, 11),
+        *(3 << 32 | 640, 3 << 32 | 690),
+        *(100, 101),
+        *(1.5, 2.5),
+    )
+    assert struct.unpack("<I", data[-4:]) == (crc32(data[:-4]),)
+
+
+def test_every_byte_and_every_length_is_checked() -> None:
+    """One changed byte anywhere, or one byte missing or too many: it is refused, with a reason."""
+    data = encode(made())
+    for offset in range(len(data)):
+        damaged = bytearray(data)
+        damaged[offset] ^= 1
+        with pytest.raises(BadCheckpointError, match=r"checksum is wrong|not a checkpoint"):
+            decode(bytes(damaged))
+    for size in range(len(data)):
+        with pytest.raises(BadCheckpointError):
+            decode(data[:size])
+    with pytest.raises(BadCheckpointError):
+        decode(data + b"\0")
+
+
+def test_a_newer_version_is_told() -> None:
+    """Its own checksum fits; the text names both versions."""
+    body = bytearray(encode(made())[:-4])
+    body[8] = 2
+    with pytest.raises(BadCheckpointError, match="it is of version 2; this package reads version 1"):
+        decode(bytes(body) + struct.pack("<I", crc32(body)))
+
+
+def test_it_has_to_fit_the_segments() -> None:
+    """One of another log, or whose place is missing or beyond the end, is refused; deleted segments do not matter."""
+    check_fits(made(), SALTS, SIZES)
+    check_fits(made(), {4: SALTS[4]}, {4: 1000})
+    check_fits(made(), SALTS | {9: b"x" * 16}, SIZES | {9: 640})
+    for salts, sizes, reason in (
+        (SALTS | {3: b"other salt......"}, SIZES, "it belongs to another segment 3"),
+        ({3: SALTS[3]}, SIZES, "segment 4, where it goes on, does not exist"),
+        (SALTS, {3: 4000, 4: 999}, "segment 4 ends before its position 1000"),
+        ({}, {}, "segment 4, where it goes on, does not exist"),
+    ):
+        with pytest.raises(BadCheckpointError, match=reason):
+            check_fits(made(), salts, sizes)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "generation", "bad"),
+    [
+        (5, 5, 5, 0),
+        (5, 6, 6, 0),
+        (6, 5, 6, 0),
+        (5, None, 5, 0),
+        (None, 5, 5, 0),
+        (None, None, None, 0),
+        ("bad", 5, 5, 1),
+        (5, "bad", 5, 1),
+        ("bad", "bad", None, 2),
+        ("bad", None, None, 1),
+    ],
+)
+def test_the_newest_good_copy_is_chosen(first: object, second: object, generation: int | None, bad: int) -> None:
+    """Those that are missing or bad are passed over, the bad ones are counted."""
+    disk, as_disk = a_disk()
+    for name, what in ((NAME, first), (BACKUP_NAME, second)):
+        if what is not None:
+            disk.put(f"/c/{name}", b"rubbish" if what == "bad" else encode(made(cast("int", what))))
+    chosen, fallbacks = load_best(as_disk, "/c", "name", SALTS, SIZES)
+    assert (None if chosen is None else chosen.generation, fallbacks) == (generation, bad)
+
+
+def test_one_that_cannot_be_read_is_a_bad_one() -> None:
+    """An error of the disk is no reason not to open: the other copy, or the log, tells all."""
+    disk, as_disk = a_disk(**{NAME: encode(made(6)), BACKUP_NAME: encode(made(5))})
+    disk.fail("read")
+    chosen, bad = load_best(as_disk, "/c", "name", SALTS, SIZES)
+    assert chosen is not None
+    assert (chosen.generation, bad) == (5, 1)
+    disk.fail("open", times=None)
+    assert load_best(as_disk, "/c", "name", SALTS, SIZES) == (None, 2)
+
+
+def test_it_is_written_beside_its_place_synced_renamed_and_the_directory_synced() -> None:
+    """In this order, so that at any moment one whole copy has the name."""
+    disk, as_disk = a_disk()
+    before = len(disk.calls)
+    write(as_disk, "/c", NAME, b"data")
+    done = [(call.operation, call.path) for call in disk.calls[before:] if call.operation != "unlink"]
+    new = "/c/checkpoint.new"
+    assert done == [
+        ("create", new),
+        ("append", new),
+        ("sync", new),
+        ("close", new),
+        ("rename", new),
+        ("sync_directory", "/c"),
+    ]
+    assert (disk.content("/c/checkpoint"), disk.open_files) == (b"data", [])
+
+
+@pytest.mark.parametrize("operation", ["create", "append", "sync", "rename"])
+def test_an_error_while_it_is_written_leaves_the_one_before(operation: str) -> None:
+    """Also where half of it was written; what is left beside is cleared away by the next."""
+    disk, as_disk = a_disk(**{NAME: b"before"})
+    disk.fail(operation, written=2)
+    with pytest.raises(OSError, match="Input/output"):
+        write(as_disk, "/c", NAME, b"after")
+    assert (disk.content("/c/checkpoint"), disk.open_files) == (b"before", [])
+    write(as_disk, "/c", NAME, b"after")
+    assert disk.content("/c/checkpoint") == b"after"
+    assert disk.names("/c") == ["checkpoint"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_after_a_crash_one_of_the_two_is_there_whole(seed: int) -> None:
+    """The power fails at any point of the writing: the old one or the new one has the name, never a part."""
+    old, new = encode(made(5, events=100)), encode(made(6, events=200))
+    disk, as_disk = a_disk(**{NAME: old})
+    disk.sync_directory("/c")
+    disk.die_after(seed % 7)
+    try:
+        write(as_disk, "/c", NAME, new)
+    except OSError:
+        assert disk.dead
+    assert disk.crash(seed).content("/c/checkpoint") in (old, new)
+
+
+def test_the_second_copy_follows_the_first_and_may_fail() -> None:
+    """An error of the first is raised, and the second is left as it was; one of the second is returned."""
+    disk, as_disk = a_disk(**{NAME: b"1", BACKUP_NAME: b"1"})
+    disk.fail("sync")
+    with pytest.raises(OSError, match="Input/output"):
+        write_both(as_disk, "/c", (NAME, BACKUP_NAME), b"2")
+    assert (disk.content("/c/checkpoint"), disk.content("/c/checkpoint.backup")) == (b"1", b"1")
+    disk.fail("sync", nth=2, number=errno.ENOSPC)
+    error = write_both(as_disk, "/c", (NAME, BACKUP_NAME), b"2")
+    assert error is not None
+    assert error.errno == errno.ENOSPC
+    assert (disk.content("/c/checkpoint"), disk.content("/c/checkpoint.backup")) == (b"2", b"1")
+    assert write_both(as_disk, "/c", (NAME, BACKUP_NAME), b"3") is None
+    assert disk.content("/c/checkpoint.backup") == b"3"
+
+
+def test_a_file_of_any_content_never_breaks_the_opening() -> None:
+    """Somebody's text in the place of both copies: two fallbacks, the log is read, all is there."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        expected = fill(channel, 20)
+    for path in CHECKPOINTS:
+        disk.put(path, b"this is no checkpoint at all, but it is long enough to be taken for one" * 3)
+    with opened_channel(disk) as again:
+        assert file_stats(again).checkpoint_fallbacks == 2
+        assert drained(again) == expected
+
+
+def test_the_generation_grows_through_restarts() -> None:
+    """So that of two copies the newer is known, whatever happened to the clock."""
+    disk, seen = SimFS(), []
+    for _ in range(3):
+        with opened_channel(disk) as channel:
+            put(channel, "a")
+            channel.checkpoint()
+            checkpoint = load(cast("Disk", disk), "/channel", NAME)
+            assert checkpoint is not None
+            seen.append(checkpoint.generation)
+    assert seen == sorted(set(seen))
+
+
+def test_segments_go_only_when_both_copies_are_on_the_disk() -> None:
+    """Both are written, synced, renamed and their names synced before the first segment is unlinked."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    fill(channel, 100)
+    drained(channel)
+    before = len(disk.calls)
+    assert len(segments(disk)) > 3
+    channel.checkpoint()
+    done = [f"{call.operation} {call.path.rpartition('/')[2]}" for call in disk.calls[before:]]
+    first = next(place for place, text in enumerate(done) if text.startswith("unlink log-"))
+    assert done[:first].count("sync_directory channel") == 2
+    assert done[:first].count("rename checkpoint.new") == done[:first].count("rename checkpoint.backup.new") == 1
+    assert not any(text.startswith("rename") for text in done[first:])
+    assert len(segments(disk)) == 1
+    channel.close()

@@ -1,0 +1,213 @@
+"""Every byte of a small log cut off, and every byte turned over: whatever is undamaged comes out, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from producer.channels import Event
+from producer.channels.file.store.format import FIRST_RECORD, Kind
+from producer.interfaces import FileStats
+from tests.channels.file.opening import (
+    CHECKPOINTS,
+    Written,
+    file_stats,
+    killed,
+    log,
+    open_channel,
+    opened_channel,
+    segments,
+)
+from tests.support.sim_fs import SimFS
+
+#: Events of each transaction that puts; takes come after the third and after the last.
+PUTS = (1, 2, 1, 3, 1)
+TAKES = {2: 2, 4: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A small log, as a process left it that was killed.
+
+    :ivar content: of each file.
+    :ivar path: its only segment.
+    :ivar records: what stands there.
+    :ivar events: everything that was put, by sequence number.
+    :ivar taken: for each transaction that took, what.
+    """
+
+    content: dict[str, bytes]
+    path: str
+    records: list[Written]
+    events: dict[int, Event]
+    taken: dict[int, set[int]]
+
+    def disk(self, **changed: bytes | None) -> SimFS:
+        """A disk with this log; ``segment``, ``checkpoint`` and ``backup`` may be replaced, or with None be missing."""
+        replaced = dict(zip((self.path, *CHECKPOINTS), ("segment", "checkpoint", "backup"), strict=True))
+        disk = SimFS()
+        disk.make_directory("/channel")
+        for path, content in self.content.items():
+            new = changed.get(replaced.get(path, ""), content)
+            if new is not None:
+                disk.put(path, new)
+        return disk
+
+    @property
+    def segment(self) -> bytes:
+        """The segment's bytes."""
+        return self.content[self.path]
+
+    @property
+    def owed(self) -> list[int]:
+        """What nobody has taken."""
+        gone = set().union(*self.taken.values())
+        return [sequence for sequence in self.events if sequence not in gone]
+
+
+@cache
+def small_log() -> Log:
+    """Five transactions that put, two that take, and between them a checkpoint."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    events: dict[int, Event] = {}
+    for place, count in enumerate(PUTS):
+        with channel.transaction() as transaction:
+            put = [Event({"n": str(len(events) + index)}, b"%d" % place * 9) for index in range(count)]
+            transaction.put_many(put)
+        for event in put:
+            events[len(events) + 1] = event
+        if place in TAKES:
+            with channel.transaction() as transaction:
+                transaction.take(TAKES[place])
+        if place == 2:
+            channel.checkpoint()
+    disk = killed(channel, disk)
+    (path,) = segments(disk)
+    content = {name: disk.content(name) for name in (path, *CHECKPOINTS, "/channel/LOCK")}
+    records = log(disk)
+    taken: dict[int, set[int]] = {}
+    for record in records:
+        if record.kind == Kind.TAKE:
+            whole = range(0, len(record.payload), 8)
+            taken[record.transaction] = {int.from_bytes(record.payload[at : at + 8], "little") for at in whole}
+    return Log(content, path, records, events, taken)
+
+
+def look(disk: SimFS) -> tuple[list[int], FileStats]:
+    """Open the channel and look at everything in it, twice; what was there, and what the channel says of it."""
+    with opened_channel(disk) as channel:
+        found, stats = _sequences(channel), file_stats(channel)
+    with opened_channel(disk) as channel:
+        assert _sequences(channel) == found, "it changed by being opened again"
+    return found, stats
+
+
+def _sequences(channel: object) -> list[int]:
+    events = small_log().events
+    transaction = channel.transaction()  # type: ignore[attr-defined]
+    transaction.begin()
+    taken = transaction.take(100)
+    transaction.rollback()
+    for event in taken:
+        assert event == events[event.sequence], "an event was altered, or invented"
+    return [event.sequence for event in taken]
+
+
+def test_the_log_has_all_that_it_should() -> None:
+    """The log that is damaged below holds puts, takes, commits and a checkpoint in its middle."""
+    small = small_log()
+    kinds = [record.kind for record in small.records]
+    assert [kinds.count(kind) for kind in (Kind.PUT, Kind.TAKE, Kind.COMMIT)] == [8, 2, 7]
+    assert len({record.transaction for record in small.records}) == 7
+    assert look(small.disk())[0] == look(small.disk(checkpoint=None, backup=None))[0] == small.owed == [6, 7, 8]
+    assert set().union(*small.taken.values()) == {1, 2, 3, 4, 5}
+
+
+def cut_at(size: int) -> list[int]:
+    """What is left of the log's events: those of the transactions that are whole."""
+    small = small_log()
+    whole = {record.transaction for record in small.records if record.kind == Kind.COMMIT and record.end <= size}
+    gone = set().union(*(taken for transaction, taken in small.taken.items() if transaction in whole))
+    puts = [record for record in small.records if record.kind == Kind.PUT and record.transaction in whole]
+    return [record.sequence for record in puts if record.sequence not in gone]
+
+
+WITH = {"with checkpoints": {}, "without": {"checkpoint": None, "backup": None}}
+checkpoints = pytest.mark.parametrize("missing", WITH.values(), ids=WITH)
+
+
+@checkpoints
+def test_cut_anywhere_the_log_keeps_every_whole_transaction(missing: dict[str, None]) -> None:
+    """Transactions wholly before the cut are there, that on which it falls is not, and the torn end is counted."""
+    small = small_log()
+    ends = {FIRST_RECORD, *(record.end for record in small.records if record.kind == Kind.COMMIT)}
+    for size in range(len(small.segment)):
+        found, stats = look(small.disk(segment=small.segment[:size], **missing))
+        assert found == cut_at(size), size
+        if not missing:
+            position = next(record.end for record in small.records if record.transaction == 4 and record.kind == 3)
+            assert stats.checkpoint_fallbacks == (2 if size < position else 0), size
+        if size > FIRST_RECORD:
+            assert stats.torn_tails == (size not in ends), size
+            assert stats.damaged_records == stats.lost_events == 0, size
+
+
+def damaged(offset: int) -> Written | None:
+    """The record in which this byte of the segment lies; None in the headers."""
+    return next((record for record in small_log().records if record.offset <= offset < record.end), None)
+
+
+def may_be_found(record: Written | None) -> tuple[set[int], set[int]]:
+    """What must be there with this record damaged, and what may be."""
+    small = small_log()
+    must = may = set(small.owed)
+    if record is not None and record.kind == Kind.PUT:
+        must = may = must - {record.sequence}
+    elif record is not None and record.kind == Kind.TAKE:  # not known to be taken any more, unless from a checkpoint
+        may = must | small.taken[record.transaction]
+    return must, may
+
+
+@checkpoints
+@pytest.mark.parametrize("flip", [lambda _offset: 0xFF, lambda offset: 1 << offset % 8], ids=["all bits", "one bit"])
+def test_turned_over_anywhere_a_byte_costs_no_more_than_its_record(
+    missing: dict[str, None], flip: Callable[[int], int]
+) -> None:
+    """Every event whose own record is whole is there as it was, nothing else is, and the damage is counted."""
+    small = small_log()
+    for offset in range(len(small.segment)):
+        broken = bytearray(small.segment)
+        broken[offset] ^= flip(offset)
+        found, stats = look(small.disk(segment=bytes(broken), **missing))
+        record = damaged(offset)
+        must, may = may_be_found(record)
+        assert must <= set(found) <= may, offset
+        assert found == sorted(found), offset
+        lost = len(set(small.owed) - set(found))
+        assert stats.lost_events >= lost, offset
+        if record is None:
+            assert stats.damaged_records == stats.torn_tails == stats.quarantined == 0, offset
+        elif missing:
+            assert stats.damaged_records == stats.quarantined == 1, offset
+            assert stats.torn_tails == 0, offset
+            assert stats.lost_events == (record.kind == Kind.PUT and record.sequence in small.owed), offset
+
+
+@pytest.mark.parametrize("copies", [("checkpoint",), ("backup",), ("checkpoint", "backup")], ids="+".join)
+def test_a_damaged_checkpoint_costs_nothing(copies: tuple[str, ...]) -> None:
+    """Cut anywhere or with any byte turned over, a checkpoint is passed over for the other copy, or for the log."""
+    small = small_log()
+    whole = small.content[CHECKPOINTS[0]]
+    assert small.content[CHECKPOINTS[1]] == whole
+    for offset in range(len(whole)):
+        turned = whole[:offset] + bytes([whole[offset] ^ 0xFF]) + whole[offset + 1 :]
+        one_bit = whole[:offset] + bytes([whole[offset] ^ 1 << offset % 8]) + whole[offset + 1 :]
+        for broken in (turned, one_bit, whole[:offset]):
+            found, stats = look(small.disk(**dict.fromkeys(copies, broken)))
+            assert found == small.owed, offset
+            assert stats.checkpoint_fallbacks == len(copies), offset
+            assert stats.damaged_records == stats.lost_events == stats.torn_tails == 0, offset

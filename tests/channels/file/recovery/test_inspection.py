@@ -1,0 +1,200 @@
+"""Looking into a directory: it changes nothing, stops nobody, and tells what is there even where much is wrong."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from producer.channels import FileChannel
+from producer.channels.file.recovery.inspection import DirectoryReport, examine
+from producer.channels.file.store import disk as disks
+from producer.channels.file.store.disk import Disk
+from producer.errors import ChannelFormatError, ChannelIOError
+from tests.channels.file.opening import (
+    CHECKPOINTS,
+    DIRECTORY,
+    fill,
+    flip,
+    killed,
+    names,
+    open_channel,
+    opened_channel,
+    put_record,
+    segments,
+)
+from tests.channels.helpers import drained, put, take
+from tests.support.bad_sectors import BadSectors
+from tests.support.sim_fs import SimFS
+
+
+def look(disk: SimFS, **options: object) -> DirectoryReport:
+    return examine(DIRECTORY, disk=cast("Disk", disk), **options)  # type: ignore[arg-type]
+
+
+def test_looking_calls_nothing_that_changes_anything() -> None:
+    """However much is wrong: no file is made, written, cut, moved, removed or locked."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    fill(channel, 60)
+    disk = killed(channel, disk)
+    flip(disk, segments(disk)[0], 700)
+    for offset in (20, 530):
+        flip(disk, segments(disk)[1], offset)
+    flip(disk, CHECKPOINTS[0], 20)
+    disk.calls.clear()
+    report = look(disk)
+    assert report.damaged
+    looks = {"open", "read", "size", "size_of", "close", "names", "exists", "is_directory", "load", "is_locked"}
+    assert {call.operation for call in disk.calls} <= looks
+    assert disk.open_files == []
+
+
+def test_what_this_user_may_not_write_can_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file is opened for reading only."""
+    with FileChannel(tmp_path / "c", minimum_free_space=0, reserve=0) as channel:
+        put(channel, "a")
+    opened = os.open
+
+    def reading(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise PermissionError(13, "Permission denied", path)
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", reading)
+    report = examine(str(tmp_path / "c"))
+    assert (report.events, report.damaged, report.in_use) == (1, False, False)
+
+
+def test_a_directory_that_may_not_be_read_is_an_error_that_names_it() -> None:
+    """No traceback: the path and the reason."""
+    disk = SimFS()
+    open_channel(disk).close()
+    for operation in ("names", "open", "read"):
+        disk.fail(operation, number=13, times=None)
+        with pytest.raises(ChannelIOError, match=rf"{DIRECTORY} cannot be read"):
+            look(disk)
+        disk.heal()
+
+
+def test_a_look_does_not_keep_anybody_from_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever opens the channel while somebody looks whether it is in use gets it; two who look see nobody."""
+    path = str(tmp_path / "LOCK")
+    Disk().unlock(Disk().lock(path))
+    looker = os.open(path, os.O_RDONLY)
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    assert not Disk().is_locked(path)
+    is_free = disks._is_free
+
+    def look_and_end(file: int) -> bool:
+        free = is_free(file)
+        fcntl.flock(looker, fcntl.LOCK_UN)
+        return free
+
+    monkeypatch.setattr(disks, "_is_free", look_and_end)
+    owner = Disk().lock(path)
+    assert Disk().is_locked(path)
+    with pytest.raises(BlockingIOError):
+        Disk().lock(path)
+    Disk().unlock(owner)
+    os.close(looker)
+
+
+def test_a_checkpoint_that_falls_into_a_look_is_no_damage() -> None:
+    """The channel deletes segments and goes on while somebody looks: the look is begun anew."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        expected = fill(channel, 60)
+        assert take(channel, 50) == expected[:50]
+        begun: list[str] = []
+
+        def meanwhile(operation: str, path: str) -> None:
+            if operation == "open" and path == segments_before[1] and not begun:
+                begun.append(path)
+                channel.checkpoint(force=True)
+
+        segments_before = segments(disk)
+        disk.hook = meanwhile
+        report = look(disk)
+        disk.hook = None
+        assert begun
+        assert (report.damaged, report.missing, report.events, report.in_use) == (False, (), 10, True)
+        assert drained(channel) == expected[50:]
+
+
+def test_half_a_record_that_a_running_channel_is_writing_is_no_damage() -> None:
+    """It looks as after a crash: torn."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    path = segments(disk)[0]
+    whole = disk.content(path)
+    put(channel, "b", "c")
+    disk.put(path, disk.content(path)[: len(whole) + 70])
+    report = look(disk)
+    assert (report.damaged, report.torn, report.events, report.in_use) == (False, True, 1, True)
+    killed(channel, disk)
+
+
+def test_real_damage_beside_a_torn_end_is_told() -> None:
+    """One does not excuse the other; so it is with events that were damaged in front of a checkpoint."""
+    disk = SimFS()
+    channel = open_channel(disk, segment_size=1 << 20)
+    put(channel, "a")
+    put(channel, "damaged")
+    put(channel, "b")
+    channel.checkpoint()
+    put(channel, "never", "acknowledged")
+    disk = killed(channel, disk)
+    path, record = put_record(disk, "never")
+    _, damaged = put_record(disk, "damaged")
+    disk.put(path, disk.content(path)[: record.end + 10])
+    flip(disk, path, damaged.offset + 44)
+    report = look(disk)
+    assert (report.damaged, report.torn) == (True, True)
+    assert len(report.segments[0].damages) == len(report.segments[0].torn) == 1
+
+
+def test_what_a_crash_at_the_beginning_of_a_segment_left_is_no_damage() -> None:
+    """An empty file, or half a header: opening the channel removes it."""
+    for content in (b"", b"LHSEGMNT", bytes(600)):
+        disk = SimFS()
+        with opened_channel(disk) as channel:
+            put(channel, "a")
+        disk.put(f"{DIRECTORY}/log-0000000099", content)
+        report = look(disk)
+        assert (report.damaged, report.unreadable, report.events) == (False, (), 1)
+
+
+def test_a_segment_that_is_there_twice_is_refused() -> None:
+    """Nobody can tell which counts."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "a")
+    disk.make_directory("/data")
+    disk.put("/data/log-0000000001", disk.content(segments(disk)[0]))
+    with pytest.raises(ChannelFormatError, match="are the same segment"):
+        look(disk, data_directories=["/data"])
+    assert names(disk, "/data") == ["log-0000000001"]
+
+
+def test_around_a_bad_sector_everything_is_told() -> None:
+    """Its bytes are named; the rest is counted, and the look does not fail."""
+    disk = BadSectors()
+    with opened_channel(disk, segment_size=1 << 20) as channel:
+        expected = fill(channel, 200)
+        disk.break_record(expected[100])
+        channel.checkpoint(force=True)
+    report = look(disk)
+    (segment,) = report.segments
+    ((start, end),) = segment.unread
+    path, record = put_record(disk, expected[100])
+    assert start <= record.offset + 36 < record.end <= end
+    assert end - start <= 1536
+    assert report.damaged
+    assert report.events is not None
+    assert 190 <= report.events < 200
+    assert path == segment.path

@@ -1,0 +1,140 @@
+"""The machines are no ornament: each promise of the file channel, broken on purpose, is noticed by one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from producer.channels.file.log.log import Log
+from producer.channels.file.options import FileChannelOptions
+from producer.channels.file.recovery.checkpointer import Checkpointer
+from producer.channels.file.store import segment
+from producer.interfaces import Stored
+from tests.channels.file.machine import ChannelMachine, OsMachine
+from tests.support.histories import random_history
+from tests.support.sim_fs import SimFS
+
+#: Enough for every mutation, whatever the salts of the segments are; it ends at the first history that goes wrong.
+_HISTORIES = 2000
+
+
+class _NoDirectorySync(SimFS):
+    def sync_directory(self, path: str) -> None:
+        """Nothing."""
+
+
+class _UnsyncedCheckpoints(SimFS):
+    def sync(self, file: int) -> None:
+        """Not for what will be renamed."""
+        if not self._path(file).endswith(".new"):
+            super().sync(file)
+
+
+class _HastyDeletions(SimFS):
+    def sync_directory(self, path: str) -> None:
+        """Removals, but no renames, which may come to the disk at any time later."""
+        tree = self._medium.tree
+        renames = [change for change in tree._unsynced if change.source is not None]
+        tree._unsynced = [change for change in tree._unsynced if change.source is None]
+        super().sync_directory(path)
+        tree._unsynced += renames
+
+
+class _SyncsAgain(SimFS):
+    def sync(self, file: int) -> None:
+        """What failed is tried again, and told to have succeeded."""
+        try:
+            super().sync(file)
+        except OSError:
+            super().sync(file)
+
+
+class _Equal:
+    """A checksum that is always right."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _commit_without_waiting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FileChannelOptions, "waits", property(lambda _options: False))
+    patch.setattr(FileChannelOptions, "promise", property(lambda _options: Stored.DISK))
+
+
+def _take_without_writing(patch: pytest.MonkeyPatch) -> None:
+    commit = Log.commit
+
+    def forgetful(log: Log, run: Any) -> None:
+        if run.takes:
+            with log._state:
+                log._publish(run)
+        else:
+            commit(log, run)
+
+    patch.setattr(Log, "commit", forgetful)
+
+
+def _append_to_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    def shrug(log: Log, error: OSError | None) -> bool:
+        for writer in log._end.unsynced:
+            writer.synced, writer.syncing = writer.size, False
+        return True
+
+    patch.setattr(Log, "_replace_segments", shrug)
+
+
+def _look_only(checkpointer: Checkpointer) -> Any:
+    return checkpointer._snapshot(checkpointer._journal.mark())
+
+
+def _disk(kind: type[SimFS]) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(ChannelMachine, "disk_type", kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A way to break the channel.
+
+    :ivar what: in words.
+    :ivar machine: which notices.
+    :ivar apply: breaks it.
+    """
+
+    what: str
+    machine: type[ChannelMachine]
+    apply: Callable[[pytest.MonkeyPatch], None]
+
+
+MUTATIONS = (
+    Mutation("directories are never synced", ChannelMachine, _disk(_NoDirectorySync)),
+    Mutation("a commit returns before the sync", ChannelMachine, _commit_without_waiting),
+    Mutation("a checkpoint is renamed before it is synced", ChannelMachine, _disk(_UnsyncedCheckpoints)),
+    Mutation("segments are deleted before the checkpoint is on the disk", ChannelMachine, _disk(_HastyDeletions)),
+    Mutation("a failed sync is tried again on the same file", ChannelMachine, _disk(_SyncsAgain)),
+    Mutation(
+        "checksums are not checked", OsMachine, lambda patch: patch.setattr(segment, "crc32", lambda *_: _Equal())
+    ),
+    Mutation("the commit of takes is not written", ChannelMachine, _take_without_writing),
+    Mutation(
+        "what lives is not said before segments are deleted",
+        OsMachine,
+        lambda patch: patch.setattr(Checkpointer, "_say_what_lives", lambda *_: None),
+    ),
+    Mutation("a segment that was given up is appended to", ChannelMachine, _append_to_what_was_given_up),
+    Mutation(
+        "a checkpoint is not synced for", OsMachine, lambda patch: patch.setattr(Checkpointer, "_look", _look_only)
+    ),
+)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
+def test_a_machine_notices(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With this promise broken, a history that contradicts the model is found."""
+    mutation.apply(monkeypatch)
+    errors = (random_history(mutation.machine, seed, 40)[1] for seed in range(_HISTORIES))
+    assert any(isinstance(error, AssertionError) for error in errors)

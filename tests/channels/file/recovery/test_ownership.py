@@ -1,0 +1,171 @@
+"""One owner a directory; a second one is told who it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.channels import FileChannel
+from producer.errors import ChannelFormatError, ChannelLockedError
+from producer.testing import ManualClock
+from tests.channels.file.opening import (
+    DIRECTORY,
+    names,
+    open_channel,
+    opened_channel,
+)
+from tests.channels.helpers import drained, put
+from tests.support.sim_fs import SimFS
+
+REAL: dict[str, Any] = {"checkpoint_interval": None, "minimum_free_space": 0, "reserve": 0, "keep_alive": 0}
+
+_OWNER = """
+import sys
+from producer.channels import FileChannel
+channel = FileChannel(sys.argv[1], name="orders", minimum_free_space=0, checkpoint_interval=None)
+print("open", flush=True)
+sys.stdin.read()
+"""
+_STRANGER = """
+import fcntl, sys
+file = open(sys.argv[1], "a+")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_process(program: str, path: Path) -> Iterator[subprocess.Popen[str]]:
+    """It has opened what it opens; it is killed at the end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_second_process_is_told_who_holds_the_directory(tmp_path: Path) -> None:
+    """Channel, process, host, and what to do; when that one was killed, the directory is free at once."""
+    with another_process(_OWNER, tmp_path / "c") as owner:
+        with pytest.raises(ChannelLockedError) as caught:
+            FileChannel(tmp_path / "c", name="mine", **REAL)
+        assert str(caught.value) == (
+            f"channel mine: {tmp_path / 'c'} belongs to the channel 'orders' of process {owner.pid} on "
+            f"{socket.gethostname()}: close that one, or give each process a directory of its own "
+            "(ProcessFileChannel)"
+        )
+        assert caught.value.channel == "mine"
+    with FileChannel(tmp_path / "c", **REAL) as channel:
+        put(channel, "a")
+        assert drained(channel) == ["a"]
+
+
+def test_a_second_channel_of_the_same_process_is_told_so(tmp_path: Path) -> None:
+    """Also by another path to the same directory."""
+    (tmp_path / "link").symlink_to(tmp_path / "c")
+    with FileChannel(tmp_path / "c", **REAL) as channel:
+        for path in (tmp_path / "c", tmp_path / "link", f"{tmp_path}/./c/"):
+            with pytest.raises(ChannelLockedError, match=rf"process {os.getpid()} \(this process\) on"):
+                FileChannel(path, **REAL)
+        put(channel, "a")
+        assert drained(channel) == ["a"]
+
+
+def test_a_lock_of_something_else_is_respected(tmp_path: Path) -> None:
+    """Its file says nothing, or rubbish: another process has it."""
+    FileChannel(tmp_path / "c", **REAL).close()
+    for text in ("", "rubbish", "[1, 2]", json.dumps({"pid": None})):
+        (tmp_path / "c" / "LOCK").write_text(text)
+        belongs = re.escape(str(tmp_path / "c")) + " belongs to"
+        with another_process(_STRANGER, tmp_path / "c" / "LOCK"), pytest.raises(ChannelLockedError, match=belongs):
+            FileChannel(tmp_path / "c", **REAL)
+    with FileChannel(tmp_path / "c", **REAL):
+        owner = json.loads((tmp_path / "c" / "LOCK").read_text())
+        assert owner["pid"] == os.getpid()
+
+
+def test_the_lock_file_tells_who_had_it_last() -> None:
+    """It stays when the channel is closed, and the next owner writes himself in."""
+    disk = SimFS()
+    for name, start in (("first", 1_700_000_000.0), ("second", 1_800_000_000.0)):
+        with opened_channel(disk, name=name, clock=ManualClock(start)):
+            pass
+        owner = json.loads(disk.content(f"{DIRECTORY}/LOCK"))
+        assert owner == {"channel": name, "host": socket.gethostname(), "pid": os.getpid(), "since": int(start)}
+
+
+def test_all_directories_are_locked_or_none() -> None:
+    """A data directory that belongs to somebody: the channel is refused, and has given up what it had locked."""
+    disk = SimFS()
+    with opened_channel(disk, directory="/one", data_directories=["/shared"], name="one"):
+        with pytest.raises(ChannelLockedError, match="/shared belongs to the channel 'one'"):
+            open_channel(disk, directory="/two", data_directories=["/mine", "/shared"])
+        assert disk.open_files == ["/one/LOCK", "/shared/LOCK", "/shared/log-0000000001"]
+        for directory in ("/one", "/shared"):
+            with pytest.raises(ChannelLockedError):
+                open_channel(disk, directory=directory)
+    with opened_channel(disk, directory="/two", data_directories=["/mine"]) as channel:
+        put(channel, "a")
+        assert drained(channel) == ["a"]
+
+
+def test_the_same_directory_may_be_named_twice() -> None:
+    """As the channel's and as a data directory: one lock, one set of segments."""
+    disk = SimFS()
+    with opened_channel(disk, data_directories=[DIRECTORY, "/data", DIRECTORY]) as channel:
+        put(channel, "a")
+        assert drained(channel) == ["a"]
+    assert disk.open_files == []
+
+
+@pytest.mark.parametrize("strange", ["notes.txt", "log-1", "log-0000000001.gz", "checkpoint.old"])
+def test_strange_files_matter_only_before_the_first_opening(strange: str) -> None:
+    """A directory without a lock file that holds them is somebody else's; a channel's own is not doubted."""
+    disk = SimFS()
+    disk.make_directory(DIRECTORY)
+    disk.put(f"{DIRECTORY}/{strange}", b"precious")
+    with pytest.raises(ChannelFormatError, match=re.escape(f"not a channel's ({strange})")):
+        open_channel(disk)
+    assert names(disk) == [strange]
+    disk.unlink(f"{DIRECTORY}/{strange}")
+    open_channel(disk).close()
+    disk.put(f"{DIRECTORY}/{strange}", b"precious")
+    open_channel(disk).close()
+    assert disk.content(f"{DIRECTORY}/{strange}") == b"precious"
+
+
+def test_a_directory_that_lost_its_lock_file_is_still_a_channels() -> None:
+    """A backup without it, say: only what a channel writes is there."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "a")
+    disk.unlink(f"{DIRECTORY}/LOCK")
+    with opened_channel(disk) as channel:
+        assert drained(channel) == ["a"]
+
+
+def test_closing_gives_the_lock_file_back(tmp_path: Path) -> None:
+    """It is open as long as the channel is, and not longer; closing again closes nothing of anybody else."""
+    channel = FileChannel(tmp_path / "c", **REAL)
+    files = list(channel._ownership.files)
+    assert len(files) == 1
+    channel.close()
+    channel.close()
+    assert channel._ownership.files == []
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(files[0])

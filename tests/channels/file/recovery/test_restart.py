@@ -1,0 +1,598 @@
+"""Reopening: with whatever became of the checkpoints, all that is owed is there; Flume's TestFileChannelRestart.
+
+Everything happens on a simulated disk, whose files are damaged while no channel is open. The file is long since the
+list of what can become of a channel's files is.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import struct
+import threading
+from collections.abc import Callable
+from zlib import crc32
+
+import pytest
+
+from producer.channels.file.recovery.checkpoint import encode, load
+from producer.channels.file.store.format import FIRST_RECORD, Kind
+from producer.errors import ChannelIOError
+from tests.channels.file.opening import (
+    CHECKPOINTS,
+    DIRECTORY,
+    contents,
+    cut,
+    file_stats,
+    fill,
+    flip,
+    killed,
+    log,
+    names,
+    open_channel,
+    opened_channel,
+    put_record,
+    records,
+    segments,
+)
+from tests.channels.helpers import (
+    bodies,
+    drained,
+    opened,
+    put,
+    take,
+)
+from tests.support.sim_fs import SimFS
+from tests.support.waiting import Call, eventually
+
+Damage = Callable[[SimFS, str], None]
+
+
+def history(disk: SimFS, *, dual: bool = True) -> tuple[SimFS, list[str]]:
+    """Rolls, takes, a checkpoint that frees a segment, more of all, death: the disk, and what is owed."""
+    channel = open_channel(disk, dual_checkpoints=dual)
+    first = fill(channel, 120)
+    taken = take(channel, 30)
+    before = len(segments(disk))
+    assert channel.checkpoint()
+    assert 3 < len(segments(disk)) < before
+    second = fill(channel, 40, each=4)
+    taken += take(channel, 20)
+    assert (first + second)[:50] == taken
+    return killed(channel, disk), (first + second)[50:]
+
+
+def resealed(content: bytearray) -> bytes:
+    """With a checksum that fits."""
+    return bytes(content[:-4]) + struct.pack("<I", crc32(content[:-4]))
+
+
+def version_2(disk: SimFS, path: str) -> None:
+    content = bytearray(disk.content(path))
+    content[8] = 2
+    disk.put(path, resealed(content))
+
+
+def fewer_events_than_told(disk: SimFS, path: str) -> None:
+    content = bytearray(disk.content(path))
+    del content[-40:-4]
+    disk.put(path, resealed(content))
+
+
+def of_another_channel(disk: SimFS, path: str) -> None:
+    other = SimFS()
+    history(other)
+    disk.put(path, other.content(CHECKPOINTS[0]))
+
+
+def beyond_the_log(disk: SimFS, path: str) -> None:
+    content = bytearray(disk.content(path))
+    content[32:40] = struct.pack("<Q", 1 << 20)
+    disk.put(path, resealed(content))
+
+
+DAMAGES: dict[str, Damage] = {
+    "missing": lambda disk, path: disk.unlink(path),
+    "empty": lambda disk, path: disk.put(path, b""),
+    "one byte": lambda disk, path: cut(disk, path, 1),
+    "cut in its head": lambda disk, path: cut(disk, path, 40),
+    "cut in its events": lambda disk, path: cut(disk, path, -500),
+    "its last byte missing": lambda disk, path: cut(disk, path, -1),
+    "a byte too long": lambda disk, path: disk.put(path, disk.content(path) + b"\0"),
+    "zeros": lambda disk, path: disk.put(path, bytes(len(disk.content(path)))),
+    "magic": lambda disk, path: flip(disk, path, 0),
+    "version": lambda disk, path: flip(disk, path, 8),
+    "version, high byte": lambda disk, path: flip(disk, path, 9),
+    "generation": lambda disk, path: flip(disk, path, 16),
+    "generation, high byte": lambda disk, path: flip(disk, path, 23),
+    "position": lambda disk, path: flip(disk, path, 33),
+    "next sequence number": lambda disk, path: flip(disk, path, 40),
+    "next transaction": lambda disk, path: flip(disk, path, 48),
+    "a segment's salt": lambda disk, path: flip(disk, path, 85),
+    "an event": lambda disk, path: flip(disk, path, len(disk.content(path)) // 2),
+    "checksum": lambda disk, path: flip(disk, path, len(disk.content(path)) - 1),
+    "of version 2": version_2,
+    "fewer events than told": fewer_events_than_told,
+    "of another channel": of_another_channel,
+    "beyond the log": beyond_the_log,
+}
+
+
+@pytest.mark.parametrize("copies", ["first of two", "second of two", "both", "the only one"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_costs_nothing_but_time(
+    damage: str, copies: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The channel opens from the other copy, or else from the whole log; all is there; the damage is told."""
+    dual = copies != "the only one"
+    disk, owed = history(SimFS(), dual=dual)
+    whole_log = len(log(disk))
+    damaged = {"first of two": CHECKPOINTS[:1], "second of two": CHECKPOINTS[1:], "both": CHECKPOINTS}
+    for path in damaged.get(copies, CHECKPOINTS[:1]):
+        DAMAGES[damage](disk, path)
+    caplog.set_level(logging.WARNING)
+    with opened_channel(disk, dual_checkpoints=dual) as channel:
+        found = file_stats(channel)
+        bad = 0 if damage == "missing" else len(damaged.get(copies, CHECKPOINTS[:1]))
+        assert found.checkpoint_fallbacks == bad
+        assert len(re.findall("cannot be used", caplog.text)) == bad
+        from_checkpoint = copies in ("first of two", "second of two")
+        assert found.replayed == (54 if from_checkpoint else whole_log)
+        assert (found.recovered, found.lost_events, found.damaged_records) == (len(owed), 0, 0)
+        assert drained(channel) == owed
+    for path in CHECKPOINTS[: 1 + dual]:
+        assert load(disk, DIRECTORY, path.rpartition("/")[2]) is not None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("checkpoint", ["kept", "deleted", "older"])
+def test_the_log_alone_and_the_checkpoint_lead_to_the_same(checkpoint: str) -> None:
+    """With a checkpoint, without one, with one of long ago: the same events, sequence numbers and next numbers."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, *"abcdef")
+    early = disk.content(CHECKPOINTS[0])
+    taking = opened(channel)
+    taking.take(2)
+    channel.checkpoint(force=True)
+    taking.commit()
+    last = put(channel, "g", "h")
+    disk = killed(channel, disk)
+    for path in CHECKPOINTS:
+        if checkpoint == "deleted":
+            disk.unlink(path)
+        elif checkpoint == "older":
+            disk.put(path, early)
+    with opened_channel(disk) as again:
+        with again.transaction() as transaction:
+            events = transaction.take(10)
+        assert bodies(events) == list("cdefgh")
+        assert [event.sequence for event in events] == list(range(3, 9))
+        assert put(again, "i") == last + 1 == 9
+
+
+def test_the_newer_of_two_good_copies_counts() -> None:
+    """One copy is of an earlier generation: the other one is used, whichever it is."""
+    for stale in CHECKPOINTS:
+        disk = SimFS()
+        channel = open_channel(disk)
+        early = disk.content(CHECKPOINTS[0])
+        expected = fill(channel, 50)
+        channel.checkpoint()
+        take(channel)
+        disk = killed(channel, disk)
+        disk.put(stale, early)
+        with opened_channel(disk) as again:
+            assert file_stats(again).checkpoint_fallbacks == 0
+            assert file_stats(again).replayed == 2
+            assert drained(again) == expected[1:]
+
+
+def test_from_the_second_copy_only_what_came_after_it_is_read() -> None:
+    """100 puts and 100 takes by tens after the checkpoint: exactly their records and commits are read, no others."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    fill(channel, 100, each=10)
+    channel.checkpoint()
+    after = fill(channel, 100, each=10)
+    for _ in range(10):
+        take(channel, 10)
+    disk = killed(channel, disk)
+    flip(disk, CHECKPOINTS[0], 20)
+    with opened_channel(disk) as again:
+        assert file_stats(again).checkpoint_fallbacks == 1
+        assert file_stats(again).replayed == 100 + 10 + 10 + 10
+        assert drained(again) == after
+
+
+def test_segments_that_the_second_copy_needs_are_kept() -> None:
+    """While the second copy is older because it could not be written, nothing is deleted, and it can be used."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    expected = fill(channel, 100)
+    channel.checkpoint()
+    for _ in range(4):
+        take(channel, 20)
+    before = segments(disk)
+    fault = disk.fail("rename", nth=2)
+    assert channel.checkpoint()
+    assert fault.met == 1
+    assert file_stats(channel).checkpoint_backup_errors == 1
+    assert segments(disk) == before
+    disk = killed(channel, disk)
+    flip(disk, CHECKPOINTS[0], 20)
+    with opened_channel(disk) as again:
+        assert file_stats(again).checkpoint_fallbacks == 1
+        assert len(segments(disk)) < len(before)
+        assert drained(again) == expected[80:]
+
+
+def test_a_checkpoint_that_comes_while_one_is_written_waits_for_it() -> None:
+    """Slow as the disk may be, the second one raises nothing, and both are written."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "a")
+        begun, go = threading.Event(), threading.Event()
+
+        def slow(operation: str, path: str) -> None:
+            if operation == "rename" and not begun.is_set():
+                begun.set()
+                assert go.wait(20)
+
+        disk.hook = slow
+        first = Call(channel.checkpoint)
+        assert begun.wait(20)
+        second = Call(lambda: channel.checkpoint(force=True))
+        put(channel, "b")  # commits do not wait for a checkpoint
+        assert take(channel, 2) == ["a", "b"]
+        assert not second.done
+        go.set()
+        assert first.result()
+        assert second.result()
+        assert file_stats(channel).checkpoints == 3
+
+
+def test_files_that_are_no_segments_of_the_channel_are_left_alone() -> None:
+    """An empty segment that a crash left is removed; names that are similar are not looked at; all opens."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    disk = killed(channel, disk)
+    disk.put(f"{DIRECTORY}/log-0000001000", b"")
+    disk.put(f"{DIRECTORY}/log-0000001001", bytes(FIRST_RECORD))
+    others = ("log-0000000001.gz", "log-0000000001.meta.tmp", "log-1", "log-", "notes.txt", "checkpoint.new")
+    for name in others:
+        disk.put(f"{DIRECTORY}/{name}", b"something")
+    with opened_channel(disk) as again:
+        assert drained(again) == ["a"]
+        assert "log-0000001000" not in names(disk)
+        assert "log-0000001001" not in names(disk)
+        assert set(others) - {"checkpoint.new"} <= set(names(disk))
+        assert file_stats(again).quarantined == 0
+
+
+def test_nothing_is_appended_to_a_segment_of_an_earlier_life() -> None:
+    """Each opening begins a segment with a number that was never used before."""
+    disk, seen = SimFS(), set()
+    for life in range(4):
+        channel = open_channel(disk)
+        newest = segments(disk)[-1]
+        assert newest not in seen
+        seen.update(segments(disk))
+        put(channel, str(life))
+        disk = killed(channel, disk)
+    assert contents(disk) == ["0", "1", "2", "3"]
+
+
+def test_the_channel_can_be_reopened_again_and_again() -> None:
+    """Ten lives with puts, takes and deaths without a close: always what is owed."""
+    disk, owed, number = SimFS(), [], 0
+    for life in range(10):
+        channel = open_channel(disk)
+        assert channel.stats().size == len(owed)
+        for _ in range(1 + life * 7 % 5):
+            new = [f"{number + step:06}".ljust(400, ".") for step in range(9)]
+            number += 9
+            put(channel, *new)
+            owed += new
+            got = take(channel, 1 + life)
+            assert got == owed[: len(got)]
+            del owed[: len(got)]
+        opened(channel).take(3)
+        disk = killed(channel, disk)
+    assert contents(disk) == owed
+
+
+@pytest.mark.parametrize("left", range(0, 200, 7))
+def test_a_torn_end_is_cut_kept_aside_counted_and_logged_once(left: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Of the last transaction a part was written when the process died: nothing of it counts, the rest is there."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a", "b")
+    path = segments(disk)[-1]
+    whole = len(disk.content(path))
+    put(channel, "never", "acknowledged")
+    written = len(disk.content(path))
+    disk = killed(channel, disk)
+    size = min(whole + left, written - 1)
+    cut(disk, path, size)
+    for life in range(2):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING), opened_channel(disk) as again:
+            torn = life == 0 and size > whole
+            assert file_stats(again).torn_tails == torn
+            assert len(re.findall("was torn by a crash", caplog.text)) == torn
+            assert (file_stats(again).damaged_records, file_stats(again).lost_events) == (0, 0)
+            taking = opened(again)
+            assert bodies(taking.take(10)) == ["a", "b"]
+            taking.rollback()
+            assert put(again, f"new {life}") == 3 + life
+            with again.transaction() as transaction:
+                transaction.acknowledge(transaction.take(3)[2:])
+                transaction.rollback()
+    kept = disk.names(f"{DIRECTORY}/quarantine") if size > whole else []
+    assert kept == ([f"log-0000000001.from-{whole}"] if size > whole else [])
+    if size > whole:
+        assert len(disk.content(f"{DIRECTORY}/quarantine/{kept[0]}")) == size - whole
+
+
+@pytest.mark.parametrize("written", [1, 36, 60, 500, 2035])
+def test_one_large_record_that_is_torn_is_no_damage(written: int) -> None:
+    """However much of it was written: no segment is set aside for it, nothing is counted as damaged."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    whole = len(disk.content(segments(disk)[0]))
+    put(channel, "x" * 2000)
+    disk = killed(channel, disk)
+    cut(disk, segments(disk)[0], whole + written)
+    with opened_channel(disk) as again:
+        found = file_stats(again)
+        assert (found.torn_tails, found.damaged_records, found.lost_events, found.quarantined) == (1, 0, 0, 0)
+        assert drained(again) == ["a"]
+
+
+def test_a_torn_take_has_not_happened() -> None:
+    """A take whose Commit is missing at the end of the log: its events are there."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a", "b")
+    take(channel)
+    disk = killed(channel, disk)
+    path = segments(disk)[-1]
+    cut(disk, path, -10)
+    with opened_channel(disk) as again:
+        assert file_stats(again).torn_tails == 1
+        assert drained(again) == ["a", "b"]
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last of its transaction", "its commit"])
+def test_damage_inside_the_log_costs_only_what_it_hit(place: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A flipped bit before the end is no torn end: the record is lost and counted, its segment kept, the rest is there.
+
+    A Commit alone that is damaged costs nothing: records are only written in order to commit them.
+    """
+    disk = SimFS()
+    channel = open_channel(disk, segment_size=100_000)
+    expected = fill(channel, 30, each=3)
+    disk = killed(channel, disk)
+    for path in CHECKPOINTS:
+        disk.unlink(path)
+    path = segments(disk)[0]
+    lost = {"first": 0, "middle": 13, "last of its transaction": 14}.get(place)
+    if lost is None:
+        record = [record for record in records(disk, path) if record.kind == Kind.COMMIT][4]
+    else:
+        record = put_record(disk, expected[lost])[1]
+    flip(disk, path, record.offset + 45)
+    caplog.set_level(logging.ERROR)
+    with opened_channel(disk) as again:
+        found = file_stats(again)
+        assert (found.damaged_records, found.quarantined, found.torn_tails) == (1, 1, 0)
+        assert found.lost_events == (lost is not None)
+        assert f"1 damaged records in segments [1]; {found.lost_events} events are lost" in caplog.text
+        assert disk.exists(f"{DIRECTORY}/quarantine/log-0000000001.copy")
+        assert drained(again) == [body for number, body in enumerate(expected) if number != lost]
+
+
+def test_a_damaged_stretch_of_several_records_is_counted_by_sequence_numbers() -> None:
+    """A kilobyte of rubbish: what stood there is lost, its number is told, all before and behind it is there."""
+    disk = SimFS()
+    channel = open_channel(disk, segment_size=100_000)
+    expected = fill(channel, 60)
+    disk = killed(channel, disk)
+    path, first = put_record(disk, expected[20])
+    last = put_record(disk, expected[29])[1]
+    content = disk.content(path)
+    disk.put(path, content[: first.offset] + b"\x55" * (last.end - first.offset) + content[last.end :])
+    for name in CHECKPOINTS:
+        disk.unlink(name)
+    with opened_channel(disk) as again:
+        assert file_stats(again).lost_events == 10
+        assert file_stats(again).quarantined == 1
+        assert drained(again) == expected[:20] + expected[30:]
+
+
+@pytest.mark.parametrize("headers", ["the first", "the second", "both"])
+def test_a_segment_with_one_good_header_is_read_and_one_without_is_set_aside(headers: str) -> None:
+    """The header stands twice; only if both are damaged the segment is lost, moved to quarantine, and all opens."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    expected = fill(channel, 60)
+    disk = killed(channel, disk)
+    paths = segments(disk)
+    assert len(paths) >= 4
+    inside = {record.sequence for record in records(disk, paths[1]) if record.kind == Kind.PUT}
+    for offset in {"the first": [20], "the second": [530], "both": [20, 530]}[headers]:
+        flip(disk, paths[1], offset)
+    with opened_channel(disk) as again:
+        found = file_stats(again)
+        lost = inside if headers == "both" else set()
+        assert found.quarantined == (headers == "both")
+        assert found.lost_events == len(lost)
+        assert drained(again) == [body for number, body in enumerate(expected, 1) if number not in lost]
+
+
+def test_a_checkpoint_does_not_grow_with_the_capacity() -> None:
+    """Its size is that of what is in the channel: a few bytes for an empty one of a million events."""
+    disk = SimFS()
+    open_channel(disk, capacity=1_000_000).close()
+    assert len(disk.content(CHECKPOINTS[0])) < 200
+
+
+def test_both_copies_are_the_same_bytes_and_say_what_is_there() -> None:
+    """The second copy is written after the first, and can be read back: position, next numbers, events."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, *"abc")
+    taking = opened(channel)
+    taking.take()
+    channel.checkpoint()
+    assert disk.content(CHECKPOINTS[0]) == disk.content(CHECKPOINTS[1])
+    checkpoint = load(disk, DIRECTORY, "checkpoint")  # type: ignore[arg-type]
+    assert checkpoint is not None
+    assert encode(checkpoint) == disk.content(CHECKPOINTS[0])
+    assert list(checkpoint.events.sequences) == [1, 2, 3]
+    assert (checkpoint.next_sequence, checkpoint.next_transaction) == (4, 2)
+    assert checkpoint.position.offset == len(disk.content(segments(disk)[-1]))
+    taking.rollback()
+    channel.close()
+
+
+def test_without_dual_checkpoints_there_is_one_copy() -> None:
+    """A second one of former times is removed, so that it is not found later when the first is damaged."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        expected = fill(channel, 60)
+    assert "checkpoint.backup" in names(disk)
+    with opened_channel(disk, dual_checkpoints=False) as channel:
+        assert take(channel, 50) == expected[:50]
+        channel.checkpoint()
+        assert "checkpoint.backup" not in names(disk)
+    flip(disk, CHECKPOINTS[0], 30)
+    assert contents(disk, dual_checkpoints=False) == expected[50:]
+
+
+def test_closing_writes_a_checkpoint_and_the_next_opening_reads_no_records() -> None:
+    """What was open when the channel was closed is in it."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    expected = fill(channel, 50)
+    opened(channel).take(5)
+    channel.close()
+    with opened_channel(disk) as again:
+        assert file_stats(again).replayed == 0
+        assert drained(again) == expected
+
+
+def test_right_after_opening_there_is_a_checkpoint() -> None:
+    """A process that dies as soon as it has read a long log leaves the next one nothing to read."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    expected = fill(channel, 50)
+    disk = killed(channel, disk)
+    channel = open_channel(disk)
+    assert file_stats(channel).replayed == 100
+    disk = killed(channel, disk)
+    with opened_channel(disk) as again:
+        assert file_stats(again).replayed == 0
+        assert drained(again) == expected
+
+
+def test_progress_is_told_while_a_long_log_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    """After every few seconds a line says how many records were read and where it is."""
+    import producer.channels.file.recovery.replay as replay
+    from producer.testing import ManualClock
+
+    disk = SimFS()
+    channel = open_channel(disk)
+    fill(channel, 40)
+    disk = killed(channel, disk)
+    clock = ManualClock()
+    disk.hook = lambda operation, path: clock.advance(6) if operation == "read" else None
+    caplog.set_level(logging.INFO)
+    look = replay._LOOK
+    replay._LOOK = 1
+    try:
+        open_channel(disk, clock=clock).close()
+    finally:
+        replay._LOOK = look
+    assert re.search(r"channel channel: \d+ records replayed in \d+ s, at segment 2 of 3", caplog.text)
+    assert "channel channel: 40 events recovered from /channel" in caplog.text
+
+
+def test_one_stuck_event_does_not_keep_the_files_behind_it() -> None:
+    """Its segment stays, the later ones go, and the next opening is none the wiser."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        expected = fill(channel, 150)
+        stuck = opened(channel)
+        stuck.take()
+        assert take(channel, 149) == expected[1:]
+        channel.checkpoint()
+        assert segments(disk)[0].endswith("log-0000000001")
+        assert len(segments(disk)) == 2
+    assert contents(disk) == expected[:1]
+
+
+def test_without_any_checkpoint_no_event_comes_again_and_none_is_lost() -> None:
+    """One stuck event keeps its segment; the takes of its neighbours stood in segments that are gone."""
+    for generations in (1, 2, 5):
+        disk = SimFS()
+        channel = open_channel(disk)
+        expected = fill(channel, 150)
+        stuck = opened(channel)
+        stuck.take()
+        assert take(channel, 149) == expected[1:]
+        for _ in range(generations):  # what was said of the neighbours is said again before its segment is deleted
+            last = fill(channel, 30)
+            channel.checkpoint()
+            assert take(channel, 30) == last
+        last = fill(channel, 30)
+        channel.checkpoint()
+        assert [record.kind for record in records(disk, segments(disk)[0])].count(Kind.PUT) > 1
+        takes = [record.payload for record in log(disk) if record.kind == Kind.TAKE]
+        assert all(sequence > 150 for payload in takes for sequence in struct.unpack(f"<{len(payload) // 8}Q", payload))
+        channel.close()
+        for path in CHECKPOINTS:
+            disk.unlink(path)
+        with opened_channel(disk) as channel:
+            assert file_stats(channel).lost_events == 0
+            assert drained(channel) == [*expected[:1], *last]
+
+
+def test_a_take_that_failed_does_not_count_because_its_void_is_gone() -> None:
+    """Its segment is kept by another event; the one that voids it goes only after it; without checkpoints all holds."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "stuck", "kept")
+    taking = opened(channel)
+    assert bodies(taking.take(2)) == ["stuck", "kept"]
+    disk.fail("sync", times=2)
+    with pytest.raises(ChannelIOError):
+        taking.commit()
+    taking.rollback()
+    disk.heal()
+    expected = fill(channel, 60)
+    stuck = opened(channel)
+    stuck.take(2)
+    assert take(channel, 60) == expected
+    for _ in range(3):
+        channel.checkpoint(force=True)
+    disk = killed(channel, disk)
+    for path in CHECKPOINTS:
+        disk.unlink(path)
+    assert contents(disk) == ["stuck", "kept"]
+
+
+def test_opening_again_after_it_could_not_be_opened() -> None:
+    """An error of the disk while opening is told, gives up the directory, and costs nothing."""
+    disk, owed = history(SimFS())
+    for operation in ("read", "open", "names", "sync", "create", "append"):
+        fault = disk.fail(operation)
+        with pytest.raises(OSError, match="channel channel: "):
+            open_channel(disk)
+        assert fault.met == 1
+        assert disk.open_files == []
+    disk.heal()
+    assert contents(disk) == owed
+    eventually(lambda: not disk.open_files)

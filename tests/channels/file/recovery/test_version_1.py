@@ -1,0 +1,53 @@
+"""A directory that a package of format version 1 has left, byte for byte, in the middle of its work."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from producer.channels import FileChannel
+from producer.channels.file.recovery.inspection import examine
+from producer.channels.file.store.format import VERSION, decode_segment_header
+from tests.channels.helpers import drained, put
+
+LEFT = Path(__file__).with_name("version_1")
+EVENTS = ["three", "four", "x" * 900, "five", "six"]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(LEFT, tmp_path / "channel"))
+
+
+def versions(directory: Path) -> list[int]:
+    """Those of its segments."""
+    headers = [decode_segment_header(path.read_bytes()) for path in sorted(directory.glob("log-*"))]
+    return [header.version for header in headers if header is not None]
+
+
+@pytest.mark.parametrize("checkpoint", [True, False], ids=["with its checkpoint", "without"])
+def test_what_version_1_has_written_is_read(directory: Path, checkpoint: bool) -> None:
+    """Its events come, in order; new segments are of this version; nothing is appended to the old ones."""
+    before = {path.name: path.read_bytes() for path in directory.glob("log-*")}
+    assert versions(directory) == [1, 1, 1]
+    if not checkpoint:
+        (directory / "checkpoint").unlink()
+    with FileChannel(directory, minimum_free_space=0, reserve=0, checkpoint_interval=None) as channel:
+        put(channel, "new")
+        assert {name: (directory / name).read_bytes() for name in before} == before
+        assert versions(directory) == [1, 1, 1, VERSION]
+        assert [event.body.decode() for event in channel.peek()] == [*EVENTS, "new"]
+        stats = channel.stats().file
+        assert stats is not None
+        assert (stats.damaged_records, stats.lost_events, stats.torn_tails) == (0, 0, 0)
+    with FileChannel(directory, minimum_free_space=0, reserve=0, checkpoint_interval=None) as channel:
+        assert drained(channel) == [*EVENTS, "new"]
+
+
+def test_the_tools_read_it(directory: Path) -> None:
+    """Inspecting finds its events, and no damage."""
+    report = examine(str(directory))
+    assert (report.events, report.damaged, report.torn) == (5, False, False)

@@ -1,0 +1,315 @@
+"""The bytes of the log, one by one, as the package's docstring tells them; Flume's TestTransactionEventRecord*."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+from typing import Any
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import producer.channels.file as package
+from producer.channels import Event
+from producer.channels.file.store.format import (
+    FIRST_RECORD,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    HEADER_SIZES,
+    MAGIC,
+    MARKER,
+    SECOND_HEADER,
+    VERSION,
+    Kind,
+    Live,
+    SegmentHeader,
+    UnknownVersionError,
+    decode_commit,
+    decode_event,
+    decode_frame,
+    decode_live,
+    decode_rollback,
+    decode_segment_header,
+    encode_commit,
+    encode_event,
+    encode_live,
+    encode_record,
+    encode_rollback,
+    encode_segment_header,
+)
+from producer.channels.file.store.segment import Damage, Record, scan
+from producer.errors import InvalidArgumentError
+from producer.testing import ManualClock
+from tests.channels.file.opening import log, open_channel, segments
+from tests.channels.helpers import put, take
+from tests.support.sim_fs import SimFS
+
+SALT = bytes(range(16))
+HEADER = SegmentHeader(7, 42, SALT, 1_700_000_000.5, 99)
+
+
+def test_the_example_of_the_documentation_is_what_a_channel_writes() -> None:
+    """Offsets, types, sequence numbers, transactions, counts and payloads of the docstring's example, byte by byte."""
+    rows = re.findall(r"offset (\d+) +(\w+) +seq (\d) +tx (\d) +\+(\d)  (.*)", package.__doc__ or "")
+    assert len(rows) == 5
+    disk, clock = SimFS(), ManualClock(1_700_000_000.0)
+    with open_channel(disk, clock=clock) as channel:
+        put(channel, "a", "b")
+        take(channel)
+        (path,) = segments(disk)
+        data = disk.content(path)
+        for record, (offset, name, sequence, transaction, remaining, what) in zip(log(disk), rows, strict=True):
+            assert record.offset == int(offset)
+            assert Kind(record.kind).name == name.upper()
+            assert (record.sequence, record.transaction) == (int(sequence), int(transaction))
+            assert record.remaining == int(remaining)
+            if name == "Commit":
+                told = re.fullmatch(r"(\d) records?, on disk: tx (\d), time", what)
+                assert told
+                assert record.payload == struct.pack("<IQd", int(told[1]), int(told[2]), clock.time())
+            else:
+                assert record.payload == bytes.fromhex(what)
+        assert len(data) == 834 + 36 + 20
+
+
+def test_the_bytes_of_a_frame_are_as_documented() -> None:
+    """Marker, CRC, length, type, three zeros, count, sequence number, transaction, payload; all little-endian."""
+    seed = crc32(SALT)
+    frame = encode_record(seed, Kind.TAKE, 3, 0x0102030405060708, 0x1112131415161718, b"payload")
+    assert frame.hex(" ") == (
+        "a7 4c 48 1e "
+        + crc32(frame[8:], seed).to_bytes(4, "little").hex(" ")
+        + " 07 00 00 00 02 00 00 00 03 00 00 00 08 07 06 05 04 03 02 01 18 17 16 15 14 13 12 11 "
+        + b"payload".hex(" ")
+    )
+    assert FRAME_SIZE == 36
+    marker, crc, *rest = decode_frame(b"xx" + frame, 2)
+    assert (marker, crc) == (MARKER, crc32(frame[8:], seed))
+    assert rest == [7, 2, 3, 0x0102030405060708, 0x1112131415161718]
+
+
+@pytest.mark.parametrize(("version", "size"), [(1, 128), (2, 140)])
+def test_the_bytes_of_a_segment_header_are_as_documented(version: int, size: int) -> None:
+    """Twice, at 0 and 512: magic, version, cipher, numbers, salt, time, key id, CRC; version 2 adds more."""
+    for key_id, cipher in ((None, 0), ("schlüssel", 1)):
+        void_from = 0x0000000500001234 if version > 1 else 0
+        header = SegmentHeader(7, 42, SALT, 1_700_000_000.5, 99, key_id, void_from, version)
+        data = encode_segment_header(header)
+        assert len(data) == header.first_record == 512 + size
+        first = data[:size]
+        assert data[SECOND_HEADER:] == first
+        assert not any(data[size:SECOND_HEADER])
+        encoded = (key_id or "").encode()
+        assert first[:12] == b"LHSEGMNT" + bytes([version, 0, cipher, len(encoded)])
+        assert struct.unpack("<QQ16sdQ64s", first[12:124]) == (
+            7,
+            42,
+            SALT,
+            1_700_000_000.5,
+            99,
+            encoded.ljust(64, b"\0"),
+        )
+        assert struct.unpack("<I", first[124:128]) == (crc32(first[:124]),)
+        if version > 1:
+            assert struct.unpack("<II", first[128:136]) == (0x1234, 5)
+            assert struct.unpack("<I", first[136:]) == (crc32(first[:136]),)
+        assert decode_segment_header(data) == header
+
+
+def test_the_bytes_of_an_event_are_as_documented() -> None:
+    """Length of the headers; for each: two lengths, name, value, all ones for None; then the body."""
+    event = Event({"k": "v", "none": None, "": ""}, b"body")
+    assert encode_event(event).hex(" ") == (
+        "18 00 00 00 01 00 01 00 00 00 6b 76 04 00 ff ff ff ff 6e 6f 6e 65 00 00 00 00 00 00 62 6f 64 79"
+    )
+    assert decode_event(encode_event(event), 5) == event
+
+
+def test_the_bytes_of_a_live_are_as_documented() -> None:
+    """A transaction, a sequence number, and the ranges; it knows what it says, and of what it says nothing."""
+    live = Live(7, 100, (3, 20), (5, 20))
+    payload = encode_live(live)
+    assert payload == struct.pack("<6Q", 7, 100, 3, 5, 20, 20)
+    assert decode_live(payload) == live
+    assert [number for number in range(105) if live.has(number)] == [3, 4, 5, 20, 100, 101, 102, 103, 104]
+    assert not any(Live(7, 100).has(number) for number in range(100))
+
+
+def test_the_kinds_of_records_have_their_numbers() -> None:
+    """They stand in files: no release may change them."""
+    assert {kind.name: int(kind) for kind in Kind} == {
+        "PUT": 1,
+        "TAKE": 2,
+        "COMMIT": 3,
+        "ROLLBACK": 4,
+        "GAP": 5,
+        "LIVE": 6,
+    }
+
+
+@given(
+    headers=st.dictionaries(st.text(st.characters(), max_size=20), st.none() | st.text(st.characters(), max_size=50)),
+    body=st.binary(max_size=2000),
+    sequence=st.integers(1, 1 << 62),
+)
+def test_events_survive_encoding(headers: dict[str, str | None], body: bytes, sequence: int) -> None:
+    """Any text, None, lone surrogates, any bytes; headers in their order."""
+    event = decode_event(encode_event(Event(headers, body)), sequence)
+    assert list(event.headers.items()) == list(headers.items())
+    assert (event.body, event.sequence) == (body, sequence)
+
+
+def test_commits_and_rollbacks_survive_encoding() -> None:
+    """Count, newest synced transaction and time; first and last sequence number."""
+    assert decode_commit(encode_commit(3, 1 << 40, 1.25)) == (3, 1 << 40, 1.25)
+    assert decode_rollback(encode_rollback(1, (1 << 63) + 5)) == (1, (1 << 63) + 5)
+
+
+@pytest.mark.parametrize("headers", [None, {}])
+def test_an_event_without_headers_has_none_afterwards(headers: Any) -> None:
+    """None and an empty mapping are the same; a body of None is empty."""
+    assert decode_event(encode_event(Event(headers, b"x")), 1) == Event({}, b"x")
+    assert decode_event(encode_event(Event(headers, None)), 1) == Event({}, b"")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\0\0\0", b"\5\0\0\0abc", b"\xff\xff\xff\xff", b"\6\0\0\0\1\0\5\0\0\0", b"\7\0\0\0\1\0\5\0\0\0a"],
+)
+def test_bytes_that_are_no_event_are_refused(payload: bytes) -> None:
+    """ValueError, whatever is wrong with the lengths."""
+    with pytest.raises(ValueError, match=r".+"):
+        decode_event(payload, 1)
+
+
+def test_what_cannot_be_stored_is_refused_with_its_size() -> None:
+    """A header's name of more than 65,535 bytes."""
+    with pytest.raises(InvalidArgumentError, match="the name of a header has 65536 bytes; at most 65535 fit"):
+        encode_event(Event({"x" * 65536: ""}, b""))
+    encode_event(Event({"x" * 65535: ""}, b""))
+
+
+def test_a_header_is_read_from_whichever_copy_is_whole() -> None:
+    """Any single damaged byte leaves the header readable; damage of both copies does not, and invents none."""
+    data = encode_segment_header(HEADER)
+    assert decode_segment_header(data) == HEADER
+    for offset in range(FIRST_RECORD):
+        damaged = bytearray(data)
+        damaged[offset] ^= 0xFF
+        assert decode_segment_header(bytes(damaged)) == HEADER
+        damaged[(offset + SECOND_HEADER) % 1024 if offset < HEADER_SIZE else offset - SECOND_HEADER] ^= 0xFF
+        if offset < HEADER_SIZE:
+            assert decode_segment_header(bytes(damaged)) is None
+    for size in range(FIRST_RECORD):
+        assert decode_segment_header(data[:size]) == (HEADER if size >= HEADER_SIZE else None)
+
+
+def test_a_whole_header_of_another_version_or_cipher_is_refused_by_its_version() -> None:
+    """A newer package wrote it: that is no damage."""
+    for offset, value in ((8, VERSION + 1), (9, 1), (10, 2)):
+        body = bytearray(encode_segment_header(HEADER)[: HEADER_SIZES[1] - 4])  # what every version begins with
+        body[offset] = value
+        with pytest.raises(UnknownVersionError):
+            decode_segment_header(bytes(body) + struct.pack("<I", crc32(body)))
+
+
+def frames(*kinds: int, salt: bytes = SALT) -> tuple[bytes, list[int]]:
+    """A segment with these records, and where each begins."""
+    data, offsets = bytearray(encode_segment_header(HEADER)), []
+    for sequence, kind in enumerate(kinds, 42):
+        offsets.append(len(data))
+        data += encode_record(crc32(salt), kind, 0, sequence, 5, b"payload %d" % sequence)
+    return bytes(data), offsets
+
+
+def test_records_are_read_in_their_order() -> None:
+    """Each with its place, length, numbers; nothing else is found."""
+    data, offsets = frames(1, 2, 3, 4)
+    found = list(scan(data, HEADER))
+    assert found == [
+        Record(kind, offset, 10, 0, 41 + kind, 5) for kind, offset in zip((1, 2, 3, 4), offsets, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", [0, 7, 77, 255])
+def test_a_record_of_an_unknown_kind_is_damage(kind: int) -> None:
+    """Even with a checksum that fits; what follows is read."""
+    data, offsets = frames(1, kind, 1)
+    found = list(scan(data, HEADER))
+    assert [type(item) for item in found] == [Record, Damage, Record]
+    assert found[1] == Damage(offsets[1], offsets[2], final=False)
+
+
+def test_every_byte_of_a_record_is_covered() -> None:
+    """Whatever byte is changed, the record does not check out, and its neighbours do."""
+    data, offsets = frames(1, 1, 1)
+    for offset in range(offsets[1], offsets[2]):
+        damaged = bytearray(data)
+        damaged[offset] ^= 0x01
+        assert list(scan(bytes(damaged), HEADER)) == [
+            Record(1, offsets[0], 10, 0, 42, 5),
+            Damage(offsets[1], offsets[2], final=False),
+            Record(1, offsets[2], 10, 0, 44, 5),
+        ]
+
+
+def test_a_record_of_another_segment_never_passes() -> None:
+    """An event whose body is a piece of a log, or a sector of an older file: its CRC begins with another salt."""
+    inner = encode_record(crc32(b"other segment..."), Kind.COMMIT, 0, 50, 6, b"")
+    whole = encode_record(crc32(SALT), Kind.PUT, 0, 42, 5, b"before" + inner + b"after")
+    data = encode_segment_header(HEADER) + whole
+    assert [type(item) for item in scan(data, HEADER)] == [Record]
+    broken = bytearray(data)
+    broken[FIRST_RECORD + 40] ^= 1
+    (damage,) = scan(bytes(broken), HEADER)
+    assert damage == Damage(FIRST_RECORD, len(data), final=True)
+
+
+def test_sequence_numbers_never_go_back_within_a_segment() -> None:
+    """A record whose number is below the last one is damage, though its checksum fits."""
+    data = encode_segment_header(HEADER) + b"".join(
+        encode_record(crc32(SALT), 1, 0, sequence, 5, b"") for sequence in (50, 49, 50, 51)
+    )
+    assert [getattr(item, "sequence", None) for item in scan(data, HEADER)] == [50, None, 50, 51]
+
+
+@pytest.mark.parametrize("cut", range(1, 46))
+def test_half_a_record_at_the_end_is_damage_up_to_the_end(cut: int) -> None:
+    """Wherever it was cut."""
+    data, offsets = frames(1, 1)
+    found = list(scan(data[:-cut], HEADER))
+    assert found[1:] == [Damage(offsets[1], len(data) - cut, final=True)]
+
+
+def test_no_bytes_make_the_reader_fail() -> None:
+    """Random bytes, and markers everywhere, with lengths that reach beyond all: damage, never an exception."""
+    random = os.urandom(5000)
+    for rubbish in (random, MARKER * 500, MARKER + b"\xff" * 100, b"\0" * 700, MARKER[:2] * 99, MAGIC * 9):
+        (damage,) = scan(encode_segment_header(HEADER) + rubbish, HEADER)
+        assert damage == Damage(FIRST_RECORD, FIRST_RECORD + len(rubbish), final=True)
+
+
+def test_numbers_go_on_behind_those_of_earlier_lives() -> None:
+    """Sequence numbers and transactions of a reopened channel are greater than all before, also after takes of all."""
+    disk, seen = SimFS(), []
+    for _ in range(4):
+        with open_channel(disk) as channel:
+            put(channel, "a")
+            take(channel)
+        seen.append([(record.sequence, record.transaction) for record in log(disk) if record.kind in (1, 2)])
+    numbers = [pair for life in seen for pair in life]
+    assert numbers == sorted(numbers)
+    assert len({sequence for sequence, _ in numbers}) == 4
+    assert len({transaction for _, transaction in numbers}) == 8
+
+
+def test_the_lock_file_is_readable_by_people() -> None:
+    """JSON: channel, host, process, since when."""
+    disk = SimFS()
+    with open_channel(disk, name="orders"):
+        owner = json.loads(disk.content("/channel/LOCK"))
+    assert owner == {"channel": "orders", "host": os.uname().nodename, "pid": os.getpid(), "since": 1_700_000_000}
