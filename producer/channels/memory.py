@@ -29,13 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..clock import Clock, SystemClock
-from ..errors import (
-    ChannelClosedError,
-    ChannelError,
-    ChannelFullError,
-    TransactionFullError,
-    TransactionStateError,
-)
+from ..errors import ChannelClosedError, ChannelError, ChannelFullError, TransactionFullError, TransactionStateError
 from ..forks import Stage, watch_fork
 from ..interfaces import ChannelStats, Event, Stored
 from .counters import ChannelCounters

@@ -20,12 +20,7 @@ import pytest
 
 from producer import ConfigError, InvalidArgumentError
 from producer.channels import Event, MemoryChannel, Stored
-from producer.errors import (
-    ChannelClosedError,
-    ChannelError,
-    ChannelFullError,
-    TransactionFullError,
-)
+from producer.errors import ChannelClosedError, ChannelError, ChannelFullError, TransactionFullError
 from producer.interfaces import Channel
 from producer.testing import ManualClock
 

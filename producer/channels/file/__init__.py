@@ -12,7 +12,7 @@ On disk
       log-0000000007        segments; with ``data_directories`` these lie there, in turn
       notes.db              what idempotent streams were about to send: SQLite, see :mod:`.store.notes`
       reserve               space that is given up when the disk is full, so that takes can still be written
-      quarantine/           what is kept aside for people: see :mod:`.recovery.quarantine`; likewise in ``data_directories``
+      quarantine/           what is kept aside for people: see :mod:`.recovery.quarantine`; also in each data directory
 
 All numbers are little-endian.
 

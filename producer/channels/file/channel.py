@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -170,7 +171,9 @@ class FileChannel:
         self._ledger.restore(found.events, found.sums)
         self._log.resume(found.segments, next_sequence=found.next_sequence, next_transaction=found.next_transaction)
         self._segments.pass_over(found.last_number)
-        self._reader = EventReader(self._disk, self.name, self._segments, self._ledger)
+        self._reader = EventReader(
+            self._disk, self.name, self._segments, self._ledger, partial(quarantine.keep, self._disk)
+        )
         self._checkpointer = Checkpointer(
             self._disk,
             self.name,

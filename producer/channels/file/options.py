@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...errors import ConfigError
 from ...interfaces import Stored
-from .queue.event_queue import MOST_OFFSET
+from .store.pointers import MOST_OFFSET
 
 #: Puts, or takes, of one transaction.
 TRANSACTION_CAPACITY = 10_000

@@ -34,12 +34,7 @@ from ...forks import Stage, call_in_child
 from ...interfaces import ADOPTED_HEADER, ChannelStats, Event
 from .channel import FileChannel
 from .queue.file_transaction import FileTransaction
-from .recovery.ownership import (
-    CHECKPOINT_NAMES,
-    LOCK_NAME,
-    OTHER_NAMES,
-    is_segment,
-)
+from .recovery.ownership import CHECKPOINT_NAMES, LOCK_NAME, OTHER_NAMES, is_segment
 from .recovery.quarantine import QUARANTINE
 from .store.disk import Disk
 from .store.notes import FileNotes

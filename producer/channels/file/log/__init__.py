@@ -1,0 +1,1 @@
+"""Log: transactions become runs of records, are appended to segments, and synced together."""

@@ -9,15 +9,10 @@ import errno
 import logging
 from collections.abc import Callable, Sequence
 
-from ....errors import (
-    ChannelClosedError,
-    ChannelError,
-    ChannelIOError,
-    InvalidArgumentError,
-)
-from ..queue.event_queue import MOST_OFFSET, pointer_to
+from ....errors import ChannelClosedError, ChannelError, ChannelIOError, InvalidArgumentError
 from ..store.disk import Disk
 from ..store.format import FIRST_RECORD, encode_segment_header
+from ..store.pointers import MOST_OFFSET, pointer_to
 from ..store.segment import SegmentState, SegmentWriter
 from ..store.segments import Segments
 from ..store.space import Space

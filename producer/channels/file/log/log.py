@@ -24,25 +24,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ....clock import (
-    NO_DEADLINE,
-    Clock,
-    Deadline,
-    WaitingRoom,
-)
+from ....clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
 from ....errors import ChannelIOError
 from ..store.disk import Disk
 from ..store.segment import Segment, SegmentWriter
 from ..store.segments import Segments
 from ..store.space import Space
 from .appender import Appender, io_error
-from .run import (
-    Mark,
-    Place,
-    Position,
-    Run,
-    decode_runs,
-)
+from .run import Mark, Place, Position, Run, decode_runs
 
 _log = logging.getLogger("producer.channel")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from struct import pack, unpack
 
 from ....errors import ChannelIOError
-from ..queue.event_queue import pointer_to
 from ..store.encryption import OVERHEAD
 from ..store.format import (
     COMMIT_SIZE,
@@ -20,12 +19,8 @@ from ..store.format import (
     encode_live,
     encode_record,
 )
-from ..store.segment import (
-    Damage,
-    Segment,
-    opened,
-    scan,
-)
+from ..store.pointers import pointer_to
+from ..store.segment import Damage, Segment, opened, scan
 
 
 @dataclass(frozen=True, slots=True)

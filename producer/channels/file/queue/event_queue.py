@@ -10,38 +10,11 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
-#: Bits of a pointer that hold the offset within the segment.
-OFFSET_BITS = 32
-#: The greatest offset that a pointer can hold.
-MOST_OFFSET = (1 << OFFSET_BITS) - 1
+from ..store.pointers import OFFSET_BITS, Entry
+
 #: Taken events are cut off the columns when they are this many, and the greater part.
 _CUT = 4096
-
-
-class Entry(NamedTuple):
-    """One event: its sequence number, where it stands, the bytes of its record's payload, when it was put."""
-
-    sequence: int
-    pointer: int
-    length: int
-    time: float
-
-    @property
-    def segment(self) -> int:
-        """The segment's number."""
-        return self.pointer >> OFFSET_BITS
-
-    @property
-    def offset(self) -> int:
-        """Where the record begins in the segment."""
-        return self.pointer & MOST_OFFSET
-
-
-def pointer_to(segment: int, offset: int) -> int:
-    """Segment and offset in one number."""
-    return segment << OFFSET_BITS | offset
 
 
 class Columns:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ....errors import ChannelIOError
 from ....interfaces import Event
-from ..recovery import quarantine
 from ..store.disk import Disk
 from ..store.format import decode_event
+from ..store.pointers import Entry
 from ..store.segments import Segments
-from .event_queue import Columns, Entry
+from .event_queue import Columns
 from .ledger import Ledger, Taken
 
 _log = logging.getLogger("producer.channel")
@@ -23,13 +23,14 @@ _PEEKED_AT_ONCE = 1000
 
 
 class EventReader:
-    """See the module.
+    """Reads what was taken from the ledger, each entry from its segment.
 
-    :param disk: for copies of what is damaged.
+    :param keep: keeps a damaged segment's bytes aside for people, by its path; whether there were none yet. Raises
+        ``OSError`` if it cannot.
     """
 
-    def __init__(self, disk: Disk, name: str, segments: Segments, ledger: Ledger) -> None:
-        self._disk, self._name = disk, name
+    def __init__(self, disk: Disk, name: str, segments: Segments, ledger: Ledger, keep: Callable[[str], bool]) -> None:
+        self._disk, self._name, self._keep = disk, name, keep
         self._segments, self._ledger = segments, ledger
         self._kept: dict[int, int] = {}  # for each segment with damage, its size when a copy was kept
         self._failures: dict[int, int] = {}
@@ -139,7 +140,7 @@ class EventReader:
             return
         try:
             self._kept[entry.segment] = self._disk.size_of(segment.path)
-            if quarantine.keep(self._disk, segment.path):
+            if self._keep(segment.path):
                 self._ledger.add("quarantined", 1)
         except OSError as error:
             _log.error("channel %s: no copy of the damaged %s could be kept: %s", self._name, segment.path, error)

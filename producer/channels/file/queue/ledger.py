@@ -19,7 +19,8 @@ from ...counters import ChannelCounters
 from ...permits import Permits
 from ..log.run import Run
 from ..options import FileChannelOptions
-from .event_queue import Columns, Entry, EventQueue
+from ..store.pointers import Entry
+from .event_queue import Columns, EventQueue
 
 #: What a transaction has taken and not committed, by sequence number; guarded by the ledger's lock.
 Taken = dict[int, Entry]

@@ -1,0 +1,1 @@
+"""Recovery: checkpoints, what a channel makes of its files when it opens, and the tools that look and mend."""

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ..log.run import Position
-from ..queue.event_queue import OFFSET_BITS, Columns
+from ..queue.event_queue import Columns
 from ..store.disk import Disk
+from ..store.pointers import OFFSET_BITS
 
 _log = logging.getLogger("producer.channel")
 

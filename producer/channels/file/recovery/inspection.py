@@ -11,35 +11,19 @@ from typing import Any, cast
 
 from ....clock import Clock, SystemClock
 from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
-from ..queue.event_queue import OFFSET_BITS, Entry
 from ..store.directories import Directories
 from ..store.disk import Disk
 from ..store.encryption import KeyProvider, SegmentCipher
-from ..store.format import (
-    FRAME_SIZE,
-    HEADER_SIZES,
-    SECOND_HEADER,
-    Kind,
-)
+from ..store.format import FRAME_SIZE, HEADER_SIZES, SECOND_HEADER, Kind
 from ..store.looking_disk import LookingDisk
-from ..store.segment import (
-    Damage,
-    Record,
-    Segment,
-    scan,
-)
+from ..store.pointers import OFFSET_BITS, Entry
+from ..store.segment import Damage, Record, Segment, scan
 from ..store.segments import Segments
 from . import checkpoint as checkpoints
 from . import quarantine
 from .checkpoint import Checkpoint
 from .ownership import LOCK_NAME, check_contents, read_owner
-from .recovery import (
-    check_unique,
-    missing_segments,
-    number_of,
-    unknown_to,
-    was_never_begun,
-)
+from .recovery import check_unique, missing_segments, number_of, unknown_to, was_never_begun
 from .replay import Found, Replay, find_segments
 
 #: A look into which a checkpoint of the running channel fell is begun anew so often.

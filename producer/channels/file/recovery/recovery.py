@@ -14,34 +14,17 @@ from dataclasses import dataclass
 
 from ....clock import Clock
 from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
-from ..queue.event_queue import MOST_OFFSET, OFFSET_BITS, Columns
+from ..queue.event_queue import Columns
 from ..store.directories import Directories
 from ..store.disk import Disk
 from ..store.encryption import SegmentCipher
-from ..store.format import (
-    FIRST_RECORD,
-    FRAME_SIZE,
-    SECOND_HEADER,
-    Kind,
-    SegmentHeader,
-)
-from ..store.segment import (
-    BEGUN,
-    Record,
-    Segment,
-    payload_of,
-    scan,
-)
+from ..store.format import FIRST_RECORD, FRAME_SIZE, SECOND_HEADER, Kind, SegmentHeader
+from ..store.pointers import MOST_OFFSET, OFFSET_BITS
+from ..store.segment import BEGUN, Record, Segment, payload_of, scan
 from . import checkpoint as checkpoints
 from . import quarantine
 from .checkpoint import Checkpoint
-from .replay import (
-    SEGMENT_NAME,
-    Cut,
-    Found,
-    Replay,
-    find_segments,
-)
+from .replay import SEGMENT_NAME, Cut, Found, Replay, find_segments
 
 _log = logging.getLogger("producer.channel")
 #: The first record of a segment is looked for within so many bytes, before all are read.

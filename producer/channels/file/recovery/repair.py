@@ -28,32 +28,14 @@ from ..store.format import (
     encode_gap,
     encode_segment_header,
 )
-from ..store.segment import (
-    Damage,
-    Record,
-    Segment,
-    SegmentState,
-    SegmentWriter,
-    scan,
-)
+from ..store.segment import Damage, Record, Segment, SegmentState, SegmentWriter, scan
 from ..store.segments import Segments
 from . import checkpoint as checkpoints
 from . import quarantine
 from .checkpoint import Checkpoint
-from .inspection import (
-    DirectoryReport,
-    SegmentReport,
-    check_is_channel,
-    look,
-    place_of,
-)
+from .inspection import DirectoryReport, SegmentReport, check_is_channel, look, place_of
 from .ownership import own
-from .recovery import (
-    Recovered,
-    check_keys,
-    recover,
-    told_missing,
-)
+from .recovery import Recovered, check_keys, recover, told_missing
 from .replay import find_segments
 
 #: More segments than a directory that is given up may hold behind the last checkpoint.

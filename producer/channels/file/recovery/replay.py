@@ -17,12 +17,7 @@ from struct import unpack
 
 from ....clock import Clock
 from ....errors import ChannelFormatError
-from ..queue.event_queue import (
-    MOST_OFFSET,
-    OFFSET_BITS,
-    Columns,
-    pointer_to,
-)
+from ..queue.event_queue import Columns
 from ..store.disk import Disk
 from ..store.encryption import OVERHEAD
 from ..store.format import (
@@ -40,20 +35,10 @@ from ..store.format import (
     decode_rollback,
     decode_segment_header,
 )
-from ..store.segment import (
-    Damage,
-    Record,
-    Segment,
-    opened,
-    scan,
-)
+from ..store.pointers import MOST_OFFSET, OFFSET_BITS, pointer_to
+from ..store.segment import Damage, Record, Segment, opened, scan
 from . import checkpoint as checkpoints
-from .torn import (
-    Flaw,
-    end_looks_torn,
-    has_lost_sector,
-    run_looks_torn,
-)
+from .torn import Flaw, end_looks_torn, has_lost_sector, run_looks_torn
 
 _log = logging.getLogger("producer.channel")
 

@@ -13,13 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..store.format import (
-    COMMIT_SIZE,
-    FRAME_SIZE,
-    MARKER,
-    SECTOR,
-    decode_frame,
-)
+from ..store.format import COMMIT_SIZE, FRAME_SIZE, MARKER, SECTOR, decode_frame
 from ..store.segment import Damage
 
 

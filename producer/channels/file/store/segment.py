@@ -13,14 +13,7 @@ from zlib import crc32
 
 from .disk import Disk
 from .encryption import SegmentCipher
-from .format import (
-    CRC_FROM,
-    FRAME_SIZE,
-    MARKER,
-    Kind,
-    SegmentHeader,
-    decode_frame,
-)
+from .format import CRC_FROM, FRAME_SIZE, MARKER, Kind, SegmentHeader, decode_frame
 
 _KINDS = frozenset(Kind)
 #: Added to the name of a segment that is being begun.

@@ -9,15 +9,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ....clock import Clock
 from ....errors import ChannelKeyError
-from ..queue.event_queue import OFFSET_BITS, Entry
 from .disk import Disk
-from .encryption import (
-    KEY_SIZE,
-    MAX_KEY_ID,
-    KeyProvider,
-    SegmentCipher,
-)
+from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
 from .format import FRAME_SIZE, Kind, SegmentHeader
+from .pointers import OFFSET_BITS, Entry
 from .segment import Segment, payload_of
 
 #: Files kept open for reading.

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import pytest
 
 from producer.channels import Event, FileChannel, Stored
-from producer.channels.file.queue.event_queue import pointer_to
 from producer.channels.file.store.format import FIRST_RECORD, Kind
+from producer.channels.file.store.pointers import pointer_to
 from producer.errors import ChannelIOError
 from producer.testing import ManualClock
 from tests.channels.file.opening import (
@@ -29,14 +29,7 @@ from tests.channels.file.opening import (
     records,
     segments,
 )
-from tests.channels.helpers import (
-    bodies,
-    drained,
-    events,
-    opened,
-    put,
-    take,
-)
+from tests.channels.helpers import bodies, drained, events, opened, put, take
 from tests.support.sim_fs import SimFS
 from tests.support.waiting import PATIENCE, Call, eventually
 

@@ -10,19 +10,9 @@ import pytest
 from producer.channels import Event
 from producer.channels.file.recovery.repair import repair
 from producer.channels.file.store.disk import Disk
-from producer.channels.file.store.format import (
-    COMMIT_SIZE,
-    FIRST_RECORD,
-    FRAME_SIZE,
-    Kind,
-)
+from producer.channels.file.store.format import COMMIT_SIZE, FIRST_RECORD, FRAME_SIZE, Kind
 from producer.channels.file.store.space import FRESH, Space
-from producer.errors import (
-    ChannelFormatError,
-    ChannelIOError,
-    DiskFullError,
-    InvalidArgumentError,
-)
+from producer.errors import ChannelFormatError, ChannelIOError, DiskFullError, InvalidArgumentError
 from producer.testing import ManualClock
 from tests.channels.file.opening import (
     CHECKPOINTS,
@@ -39,14 +29,7 @@ from tests.channels.file.opening import (
     opened_channel,
     segments,
 )
-from tests.channels.helpers import (
-    bodies,
-    drained,
-    events,
-    opened,
-    put,
-    take,
-)
+from tests.channels.helpers import bodies, drained, events, opened, put, take
 from tests.support.sim_fs import SimFS
 
 

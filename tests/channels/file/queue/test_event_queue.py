@@ -8,12 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.channels.file.queue.event_queue import (
-    Columns,
-    Entry,
-    EventQueue,
-    pointer_to,
-)
+from producer.channels.file.queue.event_queue import Columns, EventQueue
+from producer.channels.file.store.pointers import Entry, pointer_to
 
 SIZE = 10
 

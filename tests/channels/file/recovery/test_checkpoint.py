@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 
 from producer.channels.file.log.run import Position
-from producer.channels.file.queue.event_queue import Columns, Entry
+from producer.channels.file.queue.event_queue import Columns
 from producer.channels.file.recovery.checkpoint import (
     BACKUP_NAME,
     EVENT_SIZE,
@@ -26,14 +26,8 @@ from producer.channels.file.recovery.checkpoint import (
     write_both,
 )
 from producer.channels.file.store.disk import Disk
-from tests.channels.file.opening import (
-    CHECKPOINTS,
-    file_stats,
-    fill,
-    open_channel,
-    opened_channel,
-    segments,
-)
+from producer.channels.file.store.pointers import Entry
+from tests.channels.file.opening import CHECKPOINTS, file_stats, fill, open_channel, opened_channel, segments
 from tests.channels.helpers import drained, put
 from tests.support.sim_fs import SimFS
 

@@ -18,12 +18,7 @@ import pytest
 from producer.channels import FileChannel
 from producer.errors import ChannelFormatError, ChannelLockedError
 from producer.testing import ManualClock
-from tests.channels.file.opening import (
-    DIRECTORY,
-    names,
-    open_channel,
-    opened_channel,
-)
+from tests.channels.file.opening import DIRECTORY, names, open_channel, opened_channel
 from tests.channels.helpers import drained, put
 from tests.support.sim_fs import SimFS
 

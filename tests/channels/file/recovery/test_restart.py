@@ -35,13 +35,7 @@ from tests.channels.file.opening import (
     records,
     segments,
 )
-from tests.channels.helpers import (
-    bodies,
-    drained,
-    opened,
-    put,
-    take,
-)
+from tests.channels.helpers import bodies, drained, opened, put, take
 from tests.support.sim_fs import SimFS
 from tests.support.waiting import Call, eventually
 

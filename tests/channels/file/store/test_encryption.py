@@ -17,13 +17,7 @@ from typing import Any
 
 import pytest
 
-from producer.channels import (
-    EnvironmentKeys,
-    Event,
-    FileChannel,
-    FileKeys,
-    KeyProvider,
-)
+from producer.channels import EnvironmentKeys, Event, FileChannel, FileKeys, KeyProvider
 from producer.channels.file.store.encryption import OVERHEAD, SegmentCipher
 from producer.channels.file.store.format import FIRST_RECORD, FRAME_SIZE, Kind
 from producer.errors import ChannelKeyError, ConfigError
@@ -42,13 +36,7 @@ from tests.channels.file.opening import (
     records,
     segments,
 )
-from tests.channels.helpers import (
-    bodies,
-    drained,
-    opened,
-    put,
-    take,
-)
+from tests.channels.helpers import bodies, drained, opened, put, take
 from tests.support.sim_fs import SimFS
 from tests.support.waiting import Call
 

@@ -32,21 +32,8 @@ from producer.channels.file.store.segment import (
     payload_of,
     scan,
 )
-from tests.channels.file.opening import (
-    DIRECTORY,
-    file_stats,
-    fill,
-    flip,
-    opened_channel,
-    put_record,
-    records,
-)
-from tests.channels.helpers import (
-    bodies,
-    drained,
-    opened,
-    put,
-)
+from tests.channels.file.opening import DIRECTORY, file_stats, fill, flip, opened_channel, put_record, records
+from tests.channels.helpers import bodies, drained, opened, put
 from tests.support.sim_fs import SimFS
 from tests.support.waiting import Call
 
