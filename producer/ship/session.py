@@ -41,6 +41,9 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 _LOCAL_JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j.configurationFile={_LOG4J.as_uri()}"
 
 
+# Those to which Spark's bridge to Java logs what an interrupt did to it.
+_PY4J_LOGGERS = (logging.getLogger(), logging.getLogger("py4j.clientserver"), logging.getLogger("py4j.java_gateway"))
+
 # The JVM that this process has started; one serves all its sessions.
 _jvms: list[Jvm] = []
 
@@ -71,17 +74,16 @@ def running_session(*, master: str | None = None, app_name: str = "loghub-produc
 
     In the block SIGINT does what it did before, and not what Spark makes of it.
     """
-    logging.getLogger().addFilter(_is_no_interrupt_of_py4j)
-    try:
-        with _own_interrupts():
-            session = build_session(master=master, app_name=app_name)
+    with quiet_interrupts():
         try:
-            yield session
+            with _own_interrupts():
+                session = build_session(master=master, app_name=app_name)
+            try:
+                yield session
+            finally:
+                _stop(session)
         finally:
-            _stop(session)
-    finally:
-        end_java()
-        logging.getLogger().removeFilter(_is_no_interrupt_of_py4j)
+            end_java()
 
 
 def _stop(session: SparkSession) -> None:
@@ -130,9 +132,25 @@ def _own_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
 
 
-def _is_no_interrupt_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a record may be logged: Spark's bridge to Java tells the root logger, with a trace, of each interrupt."""
-    return not (record.exc_info and str(record.msg).endswith("while sending command."))
+@contextlib.contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """In the block Spark's bridge to Java logs no interrupt, nor what comes of one; it would with a trace."""
+    for logger in _PY4J_LOGGERS:
+        logger.addFilter(_is_no_interrupt)
+    try:
+        yield
+    finally:
+        for logger in _PY4J_LOGGERS:
+            logger.removeFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    if record.exc_info and str(record.msg).endswith("while sending command."):
+        return False
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is None
 
 
 def is_local(master: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import zipfile
@@ -89,3 +90,21 @@ def test_package_path_is_added_after_what_is_there(monkeypatch: pytest.MonkeyPat
 def test_failure_of_a_job_is_told_in_one_line(text: str, said: str) -> None:
     """Spark's traces are reduced to the message of the exception that ended the task."""
     assert describe(RuntimeError(text)).startswith(said)
+
+
+@pytest.mark.parametrize("logger", ["py4j.clientserver", "py4j.java_gateway", None])
+def test_what_an_interrupt_does_to_the_bridge_is_not_logged(
+    logger: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither the interrupt nor the connection that broke by it prints a trace; other errors do."""
+    log = logging.getLogger(logger)
+    with session.quiet_interrupts():
+        for error in (KeyboardInterrupt, LookupError):
+            try:
+                try:
+                    raise error
+                finally:
+                    raise BrokenPipeError
+            except BrokenPipeError:
+                log.exception("while %s", error.__name__)
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == ["while LookupError"]
