@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .auth import AccessKey
-    from .errors import ServerStartError
+    from .errors import ForkedServerError, ServerStartError
     from .journal import RequestRecord
     from .limits import Limits
     from .loghub_server import LogHubServer
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _HOME_OF = {
     "AccessKey": "auth",
+    "ForkedServerError": "errors",
     "Limits": "limits",
     "LogHubServer": "loghub_server",
     "RequestRecord": "journal",
@@ -38,6 +39,7 @@ _EXTRA = ("google", "h11", "starlette", "uvicorn")
 
 __all__ = [
     "AccessKey",
+    "ForkedServerError",
     "Limits",
     "LogHubServer",
     "RequestRecord",

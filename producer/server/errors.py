@@ -4,7 +4,8 @@
     ├── ApiError                 one answer: HTTP status, error code, message; never leaves the server
     ├── ClientGoneError          nobody waits for an answer; never leaves the server
     └── ProducerError
-        └── ServerStartError     the server could not start: what happened and what to do
+        ├── ServerStartError     the server could not start: what happened and what to do
+        └── ForkedServerError    a forked child asked its copy of the server for what only the parent has
 
 Source of codes and statuses: LogHub protocol, Error codes. Where the protocol names no code for a case (a foreign
 cursor, a missing Content-MD5), the name follows the pattern of its others.
@@ -67,3 +68,13 @@ class ClientGoneError(Exception):
 
 class ServerStartError(ProducerError):
     """The embedded server could not start (a taken port, an unusable data directory)."""
+
+
+class ForkedServerError(ProducerError):
+    """A forked child asked its copy of an embedded server for what only the parent has: threads, and what is stored."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this process was forked from the one that has the embedded LogHub: ask there, or over HTTP, or make a"
+            " server here"
+        )

@@ -7,8 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..forks import Stage, watch_fork
 from .auth import AccessKey
-from .errors import ApiError, ServerStartError
+from .errors import ApiError, ForkedServerError, ServerStartError
 from .faults import Faults
 from .journal import Journal, RequestRecord
 from .limits import Limits
@@ -33,7 +34,8 @@ class LogHubServer:
             assert server.count("my-project", "app-log") == 3
 
     It is reached under ``{project}.{host}:{port}`` in the Host header at ``endpoint``. All methods may be called from
-    any thread.
+    any thread. A forked child has a copy that only tells how the server is reached: closing it does nothing, and
+    whatever needs the server itself raises :class:`ForkedServerError`.
     """
 
     def __init__(
@@ -89,6 +91,8 @@ class LogHubServer:
         )
         self._runner: Runner | None = None
         self._closed = False
+        self._is_copy = False
+        watch_fork(self, Stage.LOCKS)
 
     def __enter__(self) -> Self:
         try:
@@ -103,7 +107,7 @@ class LogHubServer:
         self.close()
 
     def __repr__(self) -> str:
-        state = "listening" if self._runner else "stopped"
+        state = "of the parent process" if self._is_copy else "listening" if self._runner else "stopped"
         return f"LogHubServer({self.host}:{self._port}, {state})"
 
     def start(self) -> Self:
@@ -111,7 +115,9 @@ class LogHubServer:
 
         :raises ServerStartError: the port is taken, the server is listening or closed already, or what the constructor
             says of the access keys.
+        :raises ForkedServerError: this is a copy in a forked child.
         """
+        service = self._own_service()
         if self._runner is not None:
             raise ServerStartError(f"the server listens on {self.endpoint} already")
         if self._closed:
@@ -119,7 +125,7 @@ class LogHubServer:
         self._check_exposure()
         listener = listen(self.host, self._port)
         self._port = listener.getsockname()[1]
-        self._runner = Runner(self._service, listener)
+        self._runner = Runner(service, listener)
         return self
 
     def stop(self, grace: float = 0.2) -> None:
@@ -127,15 +133,32 @@ class LogHubServer:
 
         :param grace: seconds for requests being answered to end.
         """
+        if self._is_copy:
+            return
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.stop(grace)
 
     def close(self) -> None:
         """Stop, and forget the data unless it is in a directory. Calling it again does nothing."""
+        if self._is_copy:
+            return
         self._closed = True
         self.stop()
         self._service.close()
+
+    def renew_in_child(self) -> None:
+        """From now on be a copy: threads, sockets and data are the parent's."""
+        self._is_copy = True
+
+    def _own_service(self) -> Service:
+        """What only the process that made the server has.
+
+        :raises ForkedServerError: this is a forked child of it.
+        """
+        if self._is_copy:
+            raise ForkedServerError
+        return self._service
 
     def _check_exposure(self) -> None:
         secrets = (key if isinstance(key, str) else key.secret for key in self._access_keys.values())
@@ -174,7 +197,7 @@ class LogHubServer:
     @property
     def faults(self) -> Faults:
         """What shall go wrong; see :mod:`producer.server.faults`."""
-        return self._service.faults
+        return self._own_service().faults
 
     @property
     def clock_offset(self) -> float:
@@ -183,21 +206,22 @@ class LogHubServer:
 
     @clock_offset.setter
     def clock_offset(self, seconds: float) -> None:
-        self._service.clock_offset = seconds
+        self._own_service().clock_offset = seconds
 
     @property
     def requests(self) -> list[RequestRecord]:
         """What was asked so far, in the order in which the requests ended."""
-        return self._service.journal.records()
+        return self._own_service().journal.records()
 
     def clear_requests(self) -> None:
         """Forget what was asked so far."""
-        self._service.journal.clear()
+        self._own_service().journal.clear()
 
     def count(self, project: str, logstore: str) -> int:
         """How many logs a logstore holds; 0 when it does not exist."""
         try:
-            return self._service.store.count(Place(project=project, logstore=logstore), self._service.now()).result()
+            service = self._own_service()
+            return service.store.count(Place(project=project, logstore=logstore), service.now()).result()
         except ApiError:
             return 0
 

@@ -7,11 +7,15 @@ fails undoes its own writes and is told; the others of its transaction go on. On
 
 A database in a file is written ahead to a log that is synced at every commit (``synchronous=FULL``), so what was
 answered is there after the process or the machine dies.
+
+In a forked child the connection is a copy without locks of files that the parent goes on writing. To close it, or to
+free it, would fold the log into the database and remove it under the parent's hands. So a child never does either.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import queue
 import sqlite3
 import threading
@@ -20,7 +24,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import ServerStartError
+from ...forks import Stage, watch_fork
+from ..errors import ForkedServerError, ServerStartError
+from .ownership import in_use, unusable
 
 T = TypeVar("T")
 
@@ -45,6 +51,8 @@ class Database:
         # Guards _closed and the order of jobs against the None that ends the thread.
         self._lock = threading.Lock()
         self._closed = False
+        self._is_copy = False
+        watch_fork(self, Stage.LOCKS)
         self._thread = threading.Thread(target=self._loop, name="loghub-server-store", daemon=True)
         self._thread.start()
 
@@ -52,7 +60,10 @@ class Database:
         """Run ``job`` on the database's thread, inside a transaction; the future ends after the commit.
 
         :raises RuntimeError: the database is closed.
+        :raises ForkedServerError: this is a copy in a forked child.
         """
+        if self._is_copy:
+            raise ForkedServerError
         future: Future[T] = Future()
         # From here on it cannot be cancelled: whoever stops waiting does not stop the commit.
         future.set_running_or_notify_cancel()
@@ -63,12 +74,21 @@ class Database:
         return future
 
     def close(self) -> None:
-        """Finish the jobs handed over so far and close the connection. Calling it again does nothing."""
+        """Finish the jobs handed over so far and close the connection. Calling it again does nothing, nor does a forked
+        child that calls it.
+        """
+        if self._is_copy:
+            return
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
         self._thread.join()
+
+    def renew_in_child(self) -> None:
+        """Never use, close or free the connection in this process, not even at its end."""
+        self._is_copy = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def _loop(self) -> None:
         more = True
@@ -132,20 +152,18 @@ def _undo(connection: sqlite3.Connection) -> None:
 
 def _open(path: Path | None, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
     try:
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
         # autocommit by hand: transactions begin and end where this module says.
         connection = sqlite3.connect(
             str(path) if path else ":memory:", isolation_level=None, check_same_thread=False, timeout=0.5
         )
-    except (OSError, sqlite3.Error) as error:
-        raise _unusable(path, error) from error
+    except sqlite3.Error as error:
+        raise _not_opened(path, error) from error
     try:
         _own(connection)
         prepare(connection)
     except sqlite3.Error as error:
         connection.close()
-        raise _unusable(path, error) from error
+        raise _not_opened(path, error) from error
     except ServerStartError as error:
         connection.close()
         raise ServerStartError(f"the data in {path} cannot be used: {error}") from error
@@ -153,16 +171,12 @@ def _open(path: Path | None, prepare: Callable[[sqlite3.Connection], object]) ->
 
 
 def _own(connection: sqlite3.Connection) -> None:
-    # Exclusive: a second server on the same file fails at its start, not in the middle of its work.
+    # Exclusive: what is no server of this version (a shell on the same file) is kept out, too.
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
 
 
-def _unusable(path: Path | None, error: Exception) -> ServerStartError:
-    if "locked" in str(error):
-        return ServerStartError(f"the data in {path} is in use by another server: stop it, or use another directory")
-    return ServerStartError(
-        f"the data in {path} cannot be used ({error}): give a directory that can be written, or move the file away"
-    )
+def _not_opened(path: Path | None, error: sqlite3.Error) -> ServerStartError:
+    return in_use(path) if "locked" in str(error) else unusable(path, error)

@@ -18,6 +18,7 @@ from ..errors import ApiError
 from .database import Database
 from .expiry import advance_sequence, remove_expired
 from .log_groups import CheckedGroup
+from .ownership import own
 from .rows import Logstore, PackedGroup, Page, Place, Project, Route, Search
 from .schema import prepare
 from .shards import shard_of_key
@@ -49,9 +50,14 @@ class Store:
         :param shards: shards of a logstore whose creator does not say.
         :param auto_create: whether a first write, or a first look at its shards, creates a logstore and its project.
         :param sequence_keys: keys of a logstore whose sequence numbers are remembered.
-        :raises ServerStartError: the directory cannot be used.
+        :raises ServerStartError: the directory cannot be used, or another server uses it.
         """
-        self._database = Database(directory / "loghub.sqlite3" if directory else None, prepare)
+        self._ownership = own(directory) if directory else None
+        try:
+            self._database = Database(directory / "loghub.sqlite3" if directory else None, prepare)
+        except BaseException:
+            self._give_up()
+            raise
         self._shards = shards
         self._auto_create = auto_create
         self._sequence_keys = sequence_keys
@@ -59,8 +65,9 @@ class Store:
         self._turn = itertools.count()
 
     def close(self) -> None:
-        """Finish what was handed over and close the file."""
+        """Finish what was handed over, close the file, and let another server have it."""
         self._database.close()
+        self._give_up()
 
     def create_project(self, name: str, description: str, now: float) -> Future[None]:
         """Refuses with ``ProjectAlreadyExist``."""
@@ -240,6 +247,10 @@ class Store:
             return int(connection.execute(query, (logstore.row, logstore.horizon(now))).fetchone()[0])
 
         return self._database.submit(job)
+
+    def _give_up(self) -> None:
+        if self._ownership is not None:
+            self._ownership.release()
 
     def _logstore_to_write(self, connection: sqlite3.Connection, place: Place, now: float) -> Logstore:
         if self._auto_create and _find_logstore(connection, place) is None:

@@ -1,0 +1,158 @@
+"""One server a data directory, whatever else opens its files."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from producer import forks
+from producer.server import LogHubServer, ServerStartError
+from producer.server.store import ownership
+
+from ...support.waiting import Call, eventually
+from ..client import LOGSTORE, PROJECT, Client, log_group
+from ..process import ServerProcess
+
+ROOT = Path(__file__).parents[3]
+
+#: Opens a server on the data and says whether it may.
+SECOND = """
+import sys
+from producer.server import LogHubServer, ServerStartError
+try:
+    LogHubServer(data=sys.argv[1]).close()
+except ServerStartError as error:
+    print(error)
+else:
+    print("opened")
+"""
+
+
+def second_server(directory: Path) -> str:
+    """What a server in another process says of the data."""
+    command = [sys.executable, "-c", SECOND, str(directory)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True, cwd=ROOT).stdout
+
+
+def test_a_copy_of_the_files_does_not_let_a_second_server_in(tmp_path: Path) -> None:
+    """Who copies the files in the server's own process takes SQLite's locks from it; no other server opens the data
+    all the same, in this process or another one.
+    """
+    data = tmp_path / "data"
+    with LogHubServer(data=data) as server, Client(server) as client:
+        assert client.put(log_group("first")).status_code == 200
+        shutil.copytree(data, tmp_path / "copy")
+        assert "in use by another server" in second_server(data)
+        with pytest.raises(ServerStartError, match="in use by another server"):
+            LogHubServer(data=data)
+        assert client.put(log_group("second")).status_code == 200
+    with LogHubServer(data=data) as server:
+        assert [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)] == ["first", "second"]
+
+
+def test_the_refusal_says_who_has_which_data_and_what_to_do(tmp_path: Path) -> None:
+    """The message names the directory, the process that has it, and the ways out."""
+    with ServerProcess(data=tmp_path) as first, pytest.raises(ServerStartError) as refused:
+        LogHubServer(data=tmp_path)
+    assert str(tmp_path) in str(refused.value)
+    assert f"process {first.process.pid}" in str(refused.value)
+    assert "stop it, or use another directory" in str(refused.value)
+
+
+def test_the_data_is_free_when_the_server_has_closed(tmp_path: Path) -> None:
+    """A stopped server still has its data; a closed or a killed one has left it, and the file of the lock with it."""
+    server = LogHubServer(data=tmp_path).start()
+    server.stop()
+    assert "in use by another server" in second_server(tmp_path)
+    server.close()
+    assert second_server(tmp_path) == "opened\n"
+    with ServerProcess(data=tmp_path) as killed:
+        killed.restart()
+    with LogHubServer(data=tmp_path):
+        pass
+
+
+def test_data_that_cannot_be_opened_is_left_free(tmp_path: Path) -> None:
+    """A server that did not come to stand holds no lock."""
+    (tmp_path / "loghub.sqlite3").write_bytes(b"this is not a database " * 100)
+    for _ in range(2):
+        with pytest.raises(ServerStartError, match="cannot be used"):
+            LogHubServer(data=tmp_path)
+    assert ownership._held == set()
+
+
+def test_a_directory_without_locks_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file system has no such locks the error names the directory and the reason."""
+
+    def no_locks(file: int, how: int) -> None:
+        raise OSError(95, os.strerror(95))
+
+    monkeypatch.setattr(ownership.fcntl, "flock", no_locks)
+    with pytest.raises(ServerStartError, match=rf"{tmp_path.name} cannot be used \(.*not supported"):
+        LogHubServer(data=tmp_path)
+    assert ownership._held == set()
+
+
+@dataclass
+class AskedFor:
+    """A lock that tells when a fork asks for it."""
+
+    lock: threading.Lock
+    asked: threading.Event
+
+    def acquire(self) -> None:
+        """Tell, then take it."""
+        self.asked.set()
+        self.lock.acquire()
+
+    def release(self) -> None:
+        """Give it back."""
+        self.lock.release()
+
+
+def test_a_fork_in_the_moment_of_the_lock_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that another thread forks while the file is open and not locked yet has no copy of it afterwards."""
+    asked, end = threading.Event(), os.pipe()
+    watched = [AskedFor(lock, asked) if lock is ownership._lock else lock for lock in forks._held]
+    monkeypatch.setattr(forks, "_held", watched)
+    forking: list[Call] = []
+    flock = fcntl.flock
+
+    def fork_first(file: int, how: int) -> None:
+        monkeypatch.setattr(ownership.fcntl, "flock", flock)
+        forking.append(Call(lambda: forked_reader(*end)))
+        eventually(lambda: asked.is_set() or forking[0].done)
+        flock(file, how)
+
+    monkeypatch.setattr(ownership.fcntl, "flock", fork_first)
+    owned = ownership.own(tmp_path)
+    child = forking[0].result()
+    try:
+        # As at the end of this process: the lock is not given up by word.
+        assert owned.file is not None
+        os.close(owned.file)
+        owned.file = None
+        ownership.own(tmp_path).release()
+    finally:
+        os.close(end[1])
+        os.close(end[0])
+        os.waitpid(child, 0)
+        owned.release()
+
+
+def forked_reader(reading: int, writing: int) -> int:
+    """A forked child that ends with the pipe."""
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    return child
