@@ -64,7 +64,9 @@ channel's own, a Live and a Commit. What was put but not committed is never in t
 **A sync that fails** gives a segment up: the system may have dropped what it could not write, and says so once. Nothing
 is appended to that segment any more. The next one begins with what is not known to be on the disk, and its pointer says
 that what stands at the end of the old one does not count, whether it has reached the disk, in part or whole, or not.
-Likewise half a record that could not be cut off again.
+Likewise where a part of a transaction was written and the rest was not, though it is cut off again: a crash may leave
+sectors of it, and among those of something else they would pass for damage. So a disk that takes only a part at once
+gets the whole in a new segment, which appears when all of it is on the disk.
 
 *Example.* Two events ``a`` and ``b`` without headers are put in one transaction, then ``a`` is taken (``+n`` is the
 count of records that follow in the transaction)::

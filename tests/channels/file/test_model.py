@@ -213,6 +213,55 @@ def test_the_end_of_a_segment_that_was_given_up_is_no_damage() -> None:
         machine.teardown()
 
 
+@pytest.mark.parametrize("kind", [ChannelMachine, OsMachine, IntervalMachine])
+@pytest.mark.parametrize("written", [1, 40, 700])
+@pytest.mark.parametrize("number", [None, errno.EIO], ids=["short", "failed"])
+def test_a_write_of_which_a_part_was_written_is_no_damage(
+    kind: type[ChannelMachine], written: int, number: int | None
+) -> None:
+    """The disk takes a part of a transaction, and what comes next is written, too; the power fails, and some sectors
+    are as the part left them.
+    """
+    for seed in range(50):
+        machine = kind()
+        machine.put_and_commit(count=3, times=1)
+        machine.faults.append(machine.disk.fail("append", 1, number, written=written))
+        if number is not None:
+            machine.put_and_commit(count=1, times=1)
+            machine.roll_back(0)
+        machine.numbers = 9  # another size, which fits into the segment
+        machine.put(count=1, which=0)
+        machine.power_fails_soon(operations=1 + (number is None), seed=seed)
+        machine.commit(-1)
+        if not machine.disk.dead:
+            machine.crash(seed)
+        machine.teardown()
+
+
+def test_a_short_write_at_the_beginning_of_a_segment_is_no_damage() -> None:
+    """One byte behind its header: as found with fsync "os"."""
+    machine = OsMachine()
+    machine.put_and_commit(count=4, times=1)
+    machine.short_write(nth=2, written=1)
+    machine.put_and_commit(count=1, times=1)
+    machine.crash(3387542540)
+    machine.teardown()
+
+
+def test_a_short_write_in_a_commit_in_which_the_power_fails_is_no_damage(machine: ChannelMachine) -> None:
+    """The sync behind it does not end: as found with fsync "commit"."""
+    machine.put_and_commit(count=1, times=1)
+    machine.end_in_the_middle(opening=True, operations=21, seeds=[0, 0])
+    machine.put(count=3, which=0)
+    machine.put_and_commit(count=3, times=2)
+    machine.together(fails=0, operations=None, seed=0, switches=set(), what=["put", "put"])
+    machine.open_with_a_fault(nth=1, operation="append")
+    machine.take_and_commit(count=5, times=2)
+    machine.power_fails_soon(operations=2, seed=893250484)
+    machine.short_write(nth=1, written=1)
+    machine.put_and_commit(count=2, times=1)
+
+
 @pytest.mark.parametrize("kind", [OsMachine, IntervalMachine])
 @pytest.mark.parametrize("operations", range(0, 24, 2))
 def test_no_segment_outlives_the_end_of_an_earlier_one(kind: type[ChannelMachine], operations: int) -> None:

@@ -54,6 +54,7 @@ class Appender:
         self._went_past = 0
         self._closed = False
         self._mark: tuple[SegmentWriter, int] | None = None  # where the run that is being written begins
+        self._piecemeal = False  # the disk takes only parts: the next segment is begun with its first run in it
 
     @property
     def active(self) -> SegmentWriter | None:
@@ -83,33 +84,37 @@ class Appender:
             return True
         return writer.size > writer.segment.header.first_record and writer.size + size > self._segment_size
 
-    def write(self, run: Run, synced: int) -> None:
+    def write(self, run: Run, synced: int) -> bool:
         """Write a transaction.
 
         :param synced: the newest transaction that is known to be on the disk.
+        :returns: False if the disk took only a part, which is cut off again: the next try begins a segment.
         :raises InvalidArgumentError: it is too large for any segment.
         :raises DiskFullError: too little space for puts.
         :raises ChannelIOError: it could not be written.
         """
         size, essential = run.size, not run.puts
         self._check(run, size)
+        self._mark = run.place = None
         try:
             if not essential:
                 self._space.admit(size)
             writer = self.active
             if writer is None or self.is_new_due(size):
-                writer = self.begin(synced, essential=essential)
-            run.transaction, run.first = self.next_transaction, self.next_sequence
-            self._mark = writer, writer.size
-            self.next_transaction += 1
-            run.place = self._append_run(writer, run, synced, essential=essential)
+                writer = self.begin(synced, essential=essential, carried=run if self._piecemeal else None)
+            if run.place is None:
+                self._write_to(writer, run, synced, essential=essential)
         except ChannelError:
             raise
         except OSError as error:
             if _is_full(error) and not essential:
                 raise self._space.full(size) from error
             raise io_error(self._name, "a commit failed", error) from error
+        if run.place is None:
+            self._piecemeal = True
+            return False
         self.next_sequence += len(run.puts)
+        return True
 
     def _check(self, run: Run, size: int) -> None:
         if self._closed and run.live is None:
@@ -120,25 +125,35 @@ class Appender:
                 "segment: put less in one transaction"
             )
 
-    def _append_run(self, writer: SegmentWriter, run: Run, synced: int, *, essential: bool) -> Place:
-        """Write a run that has its numbers to a segment."""
+    def _write_to(self, writer: SegmentWriter, run: Run, synced: int, *, essential: bool) -> None:
+        """Give a run its numbers, and its place unless only a part of it could be written."""
+        run.transaction, run.first = self.next_transaction, self.next_sequence
+        self._mark = writer, writer.size
+        self.next_transaction += 1
         data, place = encode_run(run, writer.segment, synced, writer.size)
         try:
-            self._append(writer, data, essential=essential)
-        except OSError:
-            if writer.broken:
-                self._leave_half(writer, run)
-            raise
+            if self._append(writer, data, essential=essential):
+                run.place = place
+        finally:
+            if writer.spoiled:
+                self._retire(writer, run)
+
+    def _append_owed(self, writer: SegmentWriter, run: Run, synced: int) -> Place:
+        """Write a run that has its numbers to a segment that has no name yet."""
+        data, place = encode_run(run, writer.segment, synced, writer.size)
+        self._append(writer, data, essential=True)
         return place
 
-    def _append(self, writer: SegmentWriter, data: bytes, *, essential: bool) -> None:
+    def _append(self, writer: SegmentWriter, data: bytes, *, essential: bool) -> bool:
         try:
-            writer.append(data)
+            done = writer.append(data)
         except OSError as error:
             if not (essential and _is_full(error) and not writer.broken and self._space.give_up_reserve()):
                 raise
-            writer.append(data)
-        self._space.used(len(data))
+            done = writer.append(data)
+        if done:
+            self._space.used(len(data))
+        return done
 
     def undo(self, run: Run) -> None:
         """Cut off a run that an interrupt has cut short, or kept from being known; nobody has heard of it."""
@@ -146,28 +161,33 @@ class Appender:
         if not run.transaction or mark is None:
             return
         writer, size = mark
+        if writer.state is not SegmentState.ACTIVE:
+            return  # it was given up, with what does not count of it
         try:
             writer.cut(size)
             self.next_sequence = run.first
         except OSError:
             writer.size = size
-            self._leave_half(writer, run)
+        if writer.spoiled:
+            self._retire(writer, run)
 
-    def _leave_half(self, writer: SegmentWriter, run: Run) -> None:
-        """Half a run, or one that nobody knows of, stands at the end of a segment and cannot be cut off."""
-        self.next_sequence = max(self.next_sequence, run.last + 1)
+    def _retire(self, writer: SegmentWriter, run: Run) -> None:
+        """Nothing goes behind a run, or a part of one, that stands, or stood, at the end and does not count."""
+        if writer.broken:
+            self.next_sequence = max(self.next_sequence, run.last + 1)
         if writer.state is SegmentState.ACTIVE:
-            writer.move(SegmentState.FULL)
             self._void(writer, writer.size)
+            writer.move(SegmentState.FULL)
 
     def _void(self, writer: SegmentWriter, size: int) -> None:
         """What stands behind ``size`` does not count; nor what stands in later segments that were begun before now."""
         place = pointer_to(writer.segment.number, size)
         self._void_from = min(self._void_from or place, place)
 
-    def begin(self, synced: int, *, essential: bool) -> SegmentWriter:
+    def begin(self, synced: int, *, essential: bool, carried: Run | None = None) -> SegmentWriter:
         """Begin a segment; it appears, together with the runs that are owed, on the disk, or not at all.
 
+        :param carried: a run that appears with it.
         :param essential: not for puts: if need be the reserve is given up for it.
         :raises OSError: it could not be begun; the one before, if any, is still there.
         """
@@ -177,7 +197,9 @@ class Appender:
         essential = essential or bool(self.owed)
         try:
             self._append(writer, encode_segment_header(segment.header), essential=essential)
-            owed = [(run, self._append_run(writer, run, synced, essential=essential)) for run in self.owed]
+            owed = [(run, self._append_owed(writer, run, synced)) for run in self.owed]
+            if carried is not None:
+                self._write_to(writer, carried, synced, essential=essential)
             writer.activate()
         except BaseException:
             self._abandon(writer)
@@ -187,7 +209,7 @@ class Appender:
             self.rolls += 1
         self._writers.append(writer)
         self._segments.add(segment)
-        self.owed, self._void_from = [], 0
+        self.owed, self._void_from, self._piecemeal = [], 0, False
         if owed:
             self._moved(owed)
         return writer

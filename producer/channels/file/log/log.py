@@ -173,11 +173,10 @@ class Log:
             if self._must_sync_before(run.size):
                 return False
             try:
-                self._write(run)
+                return self._write(run)
             except BaseException:
                 self._undo_interrupted()
                 raise
-        return True
 
     def _must_sync_before(self, size: int) -> bool:
         """Who does not wait for the disk may lose the end of the log, but nothing in its middle: so no segment is begun
@@ -187,9 +186,11 @@ class Log:
         failed = any(writer.failed for writer in self._end.unsynced)
         return owes or failed or (not self._waits and self._end.is_new_due(size) and bool(self._end.unsynced))
 
-    def _write(self, run: Run) -> None:
+    def _write(self, run: Run) -> bool:
         self._current = run
-        self._end.write(run, self.synced_transaction)
+        if not self._end.write(run, self.synced_transaction):
+            self._current = None
+            return False
         run.number = self._last_run + 1
         self._pending.append(run)
         if self._keeps:
@@ -197,6 +198,7 @@ class Log:
             self._unsynced_bytes += run.size
         self._last_run = run.number
         self._current = None
+        return True
 
     def _undo_interrupted(self) -> None:
         """An interrupt may have come between a write and what is known of it: the write did not happen then."""

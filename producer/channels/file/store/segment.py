@@ -75,7 +75,9 @@ class SegmentWriter:
     :ivar syncing: a sync has begun of which nobody has said how it ended.
     :ivar named: it may have its name, also after a crash.
     :ivar failed: a sync has failed, and what is not on the disk could not be read back as yet: nothing may be appended.
-    :ivar broken: half a record stands at its end; nothing may be written behind it.
+    :ivar spoiled: something was written at its end that does not count. Nothing may be written in its place: a crash
+        could leave sectors of the one among those of the other, which would pass for damage.
+    :ivar broken: it could not be cut off, and still stands there.
     """
 
     def __init__(self, disk: Disk, segment: Segment) -> None:
@@ -83,7 +85,7 @@ class SegmentWriter:
         self.segment = segment
         self.state = SegmentState.BEGUN
         self.size = self.synced = 0
-        self.syncing = self.failed = self.broken = self.named = False
+        self.syncing = self.failed = self.spoiled = self.broken = self.named = False
         self._appending = False  # an append has begun, and not ended: it may have been interrupted
         self._begun_as = segment.path + BEGUN
         if disk.exists(segment.path):
@@ -92,24 +94,34 @@ class SegmentWriter:
             disk.unlink(self._begun_as)
         self.file = disk.create(self._begun_as)
 
-    def append(self, data: bytes) -> None:
-        """Write all of ``data``, or raise; what was written of it then is cut off again.
+    def append(self, data: bytes) -> bool:
+        """Write all of ``data``, or nothing: what was written of it is cut off again.
 
+        While the segment has no name a write that was cut short is gone on with. Later it is not, as a crash could
+        leave a sector as it was between the two.
+
+        :returns: False if only a part could be written at once: the segment is :attr:`spoiled`.
         :raises OSError: it could not be written. The segment ends where it ended before, unless :attr:`broken`.
         """
         if self._appending:
             self.cut(self.size)
+        if self.spoiled:
+            return False
         start, left = self.size, memoryview(data)
         self._appending = True
         try:
             while left:
                 left = left[self._disk.append(self.file, bytes(left) if len(left) < len(data) else data) :]
+                if left and self.state is not SegmentState.BEGUN:
+                    self.cut(start)
+                    return False
         except OSError:
             with contextlib.suppress(OSError):
                 self.cut(start)
             raise
         self.size = start + len(data)
         self._appending = False
+        return True
 
     def cut(self, size: int) -> None:
         """Let the segment end at ``size``, where a record ends.
@@ -117,9 +129,11 @@ class SegmentWriter:
         :raises OSError: it could not be cut: it is :attr:`broken`.
         """
         try:
+            longer = self._disk.size(self.file) > size
+            self.spoiled = self.spoiled or (longer and self.state is not SegmentState.BEGUN)
             self._disk.truncate(self.file, size)
         except OSError:
-            self.broken = True
+            self.spoiled = self.broken = True
             raise
         self.size, self.synced = size, min(self.synced, size)
         self._appending = False

@@ -124,19 +124,24 @@ def test_a_segment_goes_only_where_the_table_allows_and_gives_its_file_back_at_t
     assert (TRANSITIONS[SegmentState.DONE], TRANSITIONS[SegmentState.GIVEN_UP]) == (frozenset(), frozenset())
 
 
-def test_short_writes_are_continued() -> None:
+def test_short_writes_are_continued_while_the_segment_has_no_name() -> None:
     """The disk takes a few bytes at a time: all of it is there in the end."""
     disk = SimFS()
-    writer = a_writer(disk)
+    disk.make_directory("/s")
+    writer = SegmentWriter(cast("Disk", disk), a_segment())
+    writer.append(encode_segment_header(writer.segment.header))
     for written in (1, 3, 20):
         disk.fail("append", number=None, written=written)
-    writer.append(a_put(10, b"x" * 200))
+    assert writer.append(a_put(10, b"x" * 200))
+    writer.activate()
     assert [type(item) for item in scan(disk.content("/s/log-3"), HEADER)] == [Record]
 
 
 @pytest.mark.parametrize("written", [0, 1, 30])
 def test_half_a_write_is_cut_off_again(written: int) -> None:
-    """An error in the middle of a record: the file ends where it ended before, and can be written on."""
+    """An error in the middle of a record: the file ends where it ended before, and can be written on if nothing had
+    been written.
+    """
     disk = SimFS()
     writer = a_writer(disk)
     writer.append(a_put(10))
@@ -144,10 +149,25 @@ def test_half_a_write_is_cut_off_again(written: int) -> None:
     disk.fail("append", number=errno.ENOSPC, written=written)
     with pytest.raises(OSError, match="No space"):
         writer.append(a_put(11))
-    assert (writer.size, len(disk.content("/s/log-3")), writer.broken) == (size, size, False)
-    writer.append(a_put(12))
+    assert (writer.size, len(disk.content("/s/log-3"))) == (size, size)
+    assert (writer.spoiled, writer.broken) == (written > 0, False)
+    assert writer.append(a_put(12)) == (written == 0)
     found = [item.sequence for item in scan(disk.content("/s/log-3"), HEADER) if isinstance(item, Record)]
-    assert found == [10, 12]
+    assert found == ([10] if written else [10, 12])
+
+
+def test_a_disk_that_takes_only_parts_is_written_to_a_segment_at_a_time() -> None:
+    """Each write is cut short: every commit is there all the same, and nothing is begun behind half of one."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        for number in range(5):
+            disk.fail("append", number=None, times=3, written=90)
+            put(channel, str(number) * 200)
+        disk.heal()
+        put(channel, "last")
+    with opened_channel(disk) as again:
+        assert drained(again) == [*(str(number) * 200 for number in range(5)), "last"]
+        assert file_stats(again).damaged_records == file_stats(again).torn_tails == 0
 
 
 def test_half_a_write_that_cannot_be_cut_off_breaks_the_writer() -> None:
