@@ -100,6 +100,19 @@ with Producer(project, channel={channel}) as producer:
     assert late == []
 
 
+def test_the_server_imports_nothing_of_the_client() -> None:
+    """A mistake of the client cannot agree with itself: what the embedded server loads is its own, the wire, the base
+    of all errors and the registry of forks; and its package alone loads nothing that an extra brings.
+    """
+    shared = ("producer.server", "producer.wire", "producer.errors", "producer.forks")
+    modules = imported("from producer.server import LogHubServer")
+    foreign = {name for name in modules if name.startswith("producer.") and not name.startswith(shared)}
+    assert foreign == set()
+    assert {"producer.server.serving.runner", "producer.wire.signing"} <= modules
+    extras = {name.partition(".")[0] for name in imported("import producer.server")}
+    assert extras.isdisjoint({"google", "h11", "starlette", "uvicorn", "sqlite3"})
+
+
 def test_importing_the_errors_imports_nothing_that_sends() -> None:
     """Who catches errors in a module of his own does not wait for a producer."""
     modules = imported("from producer import ProducerError")

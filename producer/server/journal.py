@@ -7,6 +7,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+#: Bytes that a record takes beside its texts, and that the names and values in it take beside theirs (measured).
+_RECORD_BYTES = 768
+_PAIR_BYTES = 130
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
@@ -49,24 +53,51 @@ class RequestRecord:
 
 
 class Journal:
-    """The last records, as many as it is told to keep."""
+    """The last records: as many as it is told to keep, and no more bytes of them than it is told."""
 
-    def __init__(self, capacity: int) -> None:
-        self._records: deque[RequestRecord] = deque(maxlen=capacity)
-        # Guards _records: the server's thread appends while a test reads.
+    def __init__(self, capacity: int, max_bytes: int) -> None:
+        """Nothing is kept yet.
+
+        :param capacity: how many records are kept at most.
+        :param max_bytes: how many bytes of memory they may take together, about.
+        """
+        self._capacity = capacity
+        self._max_bytes = max_bytes
+        # Guards all below: the server's thread appends while a test reads.
         self._lock = threading.Lock()
+        self._records: deque[tuple[RequestRecord, int]] = deque()
+        self._bytes = 0
+        self._dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        """How many records there was no more room for, since :meth:`clear`."""
+        with self._lock:
+            return self._dropped
 
     def add(self, record: RequestRecord) -> None:
-        """Keep ``record``."""
+        """Keep ``record``, and drop the oldest ones that it leaves no room for."""
+        size = _bytes_of(record)
         with self._lock:
-            self._records.append(record)
+            self._records.append((record, size))
+            self._bytes += size
+            while len(self._records) > self._capacity or self._bytes > self._max_bytes:
+                self._bytes -= self._records.popleft()[1]
+                self._dropped += 1
 
     def records(self) -> list[RequestRecord]:
         """The records kept, in the order in which their requests ended."""
         with self._lock:
-            return list(self._records)
+            return [record for record, _ in self._records]
 
     def clear(self) -> None:
-        """Forget them."""
+        """Forget them, and how many were dropped."""
         with self._lock:
             self._records.clear()
+            self._bytes = self._dropped = 0
+
+
+def _bytes_of(record: RequestRecord) -> int:
+    """What a record takes of the memory, about: what clients choose of it is its path, its parameters and headers."""
+    pairs = (*record.query.items(), *record.headers.items())
+    return _RECORD_BYTES + len(record.path) + sum(_PAIR_BYTES + len(name) + len(value) for name, value in pairs)

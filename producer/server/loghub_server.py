@@ -50,6 +50,7 @@ class LogHubServer:
         clock_offset: float = 0.0,
         limits: Limits | None = None,
         keep_requests: int = 100_000,
+        keep_request_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         """Open the store; :meth:`start` opens the port.
 
@@ -64,12 +65,17 @@ class LogHubServer:
         :param clock_offset: seconds that the server's clock is ahead of the machine's.
         :param limits: what is too much.
         :param keep_requests: how many of the last requests ``requests`` knows.
+        :param keep_request_bytes: how many bytes of memory these may take, about; see ``requests_dropped``.
         :raises ServerStartError: the data directory cannot be used, or ``host`` can be reached from other machines and
             the access key is the default one.
-        :raises ValueError: ``shards`` is out of range.
+        :raises ValueError: ``shards``, ``keep_requests`` or ``keep_request_bytes`` is out of range.
         """
         if not 1 <= shards <= 256:
             raise ValueError(f"shards is {shards}: it must be from 1 to 256")
+        if min(keep_requests, keep_request_bytes) < 0:
+            raise ValueError(
+                f"keep_requests is {keep_requests} and keep_request_bytes {keep_request_bytes}: neither can be negative"
+            )
         limits = limits or Limits()
         self.host = host
         self._port = port
@@ -86,7 +92,7 @@ class LogHubServer:
             limits=limits,
             access_keys=self._access_keys,
             faults=Faults(),
-            journal=Journal(keep_requests),
+            journal=Journal(keep_requests, keep_request_bytes),
             clock_offset=clock_offset,
         )
         self._runner: Runner | None = None
@@ -210,8 +216,13 @@ class LogHubServer:
 
     @property
     def requests(self) -> list[RequestRecord]:
-        """What was asked so far, in the order in which the requests ended."""
+        """What was asked so far, in the order in which the requests ended; of very many the last ones."""
         return self._own_service().journal.records()
+
+    @property
+    def requests_dropped(self) -> int:
+        """How many requests there was no room for in ``requests`` any more; 0 when it knows all."""
+        return self._own_service().journal.dropped
 
     def clear_requests(self) -> None:
         """Forget what was asked so far."""
@@ -221,7 +232,7 @@ class LogHubServer:
         """How many logs a logstore holds; 0 when it does not exist."""
         try:
             service = self._own_service()
-            return service.store.count(Place(project=project, logstore=logstore), service.now()).result()
+            return service.store.count(_place(project, logstore), service.now()).result()
         except ApiError:
             return 0
 
@@ -231,7 +242,7 @@ class LogHubServer:
 
     def iter_log_groups(self, project: str, logstore: str) -> Iterator[StoredLogGroup]:
         """The LogGroups that a logstore holds now, one by one: more of them than fit into memory can be looked at."""
-        place, store, now = Place(project=project, logstore=logstore), self._service.store, self._service.now()
+        place, store, now = _place(project, logstore), self._service.store, self._service.now()
         try:
             until = store.last_row(place).result()
         except ApiError:
@@ -247,3 +258,8 @@ class LogHubServer:
         exist.
         """
         return [log for group in self.iter_log_groups(project, logstore) for log in group.iter_logs()]
+
+
+def _place(project: str, logstore: str) -> Place:
+    """Where clients that name them so write to."""
+    return Place(project=project.lower(), logstore=logstore)

@@ -30,7 +30,7 @@ class ApiRequest:
     :ivar path: the decoded path, without the query.
     :ivar query: the decoded query parameters; of one that was given twice, the last.
     :ivar headers: the headers, names in lower case.
-    :ivar project: the project it names, or an empty string.
+    :ivar project: the project it names, in lower case, or an empty string.
     :ivar logstore: the logstore it names, or an empty string.
     :ivar path_params: what the route found in the path.
     """
@@ -144,10 +144,12 @@ def parse_query(query: bytes) -> dict[str, str]:
 
 
 def project_of(headers: Mapping[str, str]) -> str:
-    """The project that a request names: ``x-log-project``, or the first label of its Host. Empty when there is
-    neither.
+    """The project that a request names, in lower case: ``x-log-project``, or the first label of its Host. Empty when
+    there is neither.
+
+    A project is a part of a host name, and these know no case.
     """
-    named = headers.get("x-log-project")
+    named = headers.get("x-log-project", "").strip().lower()
     if named:
         return named
     host = headers.get("host", "").strip().lower()

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from producer.server import LogHubServer
+from producer.server import LogHubServer, faults
 from producer.server.messages import parse_number, path_of_target, project_of
 
-from .client import PROJECT, Client, error_of, log_group
+from .client import LOGSTORE, PROJECT, Client, error_of, log_group
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,19 @@ def test_the_project_is_the_first_label_of_the_host(host: str, project: str) -> 
 def test_x_log_project_names_the_project_of_a_custom_domain() -> None:
     """x-log-project wins over the Host, whose first label is then no project."""
     assert project_of({"host": "logs.example.com", "x-log-project": "mine"}) == "mine"
+
+
+@pytest.mark.parametrize("headers", [{"Host": "Mine.127.0.0.1"}, {"Host": "logs.example.com", "x-log-project": "MINE"}])
+def test_a_project_has_one_name_however_it_is_written(
+    server: LogHubServer, client: Client, headers: dict[str, str]
+) -> None:
+    """Capitals mean nothing in a project's name: in the Host, in x-log-project, for a fault, and for inspection."""
+    server.faults.add(faults.answer(503, "ServerBusy"), times=1, project="MinE")
+    assert error_of(client.put(log_group("x"), headers=headers)) == (503, "ServerBusy")
+    assert client.put(log_group("x"), headers=headers).status_code == 200
+    assert (server.count("mine", LOGSTORE), server.count("Mine", LOGSTORE)) == (1, 1)
+    assert [len(server.logs(project, LOGSTORE)) for project in ("mine", "MINE")] == [1, 1]
+    assert {request.project for request in server.requests} == {"mine"}
 
 
 @pytest.mark.parametrize(

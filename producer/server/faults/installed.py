@@ -67,7 +67,7 @@ class Faults:
         """
         if not 0.0 <= probability <= 1.0:
             raise ValueError(f"probability is {probability}: it must be from 0.0 to 1.0")
-        wanted = {"project": project, "logstore": logstore, "operation": operation}
+        wanted = {"project": project and project.lower(), "logstore": logstore, "operation": operation}
         chosen = {name: value for name, value in wanted.items() if value is not None}
         installed = InstalledFault(fault, times, _chance(probability, seed), chosen)
         with self._lock:

@@ -5,6 +5,7 @@ Beside what uvicorn does, it
 * turns a connection away when there are too many already;
 * gives a request a bounded time to arrive whole, so that a client that sends a byte a second holds nothing for long;
 * gives an answer a bounded time to be taken, so that a client that does not read holds nothing for long either;
+* keeps an idle connection for any number of seconds, and stays with HTTP/1.1 whatever a client would rather speak;
 * reads little at once, so that many connections together hold little before anybody looks at what they send;
 * answers bytes that are not HTTP, and requests that end too early, in the JSON form that clients of LogHub read, and
   lets them read it: a connection that is closed while bytes arrive is reset, and its client may lose the answer;
@@ -55,6 +56,8 @@ class LogHubConnection(H11Protocol):
         transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # of every transport of asyncio's own loops
         # Whatever the socket does not take at once is a client that is slow to read, and starts the timer for it.
         transport.set_write_buffer_limits(0)
+        # uvicorn's option takes whole seconds only, the timer behind it any number of them.
+        self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             self._turn_away()
@@ -81,6 +84,12 @@ class LogHubConnection(H11Protocol):
         if self._send_timer is not None:
             self._send_timer.cancel()
             self._send_timer = None
+
+    def _should_upgrade(self) -> bool:
+        """Never: a client that would rather speak another protocol is answered in this one, as HTTP wants it. uvicorn
+        would say in its log that a library is missing.
+        """
+        return False
 
     def data_received(self, data: bytes) -> None:
         """Feed uvicorn; the timer runs exactly while a request is arriving."""

@@ -27,8 +27,7 @@ class Runner:
 
         :raises ServerStartError: the HTTP server did not start.
         """
-        limits = service.limits
-        connection = type("Connection", (LogHubConnection,), {"limits": limits})
+        connection = type("Connection", (LogHubConnection,), {"limits": service.limits})
         self._server = _UvicornServer(
             uvicorn.Config(
                 make_app(service),
@@ -41,7 +40,6 @@ class Runner:
                 date_header=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=int(limits.keep_alive_seconds),
             )
         )
         self._listener = listener

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import queue
 import sqlite3
 import threading
@@ -25,10 +26,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...forks import Stage, watch_fork
-from ..errors import ForkedServerError, ServerStartError
+from ..errors import ApiError, ForkedServerError, ServerStartError
 from .ownership import in_use, unusable
 
 T = TypeVar("T")
+
+_logger = logging.getLogger("producer.server")
 
 #: Jobs in one transaction at most, so that the first of them does not wait long for its answer.
 _MAX_JOBS_PER_COMMIT = 64
@@ -117,14 +120,15 @@ class Database:
             connection.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait for an answer
             _undo(connection)
+            failure = _told(error)
             for _, future in jobs:
-                future.set_exception(error)
+                future.set_exception(failure)
             return
-        for future, (result, failure) in answers:
-            if failure is None:
+        for future, (result, refusal) in answers:
+            if refusal is None:
                 future.set_result(result)
             else:
-                future.set_exception(failure)
+                future.set_exception(_told(refusal))
 
 
 def _run(job: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> tuple[T | None, Exception | None]:
@@ -141,6 +145,17 @@ def _run(job: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection)
         return None, failure
     connection.execute("RELEASE job")
     return result, None
+
+
+def _told(error: BaseException) -> BaseException:
+    """``error`` as it is told; of a full disk what it means, since that passes when there is room again."""
+    if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+        return error
+    message = f"there is no room for what the server keeps ({error}): nothing was stored; make room, then send it again"
+    _logger.error("a request was refused: %s", message)
+    refusal = ApiError("InternalServerError", message)
+    refusal.__cause__ = error
+    return refusal
 
 
 def _undo(connection: sqlite3.Connection) -> None:

@@ -266,3 +266,25 @@ def test_a_refused_connection_is_refused_once(
     while server._runner._server.server_state.connections:
         assert time.monotonic() < deadline
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_an_idle_connection_is_closed_after_its_time(client: Client) -> None:
+    """keep_alive_seconds may be a part of a second: a connection lives so long after an answer, and no longer."""
+    with LogHubServer(limits=Limits(keep_alive_seconds=0.5)) as server:
+        client.server = server
+        with socket.create_connection((server.host, server.port), timeout=10) as idle:
+            started = time.monotonic()
+            idle.sendall(whole_put(client, log_group("x")))
+            assert idle.recv(65536).startswith(b"HTTP/1.1 200")
+            assert idle.recv(65536) == b""
+            assert 0.5 <= time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c", "TLS/1.0"])
+def test_an_upgrade_that_is_not_spoken_is_passed_over(
+    client: Client, wire: Connect, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    """A request that would rather speak another protocol is answered as what it is, and the log says nothing of it."""
+    whole = whole_put(client, log_group("x"), Connection="upgrade", Upgrade=protocol)
+    assert wire(whole).recv(65536).startswith(b"HTTP/1.1 200")
+    assert [record.getMessage() for record in caplog.records] == []

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from producer.server import LogHubServer, RequestRecord
+from producer.server.journal import Journal
+
+from .client import Client, log_group
+
+KIB = 1024
+
+
+@pytest.fixture
+def server() -> Iterator[LogHubServer]:
+    """One that remembers requests of 100 KiB together."""
+    with LogHubServer(keep_request_bytes=100 * KIB) as server:
+        yield server
+
+
+def record(number: int, header: str = "") -> RequestRecord:
+    """A record with one header."""
+    texts = dict.fromkeys(["operation", "method", "path", "project", "logstore", "request_id"], "")
+    numbers = dict.fromkeys(["when", "finished", "raw_size", "body_size", "logs"], 0)
+    headers = {"cookie": header}
+    return RequestRecord(number=number, headers=headers, query={}, status=200, error_code=None, **texts, **numbers)
+
+
+def kept(journal: Journal) -> list[int]:
+    """The numbers of what it has."""
+    return [record.number for record in journal.records()]
+
+
+def test_what_was_asked_is_remembered_in_bounded_memory(server: LogHubServer, client: Client) -> None:
+    """Of requests with heads of 15 KiB the last ones are known that fit into the bound, and how many were dropped."""
+    for _ in range(20):
+        assert client.put(log_group("x"), headers={"Cookie": os.urandom(7_500).hex()}).status_code == 200
+    assert len(server.requests) == 5
+    assert server.requests[-1].number == 20
+    assert server.requests_dropped == 15
+    server.clear_requests()
+    assert (server.requests, server.requests_dropped) == ([], 0)
+
+
+def test_the_number_of_records_is_bounded_too() -> None:
+    """Beyond so many records the oldest goes, however small they are."""
+    journal = Journal(3, 1 << 40)
+    for number in range(10):
+        journal.add(record(number))
+    assert (kept(journal), journal.dropped) == ([7, 8, 9], 7)
+
+
+def test_a_large_record_makes_room_for_many_small_ones() -> None:
+    """What a dropped record took is free again; one that is larger than all there is leaves nothing."""
+    journal = Journal(1000, 100 * KIB)
+    for number in range(50):
+        journal.add(record(number, "x" * 20 * KIB))
+    assert kept(journal) == [46, 47, 48, 49]
+    for number in range(50):
+        journal.add(record(number))
+    assert kept(journal)[-50:] == list(range(50))
+    journal.add(record(50, "x" * 101 * KIB))
+    assert kept(journal) == []
+    journal.add(record(51))
+    assert kept(journal) == [51]
+
+
+@pytest.mark.parametrize("bound", ["keep_requests", "keep_request_bytes"])
+def test_a_negative_bound_is_refused(bound: str) -> None:
+    """The rule and the value are in the message."""
+    with pytest.raises(ValueError, match=rf"{bound}.* -1.*negative"):
+        LogHubServer(**{bound: -1})  # type: ignore[arg-type]
