@@ -77,7 +77,7 @@ class StoredLogGroup:
 
     :ivar shard: the shard that holds it.
     :ivar position: its position in the shard, from 0, in order of arrival.
-    :ivar received: when it was stored, Unix seconds by the server's clock.
+    :ivar received: when it was stored, Unix seconds by the server's clock; never before the one before it in its shard.
     :ivar raw: its encoded bytes, exactly as they were sent (before compression).
     :ivar count: logs in it.
     """

@@ -6,8 +6,9 @@ position in the shard), when it was received, what a search needs to skip it, an
 ``sequences`` has the last sequence number of each key of a logstore and when it was used; ``logstores.sequence_keys``
 counts them, because counting rows takes as long as there are rows.
 
-Times are Unix seconds. The version stands in SQLite's ``user_version``; 0 is the version before there was one, which
-had neither ``shards``, ``sequences.used`` nor ``logstores.sequence_keys``.
+Times are Unix seconds. Projects are written in lower case. The version stands in SQLite's ``user_version``; 0 is the
+version before there was one, which had neither ``shards``, ``sequences.used`` nor ``logstores.sequence_keys``; version
+1 had projects as clients wrote them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sqlite3
 
 from ..errors import ServerStartError
 
-VERSION = 1
+VERSION = 2
 
 _TABLES = """
 CREATE TABLE projects (
@@ -71,6 +72,12 @@ UPDATE logstores SET sequence_keys = (SELECT COUNT(*) FROM sequences WHERE logst
 CREATE INDEX log_groups_in_order ON log_groups (logstore);
 CREATE INDEX sequences_by_age ON sequences (logstore, used);
 """
+# Of two logstores that only the case of their project tells apart, the other one stays as it is.
+_TO_VERSION_2 = """
+INSERT OR IGNORE INTO projects SELECT lower(name), description, created FROM projects;
+UPDATE OR IGNORE logstores SET project = lower(project);
+DELETE FROM projects WHERE name != lower(name) AND name NOT IN (SELECT project FROM logstores);
+"""
 
 
 def prepare(connection: sqlite3.Connection) -> None:
@@ -87,4 +94,5 @@ def prepare(connection: sqlite3.Connection) -> None:
     if version < VERSION:
         known = "SELECT 1 FROM sqlite_master WHERE name = 'log_groups'"
         script = _TO_VERSION_1 if connection.execute(known).fetchone() else _TABLES
-        connection.executescript(f"BEGIN;{script}{_SHARDS_AND_INDEXES}PRAGMA user_version = {VERSION};COMMIT;")
+        first = f"{script}{_SHARDS_AND_INDEXES}" if version == 0 else ""
+        connection.executescript(f"BEGIN;{first}{_TO_VERSION_2}PRAGMA user_version = {VERSION};COMMIT;")

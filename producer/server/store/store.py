@@ -19,6 +19,7 @@ from .database import Database
 from .expiry import advance_sequence, remove_expired
 from .log_groups import CheckedGroup
 from .ownership import own
+from .positions import end_position, first_since, received_last
 from .rows import Logstore, PackedGroup, Page, Place, Project, Route, Search
 from .schema import prepare
 from .shards import shard_of_key
@@ -148,7 +149,7 @@ class Store:
     def end_position(self, place: Place, shard: int) -> Future[int]:
         """The position after a shard's last LogGroup."""
         return self._database.submit(
-            lambda connection: _end_position(connection, _with_shard(connection, place, shard), shard)
+            lambda connection: end_position(connection, _with_shard(connection, place, shard), shard)
         )
 
     def position_since(self, place: Place, shard: int, time: float, now: float) -> Future[int]:
@@ -156,13 +157,7 @@ class Store:
 
         def job(connection: sqlite3.Connection) -> int:
             logstore = _with_shard(connection, place, shard)
-            query = (
-                "SELECT position FROM log_groups WHERE logstore = ? AND shard = ? AND received >= ?"
-                " ORDER BY position LIMIT 1"
-            )
-            since = max(time, logstore.horizon(now))
-            row = connection.execute(query, (logstore.row, shard, since)).fetchone()
-            return _end_position(connection, logstore, shard) if row is None else int(row[0])
+            return first_since(connection, logstore, shard, max(time, logstore.horizon(now)))
 
         return self._database.submit(job)
 
@@ -308,16 +303,11 @@ def _with_shard(connection: sqlite3.Connection, place: Place, shard: int) -> Log
     return logstore
 
 
-def _end_position(connection: sqlite3.Connection, logstore: Logstore, shard: int) -> int:
-    query = "SELECT next FROM shards WHERE logstore = ? AND shard = ?"
-    row = connection.execute(query, (logstore.row, shard)).fetchone()
-    return 0 if row is None else int(row[0])
-
-
 def _insert_groups(
     connection: sqlite3.Connection, logstore: Logstore, shard: int, groups: list[CheckedGroup], now: float
 ) -> None:
-    first = _end_position(connection, logstore, shard)
+    first = end_position(connection, logstore, shard)
+    received = max(now, received_last(connection, logstore, shard))
     connection.execute("INSERT OR REPLACE INTO shards VALUES (?, ?, ?)", (logstore.row, shard, first + len(groups)))
     connection.executemany(
         "INSERT INTO log_groups"
@@ -325,7 +315,7 @@ def _insert_groups(
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
-                *(logstore.row, shard, position, now, group.raw_size),
+                *(logstore.row, shard, position, received, group.raw_size),
                 *(group.count, group.topic, group.min_time, group.max_time, group.packed),
             )
             for position, group in enumerate(groups, first)

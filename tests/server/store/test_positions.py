@@ -1,0 +1,104 @@
+"""Where in a shard the LogGroups of a time are found."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.store import store as stores
+from producer.server.store.log_groups import CheckedGroup
+from producer.server.store.rows import Place
+from producer.server.store.store import Store
+
+PLACE = Place(project="p", logstore="l")
+GROUP = CheckedGroup(raw_size=0, count=1, topic="", min_time=0, max_time=0, packed=b"")
+DAY = 86400.0
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A store in memory, of one shard."""
+    store = Store(None, shards=1, auto_create=True, sequence_keys=10)
+    yield store
+    store.close()
+
+
+def fill(store: Store, times: list[float]) -> None:
+    """One LogGroup for each time at which it is received."""
+
+    def job(connection: sqlite3.Connection) -> None:
+        logstore = stores._find_logstore(connection, PLACE)
+        assert logstore is not None
+        for time in times:
+            stores._insert_groups(connection, logstore, 0, [GROUP], time)
+
+    store.logstore_to_use(PLACE, times[0]).result()
+    store._database.submit(job).result()
+
+
+def since(store: Store, time: float, now: float) -> int:
+    """The position that a cursor of that time points at."""
+    return store.position_since(PLACE, 0, time, now).result()
+
+
+def test_a_time_is_found_at_every_position(store: Store) -> None:
+    """A cursor by time points at the first LogGroup received then or later, for every time before, at, between and
+    after those of a shard; at the end when there is none.
+    """
+    times = [100.0, 100.0, 101.0, 105.0, 105.0, 105.0, 110.0]
+    fill(store, times)
+    for tenths in range(980, 1120):
+        time = tenths / 10
+        assert since(store, time, 111) == sum(received < time for received in times)
+
+
+def test_a_time_is_found_behind_what_has_expired(store: Store) -> None:
+    """What has expired is passed over, whether its rows are still there or have been removed."""
+    fill(store, [0.0, 1.0, 2.0, 29 * DAY])
+    assert since(store, 0, 29 * DAY) == 0
+    assert since(store, 0, 31 * DAY) == 3
+    store.append(PLACE, [GROUP], None, 31 * DAY).result()
+    assert (since(store, 0, 31 * DAY), since(store, 30 * DAY, 31 * DAY)) == (3, 4)
+    assert since(store, 32 * DAY, 31 * DAY) == 5
+    store.append(PLACE, [GROUP], None, 90 * DAY).result()
+    assert (since(store, 0, 90 * DAY), since(store, 91 * DAY, 90 * DAY)) == (5, 6)
+
+
+def test_a_clock_that_was_set_back_hides_nothing(store: Store) -> None:
+    """After the clock was set back new LogGroups count as received with the last one: who reads from its time on finds
+    them all.
+    """
+    fill(store, [100.0, 200.0, 50.0, 60.0, 210.0])
+    assert [since(store, time, 300) for time in (0, 55, 101, 200, 201, 211)] == [0, 0, 1, 1, 4, 5]
+
+
+def test_a_shard_is_not_walked_from_its_beginning(store: Store) -> None:
+    """The work to find a time in 20,000 LogGroups is that of a few look-ups, wherever it lies."""
+    fill(store, [float(number) for number in range(20_000)])
+    ticks: list[int] = []
+    count = store._database.submit(lambda connection: connection.set_progress_handler(lambda: ticks.append(1), 100))
+    count.result()
+    for time in (0, 10_000, 19_999, 30_000):
+        ticks.clear()
+        assert since(store, time, 30_000) == min(time, 20_000)
+        assert len(ticks) < 20
+
+
+def test_a_project_of_an_earlier_version_is_found_in_any_case(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    """Projects that were written with capitals become lower case with their logstores; of two that would be the same
+    none is lost.
+    """
+    with LogHubServer(data=tmp_path) as server:
+        store = server._service.store
+        for project, logstore in (("One", "l"), ("Two", "l"), ("two", "l"), ("Two", "m")):
+            store.append(Place(project=project, logstore=logstore), [GROUP], None, 1e9).result()
+        store._database.submit(lambda connection: connection.execute("PRAGMA user_version = 1")).result()
+    with LogHubServer(data=tmp_path) as server:
+        server.clock_offset = -1e9
+        assert [server.count(*place) for place in (("One", "l"), ("two", "l"), ("TWO", "m"))] == [1, 1, 1]
+        query = "SELECT project, name FROM logstores ORDER BY 1, 2"
+        kept = server._service.store._database.submit(lambda connection: connection.execute(query).fetchall()).result()
+        assert kept == [("Two", "l"), ("one", "l"), ("two", "l"), ("two", "m")]
