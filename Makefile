@@ -25,7 +25,12 @@ TESTS ?=
 # A process that dies, as at a test's time limit, ends the run: the others would wait for it for ever.
 ALL_TESTS := --numprocesses 2 --dist loadscope --max-worker-restart 0
 
-.PHONY: help run test coverage soak bench check clean java
+# What is compiled, if there is a compiler; installed anew when it changes.
+COMPILED := $(wildcard setup.py producer/wire/*.pyx producer/wire/*.pxd)
+SAY_TWIN := from producer.wire.speed import TWIN; \
+	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: no C compiler was found"}[TWIN])
+
+.PHONY: help run test coverage soak bench check wheels clean java
 .NOTPARALLEL:
 
 help:
@@ -35,6 +40,7 @@ help:
 	@echo 'make soak    many more kills, crashes, random histories and requests than make test (about an hour)'
 	@echo 'make bench   ours beside its peers, into docs/benchmarks.md (FILE=path sends its lines, too)'
 	@echo 'make check   ruff, mypy and import-linter'
+	@echo 'make wheels  the files that would be published, into dist'
 	@echo 'make clean   remove .venv and everything that was generated'
 
 run: $(VENV)/.stamp-run java
@@ -73,9 +79,17 @@ check: $(VENV)/.stamp-dev
 	@echo '==> lint-imports'
 	@$(BIN)/lint-imports
 
+# Only for systems with the C library of this one or a newer one, unless auditwheel finds that older ones will do.
+wheels: $(VENV)/.stamp-dev
+	@echo '==> building the sdist and, from it, the wheel'
+	@rm -rf dist
+	@PRODUCER_BUILD=native $(BIN)/python -m build --quiet --outdir dist
+	@if [ -x $(BIN)/auditwheel ]; then PATH="$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist dist/*-linux_*.whl && rm dist/*-linux_*.whl; fi
+	@ls dist
+
 clean:
 	rm -rf $(VENV) .coverage .coverage.* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	rm -rf .bench build dist spark-warehouse metastore_db derby.log
+	rm -rf .bench build dist *.egg-info producer/wire/*.so spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A clone may be used today with Java and tomorrow without: looked at on every call, not only at set-up.
@@ -87,15 +101,17 @@ java: | $(BIN)/python
 
 # The stamps also depend on the interpreter itself: when that is replaced, the packages are installed anew.
 # The tests need all that a run needs, so their stamp counts for both.
-$(VENV)/.stamp-run: pyproject.toml $(BIN)/python
-	@if [ $(VENV)/.stamp-dev -nt pyproject.toml ]; then :; else \
+$(VENV)/.stamp-run: pyproject.toml $(COMPILED) $(BIN)/python
+	@if [ -e $(VENV)/.stamp-dev ] && [ -z "$$(find pyproject.toml $(COMPILED) -newer $(VENV)/.stamp-dev)" ]; then :; else \
 		echo '==> installing the package with the extras spark and server'; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,server]'; fi
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,server]'; \
+		$(BIN)/python -c '$(SAY_TWIN)'; fi
 	@touch $@
 
-$(VENV)/.stamp-dev: pyproject.toml $(BIN)/python
+$(VENV)/.stamp-dev: pyproject.toml $(COMPILED) $(BIN)/python
 	@echo '==> installing the package with the extras dev, spark and server'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -c '$(SAY_TWIN)'
 	@touch $@
 
 $(BIN)/python:

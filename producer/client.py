@@ -11,6 +11,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from types import TracebackType
@@ -28,6 +29,7 @@ from .results import Callback, SendFuture
 from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
 from .wire.log_group import LogEncoder
+from .wire.speed import TWIN
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowSender
@@ -200,6 +202,16 @@ class Producer:
         pipeline = self._pipeline or self._make_pipeline()
         return pipeline.accept_pieces(self._pieces(key, logs), callback)
 
+    def _send_lines(
+        self, key: StreamKey, block: Any, field: str, time: int | datetime | None, callback: Callback | None
+    ) -> list[SendFuture]:
+        from .line_send import LineSender  # noqa: PLC0415
+
+        if callback is not None:
+            _check_callback(callback)
+        pipeline = self._pipeline or self._make_pipeline()
+        return LineSender(pipeline, key, self._cut, field, time, int(self._clock.time())).send(block, callback)
+
     def _arrow_sender(
         self, key: StreamKey, schema: Any, options: Mapping[str, str | None], callback: Callback | None
     ) -> ArrowSender:
@@ -299,7 +311,9 @@ class Producer:
     def stats(self) -> Stats:
         """What the producer has done and holds at this moment."""
         pipeline = self._pipeline
-        return Stats(memory_limit=self.config.total_size_in_bytes) if pipeline is None else pipeline.stats()
+        if pipeline is None:
+            return Stats(memory_limit=self.config.total_size_in_bytes, twin=TWIN)
+        return pipeline.stats()
 
     def _make_pipeline(self) -> Sender:
         with self._lock:

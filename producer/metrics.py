@@ -142,6 +142,7 @@ class Stats:
     :ivar kept_back: events that are in the channel, and that this producer tries no more: unreadable ones, and those
         that the dead letter channel refused. The next producer on the channel tries them.
     :ivar channel: the channel's own statistics; None without one, and in a forked child that has sent nothing.
+    :ivar twin: what encodes: ``native`` or ``pure``.
     """
 
     memory_limit: int
@@ -165,3 +166,4 @@ class Stats:
     kept_back: int = 0
     memory_wait_seconds: float = 0.0
     channel: ChannelStats | None = None
+    twin: str = "pure"

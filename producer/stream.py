@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,32 @@ class Stream:
         :raises TransactionFullError: more pieces than a transaction of the channel holds; nothing was stored.
         """
         return self._producer._send_many(self.key, logs, callback)
+
+    def send_lines(
+        self,
+        block: bytes | bytearray | memoryview,
+        *,
+        key: str = "content",
+        time: int | datetime | None = None,
+        callback: Callback | None = None,
+    ) -> list[SendFuture]:
+        r"""Accept the lines of a block, each a log of one field, in pieces of about a batch; no Python runs for a line.
+
+        A line ends at ``\n`` or ``\r\n``; an empty line is a log, and so is a last line without an end. Who reads a
+        file a block at a time gives ``block[: block.rfind(b"\n") + 1]``, and keeps the rest for the next one. Bytes
+        that are not UTF-8 appear as ``\xNN``. With a channel each piece is one transaction.
+
+        :param block: bytes, or contiguous memory of bytes, such as a mapped file; nobody may change it meanwhile.
+        :param key: the name of the field.
+        :param time: of all the logs: seconds since 1970, or a datetime with a time zone; None is the time of sending.
+        :param callback: called once for each piece.
+        :returns: one future for each piece, in order; together they cover all lines.
+        :raises InvalidArgumentError: no such memory, a name that is not text, a time out of range.
+        :raises LogSizeTooLargeError: a line that is too large for a batch, with its number from 0; what is before it
+            was accepted.
+        :raises ProducerError: as :meth:`send`. The error's ``accepted`` and ``accepted_logs`` say how far it came.
+        """
+        return self._producer._send_lines(self.key, block, key, time, callback)
 
     @property
     def stopped(self) -> StreamStoppedError | None:

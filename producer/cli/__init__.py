@@ -66,8 +66,9 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from .. import __version__  # noqa: PLC0415  (it takes longer than all the rest)
+        from ..wire.speed import TWIN  # noqa: PLC0415
 
-        print(f"producer {__version__}")
+        print(f"producer {__version__} ({TWIN} encoders)")
         parser.exit()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..metrics import BATCH_STAGES, MEMORY_STAGES, Counters, Stats, StreamStats
 from ..records import StreamKey, plain
+from ..wire.speed import TWIN
 from .batching.accumulator import LogAccumulator
 from .batching.batch import ProducerBatch
 from .batching.memory import MemoryBudget
@@ -48,6 +49,7 @@ def snapshot(
         callbacks_pending=sum(handler.pending for handler in settlement.handlers),
         streams=_stream_stats(accumulator, batches),
         destinations=io_pool.stats(),
+        twin=TWIN,
     )
 
 

@@ -34,6 +34,7 @@ _log = logging.getLogger("producer.ship.session")
 #: Every core, and as many attempts for a task as on a cluster (``local[*]`` alone gives it one).
 LOCAL_MASTER = "local[*,4]"
 
+_COMPILED = (".pyc", ".so", ".pyd", ".pyx", ".pxd", ".pyi")
 _PACKAGE = Path(__file__).resolve().parent.parent
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -183,12 +184,15 @@ def _put_on_python_path(folder: Path) -> None:
 
 
 def package_zip() -> str:
-    """The package as a zip file, for ``--py-files`` or ``addPyFile``; removed when this process exits."""
+    """The package as a zip file, for ``--py-files`` or ``addPyFile``; removed when this process exits.
+
+    Without what is compiled, which no zip can be imported from, and other machines may be unable to run.
+    """
     folder = Path(tempfile.mkdtemp(prefix="loghub-producer-package-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = folder / "producer.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
         for path in sorted(_PACKAGE.rglob("*")):
-            if path.is_file() and path.suffix != ".pyc":
+            if path.is_file() and path.suffix not in _COMPILED:
                 package.write(path, path.relative_to(_PACKAGE.parent))
     return str(archive)

@@ -43,7 +43,7 @@ def _starts(executable: str, version: str) -> bool:
 
 
 def environment(version: str) -> str:
-    """The executable of an environment with this checkout installed; made once, kept until the dependencies change."""
+    """The executable of an environment with this checkout installed; made once, and anew when that changes."""
     if version == CURRENT:
         return sys.executable
     folder = ENVIRONMENTS / version
@@ -67,9 +67,11 @@ def _alone() -> Iterator[None]:
 
 
 def _dependencies() -> str:
+    """What an environment is made of: packages, and what is compiled for it."""
     match = re.search(r"^dependencies = \[.*?^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
     assert match is not None, "pyproject.toml has no dependencies"
-    return match.group()
+    compiled = sorted((ROOT / "producer" / "wire").glob("*.p[yx][xd]"))
+    return "\n".join([match.group(), *(source.read_text() for source in compiled)])
 
 
 def _run(*command: str) -> None:

@@ -1,0 +1,81 @@
+"""send_lines: the lines of a block become pieces of about a batch, each encoded and accepted as soon as it is full.
+
+Nothing imports this module before ``send_lines`` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from .errors import InvalidArgumentError, LogSizeTooLargeError
+from .pipeline.accept import say_how_far
+from .pipeline.batching.accumulator import Piece
+from .pipeline.batching.cut import CutRule
+from .pipeline.sender import Sender
+from .records import LogItem, StreamKey
+from .results import Callback, SendFuture
+from .wire.log_group import LogEncoder
+from .wire.speed import encode_lines
+from .wire.text import time_of
+
+
+class LineSender:
+    """Sends blocks to one stream.
+
+    :param pipeline: takes the pieces.
+    :param cut: how large a piece is.
+    :param field: the name of the logs' only field.
+    :param time: of the logs: seconds since the epoch, or an aware datetime; None is ``now``.
+    :param now: seconds since the epoch.
+    :raises InvalidArgumentError: a name that is not text, a time out of range.
+    """
+
+    def __init__(
+        self, pipeline: Sender, key: StreamKey, cut: CutRule, field: str, time: int | datetime | None, now: int
+    ) -> None:
+        self._pipeline, self._key, self._cut = pipeline, key, cut
+        LogEncoder().encode({field: ""}, now)  # to say what is wrong with the name
+        self._field = field.encode()
+        self._time = time_of(LogItem({}, time=time), now)
+
+    def send(self, block: Any, callback: Callback | None) -> list[SendFuture]:
+        """Send the lines of a block; the futures of their pieces.
+
+        :raises ProducerError: its ``accepted`` and ``accepted_logs`` say how far it came.
+        """
+        futures: list[SendFuture] = []
+        logs = 0
+        try:
+            for piece in self._pieces(_memory(block)):
+                futures.append(self._accept(piece, callback, logs))
+                logs += piece.logs
+        except BaseException as error:
+            say_how_far(error, futures, logs)
+            raise
+        return futures
+
+    def _accept(self, piece: Piece, callback: Callback | None, line: int) -> SendFuture:
+        try:
+            return self._pipeline.accept(*piece, callback)
+        except LogSizeTooLargeError as error:  # only a line that is alone can be so large
+            raise LogSizeTooLargeError(error.size, error.limit, f"line {line} of send_lines: {error.what}") from error
+
+    def _pieces(self, block: bytes | memoryview) -> Iterator[Piece]:
+        end = 0
+        most_bytes, most_lines = self._cut.piece_bytes, self._cut.piece_count
+        while end < len(block):
+            records, lines, end = encode_lines(block, end, self._field, *self._time, most_bytes, most_lines, True)
+            yield Piece(self._key, records, lines)
+
+
+def _memory(block: Any) -> bytes | memoryview:
+    if isinstance(block, bytes):
+        return block
+    try:
+        return memoryview(block).cast("B")
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"block: must be bytes, or contiguous memory of bytes, got {type(block).__qualname__}: {error}"
+        ) from error

@@ -1,0 +1,68 @@
+# cython: language_level=3
+"""What the compiled encoders share: the parts of a record, written into memory that is large enough, and bytes that are
+written before anybody sees them."""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy
+
+
+cdef extern from "Python.h":
+    PyObject* PyBytes_FromStringAndSize(const char*, Py_ssize_t) except NULL
+    char* PyBytes_AS_STRING(PyObject*)
+    int _PyBytes_Resize(PyObject**, Py_ssize_t) except -1
+
+
+cdef struct Text:
+    # Some bytes that somebody else keeps.
+    const uint8_t* data
+    size_t size
+
+
+cdef inline Text text_of(bytes data) noexcept:
+    cdef Text text
+    text.data, text.size = <const uint8_t*> PyBytes_AS_STRING(<PyObject*> data), len(data)
+    return text
+
+
+cdef inline object owned(PyObject* new):
+    """What was made, and belongs to nobody yet."""
+    cdef object known = <object> new
+    Py_DECREF(known)
+    return known
+
+
+cdef inline size_t width(size_t number) noexcept nogil:
+    """Bytes of a varint."""
+    cdef size_t size = 1
+    while number >= 128:
+        number >>= 7
+        size += 1
+    return size
+
+
+cdef inline size_t delimited(size_t size) noexcept nogil:
+    """Bytes of a field of so many: tag, length, and they."""
+    return 1 + width(size) + size
+
+
+cdef inline uint8_t* put_head(uint8_t* at, uint8_t tag, size_t size) noexcept nogil:
+    """Write a field's tag and length; what is behind it."""
+    at[0] = tag
+    return put_varint(at + 1, size)
+
+
+cdef inline uint8_t* put_varint(uint8_t* at, size_t number) noexcept nogil:
+    while number >= 128:
+        at[0] = <uint8_t> (number | 128)
+        at += 1
+        number >>= 7
+    at[0] = <uint8_t> number
+    return at + 1
+
+
+cdef inline uint8_t* put_text(uint8_t* at, Text text) noexcept nogil:
+    """Copy some bytes."""
+    memcpy(at, text.data, text.size)
+    return at + text.size

@@ -1,0 +1,209 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of ``lines.py``, which says what it does."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
+from libc.stdint cimport uint8_t
+from libc.string cimport memchr, memcpy
+
+from ._bytes cimport (
+    _PyBytes_Resize, PyBytes_AS_STRING, PyBytes_FromStringAndSize, Text, delimited, owned, put_head, put_text, put_varint,
+    text_of, width,
+)
+
+from .lines import EncodedLines
+from .protobuf import delimited as delimited_bytes, varint
+
+
+cdef struct Around:
+    # What is around the text in every record of a call: Time, the name and the tag of the value, Time_ns.
+    Text time
+    Text name
+    Text nanos
+
+
+cdef struct Out:
+    # Memory for records, how much of it they take, and how many they are.
+    uint8_t* data
+    size_t capacity
+    size_t size
+    Py_ssize_t lines
+
+
+def encode_lines(
+    block,
+    Py_ssize_t start,
+    bytes key not None,
+    seconds,
+    nanos,
+    Py_ssize_t most_bytes,
+    Py_ssize_t most_lines,
+    bint final,
+):
+    """See the pure twin."""
+    cdef bytes time = b"\x08" + varint(seconds), name = delimited_bytes(0x0A, key) + b"\x12"
+    cdef bytes time_ns = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
+    cdef Around around
+    cdef Py_buffer view
+    cdef Py_ssize_t left, most
+    around.time, around.name, around.nanos = text_of(time), text_of(name), text_of(time_ns)
+    PyObject_GetBuffer(block, &view, PyBUF_SIMPLE)
+    try:
+        left = max(0, view.len - start)
+        # A record is no larger than that of an empty line, two lengths of five bytes, and each byte as four.
+        most = left * (<Py_ssize_t> record_size(0, &around) + 16) if left < most_bytes else most_bytes
+        return encode_piece(&view, start, &around, max(0, min(most_bytes, most)), most_lines, final)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object encode_piece(
+    const Py_buffer* view, Py_ssize_t start, const Around* around, Py_ssize_t capacity, Py_ssize_t most_lines, bint final
+):
+    """The records that fit; if not even one does, that one."""
+    cdef Text block
+    cdef Out out
+    cdef Py_ssize_t end
+    cdef size_t missing = 0
+    cdef PyObject* records
+    block.data, block.size = <const uint8_t*> view.buf, view.len
+    while True:
+        records = PyBytes_FromStringAndSize(NULL, capacity)
+        out.data, out.capacity, out.size, out.lines = <uint8_t*> PyBytes_AS_STRING(records), capacity, 0, 0
+        with nogil:
+            end = encode(block, start, around, most_lines, final, &out, &missing)
+        if out.lines or not missing:
+            break
+        Py_DECREF(<object> records)
+        capacity, missing = missing, 0
+    _PyBytes_Resize(&records, out.size)
+    return EncodedLines(owned(records), out.lines, end)
+
+
+cdef Py_ssize_t encode(
+    Text block, size_t start, const Around* around, Py_ssize_t most_lines, bint final, Out* out, size_t* missing
+) noexcept nogil:
+    """Where the next line begins.
+
+    :param missing: set to the size of the record that did not fit.
+    """
+    cdef const uint8_t* found
+    cdef size_t at = start, after, size
+    cdef Text line
+    while at < block.size and out.lines < most_lines:
+        line.data = block.data + at
+        found = <const uint8_t*> memchr(line.data, 10, block.size - at)
+        if found != NULL:
+            line.size = found - line.data
+            after = at + line.size + 1
+            if line.size and line.data[line.size - 1] == 13:
+                line.size -= 1
+        elif final:
+            line.size = block.size - at
+            after = block.size
+        else:
+            break
+        size = put_line(line, around, out)
+        if size:
+            missing[0] = size
+            break
+        at = after
+    return at
+
+
+cdef inline size_t record_size(size_t text, const Around* around) noexcept nogil:
+    return delimited(log_size(text, around))
+
+
+cdef inline size_t log_size(size_t text, const Around* around) noexcept nogil:
+    return around.time.size + delimited(content_size(text, around)) + around.nanos.size
+
+
+cdef inline size_t content_size(size_t text, const Around* around) noexcept nogil:
+    return around.name.size + width(text) + text
+
+
+cdef inline size_t put_line(Text line, const Around* around, Out* out) noexcept nogil:
+    """Append the record of a line; its size if it does not fit, else 0."""
+    cdef size_t text = line.size if is_ascii(line) else escaped_size(line)
+    cdef size_t record = record_size(text, around)
+    cdef uint8_t* at = out.data + out.size
+    if record > out.capacity - out.size:
+        return record
+    at = put_head(at, 0x0A, log_size(text, around))
+    at = put_text(at, around.time)
+    at = put_head(at, 0x12, content_size(text, around))
+    at = put_text(at, around.name)
+    at = put_varint(at, text)
+    at = put_text(at, line) if text == line.size else put_escaped(at, line)
+    put_text(at, around.nanos)
+    out.size += record
+    out.lines += 1
+    return 0
+
+
+cdef inline bint is_ascii(Text line) noexcept nogil:
+    cdef uint8_t seen = 0
+    cdef size_t at
+    for at in range(line.size):
+        seen |= line.data[at]
+    return seen < 128
+
+
+cdef size_t escaped_size(Text line) noexcept nogil:
+    """The size with each byte that is not UTF-8 as four."""
+    cdef size_t at = 0, size = line.size, character
+    while at < line.size:
+        character = character_size(line.data + at, line.size - at)
+        if character == 0:
+            size += 3
+            character = 1
+        at += character
+    return size
+
+
+cdef uint8_t* put_escaped(uint8_t* out, Text line) noexcept nogil:
+    """Copy a line with each byte that is not UTF-8 as four."""
+    cdef const char* digits = "0123456789abcdef"
+    cdef size_t at = 0, character
+    while at < line.size:
+        character = character_size(line.data + at, line.size - at)
+        if character:
+            memcpy(out, line.data + at, character)
+            out += character
+            at += character
+        else:
+            out[0], out[1], out[2], out[3] = 0x5C, 0x78, digits[line.data[at] >> 4], digits[line.data[at] & 15]
+            out += 4
+            at += 1
+    return out
+
+
+cdef inline size_t character_size(const uint8_t* at, size_t left) noexcept nogil:
+    """Bytes of the UTF-8 character that begins here; 0 if none does."""
+    cdef uint8_t first = at[0]
+    cdef uint8_t lowest = 0x80, highest = 0xBF
+    cdef size_t length, place
+    if first < 0x80:
+        return 1
+    if first < 0xC2 or first > 0xF4:
+        return 0
+    length = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    if left < length:
+        return 0
+    # Neither a longer form than needed, nor half of a surrogate pair, nor beyond the last code point.
+    if first == 0xE0:
+        lowest = 0xA0
+    elif first == 0xED:
+        highest = 0x9F
+    elif first == 0xF0:
+        lowest = 0x90
+    elif first == 0xF4:
+        highest = 0x8F
+    if at[1] < lowest or at[1] > highest:
+        return 0
+    for place in range(2, length):
+        if at[place] & 0xC0 != 0x80:
+            return 0
+    return length

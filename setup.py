@@ -1,0 +1,62 @@
+"""Builds the compiled twins of the encoders where it can; everything else stands in pyproject.toml.
+
+Without a compiler, or Cython, the installation goes through, and the pure twins work. ``PRODUCER_BUILD=pure`` builds
+none, ``PRODUCER_BUILD=native`` fails where one cannot be built, ``PRODUCER_BUILD=checked`` adds the sanitizers for
+addresses and undefined behaviour.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+MODE = os.environ.get("PRODUCER_BUILD", "")
+FOLDER = Path("producer", "wire")
+CHECKS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
+WARNINGS = ["-Wno-unreachable-code", "-Wno-unused-function"]
+
+
+class BuildExtensions(build_ext):
+    """Says in one line what was not built."""
+
+    def build_extension(self, ext: Extension) -> None:
+        if self.compiler.compiler_type == "unix":
+            ext.extra_compile_args += ["-O3", *WARNINGS, *(CHECKS if MODE == "checked" else ["-g0"])]
+            ext.extra_link_args += CHECKS if MODE == "checked" else []
+        try:
+            super().build_extension(ext)
+        except Exception as error:
+            if MODE in ("native", "checked"):
+                raise
+            print(f"{ext.name} was not compiled, the pure Python twin is used: {error}", file=sys.stderr)
+
+    def get_source_files(self) -> list[str]:
+        """For the sdist: no file that Cython made."""
+        return sorted(map(str, FOLDER.glob("*.p[yx][xd]")))
+
+
+def extensions() -> list[Extension]:
+    """One a source; none where they would be of no use, or cannot be made."""
+    if MODE == "pure" or sysconfig.get_config_var("Py_GIL_DISABLED") or sys.implementation.name != "cpython":
+        return []
+    try:
+        from Cython.Build import cythonize  # noqa: PLC0415
+    except ImportError:
+        if MODE in ("native", "checked"):
+            raise
+        print("without Cython nothing is compiled: the pure Python twins are used", file=sys.stderr)
+        return []
+    sources = sorted(FOLDER.glob("*.pyx"))
+    modules = [Extension(f"producer.wire.{source.stem}", [str(source)]) for source in sources]
+    modules = cythonize(modules, build_dir="build/cython", quiet=True)
+    for module in modules:
+        module.optional = MODE not in ("native", "checked")
+    return list(modules)
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExtensions})

@@ -1,0 +1,176 @@
+"""``encode_lines``: the lines of a block as records; both twins."""
+
+from __future__ import annotations
+
+import importlib
+import mmap
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from producer.records import LogItem
+from producer.wire import lines
+from producer.wire.log_group import LogEncoder
+from tests.wire.twins import TWINS, native
+
+Encode = Callable[..., lines.EncodedLines]
+MANY = 1 << 30
+NOW = 1_700_000_000
+
+
+@pytest.fixture(params=TWINS)
+def encode(request: pytest.FixtureRequest) -> Encode:
+    """A twin's function."""
+    name = {"pure": "lines", "native": "_lines"}[request.param]
+    return importlib.import_module(f"producer.wire.{name}").encode_lines  # type: ignore[no-any-return]
+
+
+def records_of(texts: list[str], key: str = "content", nanos: int = 0) -> bytes:
+    """What ``send`` makes of the texts."""
+    items = [LogItem({key: text}, time=NOW, time_ns=nanos) for text in texts]
+    return b"".join(LogEncoder().encode(item, 0) for item in items)
+
+
+def whole(
+    encode: Encode, block: Any, *, key: str = "content", nanos: int = 0, final: bool = True
+) -> lines.EncodedLines:
+    """All lines of a block as one piece."""
+    return encode(block, 0, key.encode(), NOW, nanos, MANY, MANY, final)
+
+
+@pytest.mark.parametrize(
+    ("block", "texts"),
+    [
+        (b"", []),
+        (b"a", ["a"]),
+        (b"a\n", ["a"]),
+        (b"a\nb", ["a", "b"]),
+        (b"\n", [""]),
+        (b"\n\r\n\n", ["", "", ""]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\r\r\nb\rc\n\r", ["a\r", "b\rc", "\r"]),
+        (b"\r", ["\r"]),
+        ("ä€😀\n".encode(), ["ä€😀"]),
+        (b"a\x00b\n", ["a\x00b"]),
+    ],
+)
+def test_a_line_ends_as_a_person_expects(encode: Encode, block: bytes, texts: list[str]) -> None:
+    """LF and CR LF end a line, a lone CR does not, an empty line is one, and the rest behind the last end as well."""
+    assert whole(encode, block) == (records_of(texts), len(texts), len(block))
+
+
+@pytest.mark.parametrize(
+    ("block", "texts", "end"), [(b"a\nbc", ["a"], 2), (b"abc", [], 0), (b"a\r\n\r", ["a"], 3), (b"", [], 0)]
+)
+def test_a_line_without_an_end_is_handed_back(encode: Encode, block: bytes, texts: list[str], end: int) -> None:
+    """Of a block that others follow the unfinished line is not encoded, and the caller knows where it begins."""
+    assert whole(encode, block, final=False) == (records_of(texts), len(texts), end)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b"\xff", r"\xff"),
+        (b"a\xe2\x82b", r"a\xe2\x82b"),
+        (b"\xc0\x80", r"\xc0\x80"),  # a longer form than needed
+        (b"\xe0\x9f\xbf", r"\xe0\x9f\xbf"),
+        (b"\xed\xa0\x80", r"\xed\xa0\x80"),  # half of a surrogate pair
+        (b"\xf0\x8f\xbf\xbf", r"\xf0\x8f\xbf\xbf"),
+        (b"\xf4\x90\x80\x80", r"\xf4\x90\x80\x80"),  # beyond the last code point
+        (b"\xf5\x80\x80\x80", r"\xf5\x80\x80\x80"),
+        (b"\xf0\x9f\x98", r"\xf0\x9f\x98"),
+        ("ä".encode() + b"\x80" + "€".encode(), "ä\\x80€"),
+    ],
+)
+def test_what_is_not_utf_8_is_shown_byte_by_byte(encode: Encode, line: bytes, text: str) -> None:
+    """Fields of LogHub are text: each other byte appears as ``\\xNN``."""
+    assert whole(encode, line + b"\n" + line).records == records_of([text, text])
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 116, 117, 127, 128, 16_300, 16_383, 16_384, 2_097_151, 2_097_152])
+@pytest.mark.parametrize("nanos", [0, 999_999_999])
+def test_lengths_of_any_width(encode: Encode, size: int, nanos: int) -> None:
+    """Whatever width its lengths have, a record is that of ``send``."""
+    block = b"x" * size + b"\n" + b"y" * size + b"\n"
+    expected = records_of(["x" * size, "y" * size], nanos=nanos)
+    assert whole(encode, block, nanos=nanos).records == expected
+    assert whole(encode, block, nanos=nanos, key="ß" * 100).records == records_of(
+        ["x" * size, "y" * size], "ß" * 100, nanos
+    )
+
+
+def test_a_piece_ends_before_it_is_too_large(encode: Encode) -> None:
+    """As many lines as fit in bytes and in number, at least one; the next piece goes on behind them."""
+    record = len(records_of(["abc"]))
+    block = b"abc\n" * 5
+    assert encode(block, 0, b"content", NOW, 0, 3 * record, MANY, True)[1:] == (3, 12)
+    assert encode(block, 0, b"content", NOW, 0, 3 * record - 1, MANY, True)[1:] == (2, 8)
+    assert encode(block, 12, b"content", NOW, 0, 3 * record, MANY, True)[1:] == (2, 20)
+    assert encode(block, 0, b"content", NOW, 0, MANY, 4, True)[1:] == (4, 16)
+    assert encode(block, 20, b"content", NOW, 0, MANY, 4, True) == (b"", 0, 20)
+    for most in (0, 1, record - 1):
+        assert encode(block, 4, b"content", NOW, 0, most, MANY, True) == (records_of(["abc"]), 1, 8)
+    large = b"x" * 10_000 + b"\n" + block
+    assert encode(large, 0, b"content", NOW, 0, record, MANY, True) == (records_of(["x" * 10_000]), 1, 10_001)
+
+
+def test_a_block_is_any_memory_of_bytes(encode: Encode) -> None:
+    """Bytes, a bytearray, a part of one, a mapped file."""
+    block = b"one\ntwo\r\nthree"
+    expected = whole(encode, block)
+    mapped = mmap.mmap(-1, len(block))
+    mapped[:] = block
+    for memory in (bytearray(block), memoryview(b"--" + block)[2:], mapped):
+        assert whole(encode, memory) == expected
+    mapped.close()
+
+
+def test_what_is_no_memory_of_bytes_is_refused(encode: Encode) -> None:
+    """Text, and memory with gaps, is no block."""
+    with pytest.raises(TypeError):
+        whole(encode, "text")
+    with pytest.raises((BufferError, TypeError)):
+        whole(encode, memoryview(b"abcdef")[::2])
+
+
+_BYTES = some.binary(max_size=40) | some.text(max_size=20).map(lambda text: text.encode("utf-8", "surrogatepass"))
+_BLOCKS = some.lists(_BYTES | some.sampled_from([b"\n", b"\r\n", b"\r", b"x" * 130])).map(b"".join)
+
+
+@native
+@given(
+    block=_BLOCKS,
+    start=some.integers(0, 10),
+    key=some.text(some.characters(exclude_categories=["Cs"]), max_size=130).map(str.encode),
+    seconds=some.integers(0, 2**32 - 1),
+    nanos=some.integers(0, 999_999_999),
+    most_bytes=some.integers(0, 500),
+    most_lines=some.integers(1, 5),
+    final=some.booleans(),
+)
+def test_the_twins_agree(block: bytes, start: int, **rest: Any) -> None:
+    """Byte for byte, wherever a piece ends."""
+    from producer.wire import _lines
+
+    start = min(start, len(block))
+    assert _lines.encode_lines(block, start, **rest) == lines.encode_lines(block, start, **rest)
+
+
+@native
+def test_the_compiled_twin_runs_beside_others() -> None:
+    """While it encodes, other threads have the interpreter."""
+    from producer.wire import _lines
+
+    block = b"x" * 100 + b"\n"
+    block *= 400_000
+    done, turns = threading.Event(), 0
+    thread = threading.Thread(target=lambda: (whole(_lines.encode_lines, block), done.set()))
+    thread.start()
+    while not done.is_set():
+        turns += 1
+    thread.join()
+    assert turns > 100

@@ -1,0 +1,110 @@
+"""Which twins encode: the compiled ones where there are any, the pure ones wherever not; both can be told apart."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from producer import Producer
+from producer.ship import session
+from producer.testing import RecordingSink
+from producer.wire import speed
+from tests.wire.twins import native
+
+ROOT = Path(__file__).resolve().parents[2]
+TWIN = "from producer.wire import speed; print(speed.TWIN, speed.encode_lines.__module__)"
+
+
+def run(*arguments: str, path: str = str(ROOT), **environment: str) -> str:
+    """What Python prints, with one entry more on its path."""
+    known = {name: value for name, value in os.environ.items() if name != "PRODUCER_PURE"}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+        env=known | {"PYTHONPATH": path} | environment,
+        cwd="/",
+    )
+    return done.stdout.strip() + done.stderr.strip()
+
+
+@native
+def test_what_was_compiled_is_used() -> None:
+    """Without being asked for."""
+    assert run("-c", TWIN) == "native producer.wire._lines"
+    assert run("-c", TWIN, PRODUCER_PURE="0") == "native producer.wire._lines"
+
+
+def test_the_pure_twins_can_be_forced() -> None:
+    """``PRODUCER_PURE=1`` does it."""
+    assert run("-c", TWIN, PRODUCER_PURE="1") == "pure producer.wire.lines"
+
+
+def test_without_a_global_lock_the_compiled_twins_stay_away() -> None:
+    """They were made for interpreters that have one."""
+    assert run("-c", f"import sys; sys._is_gil_enabled = lambda: False; {TWIN}") == "pure producer.wire.lines"
+
+
+def test_in_a_zip_file_the_pure_twins_work() -> None:
+    """What Spark's workers get for ``--py-files`` falls back, and says nothing about it."""
+    archive = session.package_zip()
+    assert run("-c", f"{TWIN}; print(speed.__file__)", path=archive) == (
+        f"pure producer.wire.lines\n{archive}/producer/wire/speed.py"
+    )
+
+
+def test_the_version_and_the_statistics_say_which_twin_it_is() -> None:
+    """Before the first record and behind it."""
+    assert run("-m", "producer", "--version").endswith(f" ({speed.TWIN} encoders)")
+    assert run("-m", "producer", "--version", PRODUCER_PURE="1").endswith(" (pure encoders)")
+    with Producer(sink=RecordingSink()) as producer:
+        assert producer.stats().twin == speed.TWIN
+        producer.send("p", "l", {"a": "b"})
+        assert producer.stats().twin == speed.TWIN
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """What an installation builds from."""
+    pytest.importorskip("Cython")
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "pyspark_loghub.py"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(
+        ROOT / "producer", tmp_path / "producer", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
+    )
+    return tmp_path
+
+
+def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Compile in place."""
+    return subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
+        cwd=sources,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def test_without_a_compiler_the_build_goes_through(sources: Path) -> None:
+    """One line for each twin says that it was not compiled; who insists gets an error."""
+    done = build(sources, CC="/no/compiler", PRODUCER_BUILD="")
+    assert done.returncode == 0, done.stderr
+    assert "producer.wire._lines was not compiled, the pure Python twin is used: " in done.stderr
+    assert list(sources.rglob("*.so")) == []
+    assert build(sources, CC="/no/compiler", PRODUCER_BUILD="native").returncode != 0
+
+
+def test_nothing_is_compiled_for_who_asks_for_pure_python(sources: Path) -> None:
+    """``PRODUCER_BUILD=pure``."""
+    done = build(sources, CC="/no/compiler", PRODUCER_BUILD="pure")
+    assert (done.returncode, list(sources.rglob("*.so"))) == (0, [])

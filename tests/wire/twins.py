@@ -1,0 +1,17 @@
+"""The twins of the encoders, for tests that hold for both."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+#: The compiled twins can be built here, or have to be: a run in which they are missing shows too little.
+BUILT = importlib.util.find_spec("producer.wire._lines") is not None
+
+native = pytest.mark.skipif(
+    not BUILT and os.environ.get("PRODUCER_BUILD") != "native", reason="the compiled twins were not built"
+)
+#: For ``parametrize``.
+TWINS = ["pure", pytest.param("native", marks=native)]
