@@ -149,10 +149,15 @@ def test_a_fork_in_the_moment_of_the_lock_keeps_nothing(tmp_path: Path, monkeypa
 
 
 def forked_reader(reading: int, writing: int) -> int:
-    """A forked child that ends with the pipe."""
+    """A forked child, from when it has done what a child does first until the pipe ends."""
+    there, says = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(writing)
+        os.write(says, b"x")
         os.read(reading, 1)
         os._exit(0)
+    os.close(says)
+    assert os.read(there, 1) == b"x"
+    os.close(there)
     return child
