@@ -13,7 +13,6 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -171,9 +170,8 @@ class FileChannel:
         self._ledger.restore(found.events, found.sums)
         self._log.resume(found.segments, next_sequence=found.next_sequence, next_transaction=found.next_transaction)
         self._segments.pass_over(found.last_number)
-        self._reader = EventReader(
-            self._disk, self.name, self._segments, self._ledger, partial(quarantine.keep, self._disk)
-        )
+        uncopied = quarantine.Uncopied(self._disk, found.uncopied)
+        self._reader = EventReader(self._disk, self.name, self._segments, self._ledger, uncopied.keep)
         self._checkpointer = Checkpointer(
             self._disk,
             self.name,
@@ -182,6 +180,7 @@ class FileChannel:
             log=self._log,
             segments=self._segments,
             space=self._space,
+            uncopied=uncopied,
             dual=self.options.dual_checkpoints,
             generation=found.generation,
             clock=self._clock,

@@ -5,6 +5,7 @@ The file is long since the list of promises is.
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 import logging
@@ -636,6 +637,33 @@ def test_a_damaged_segment_is_not_deleted_for_want_of_room_for_its_copy(restart:
     open_channel(disk).close()
     assert not disk.exists(path)
     assert disk.content(f"/channel/quarantine/{path.rpartition('/')[2]}.link").startswith(damaged)
+
+
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_a_damaged_segment_of_which_nothing_can_be_kept_is_not_deleted(restarts: int) -> None:
+    """Neither a copy nor a second name can be made: the segment stays, also over restarts, until one can."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    expected = fill(channel, 60)
+    path, record = put_record(disk, expected[5])
+    flip(disk, path, record.offset + 60)
+    damaged = disk.content(path)
+    disk.fail("make_directory", times=None, number=errno.EACCES)
+    assert drained(channel) == expected[:5] + expected[6:]
+    for _ in range(restarts):
+        assert not channel.checkpoint(force=True)
+        channel.close()
+        channel = open_channel(disk)
+        assert drained(channel) == []
+    put(channel, "more")
+    assert drained(channel) == ["more"]
+    assert not channel.checkpoint(force=True)
+    assert disk.content(path) == damaged
+    disk.heal()
+    assert channel.checkpoint(force=True)
+    assert not disk.exists(path)
+    assert disk.content(f"/channel/quarantine/{path.rpartition('/')[2]}.copy") == damaged
+    channel.close()
 
 
 def test_acknowledge_commits_some_takes_and_leaves_the_rest_open() -> None:

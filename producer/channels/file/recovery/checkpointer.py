@@ -17,6 +17,7 @@ from ..store.format import Live
 from ..store.segments import Segments
 from ..store.space import Space
 from . import checkpoint as checkpoints
+from . import quarantine
 
 _log = logging.getLogger("producer.channel")
 
@@ -38,8 +39,10 @@ class _Seen:
 
 
 class Checkpointer:
-    """See the module.
+    """Writes the checkpoints of one channel; as long as nothing can be kept aside of a damaged segment it writes none,
+    so that the segment stays, and is found damaged by the next process, too.
 
+    :param uncopied: knows such segments.
     :param dual: keep a second copy.
     :param generation: that of the checkpoint that was found.
     :ivar lock: held while one is written; guards all that is in here.
@@ -55,13 +58,14 @@ class Checkpointer:
         log: Log,
         segments: Segments,
         space: Space,
+        uncopied: quarantine.Uncopied,
         dual: bool,
         generation: int,
         clock: Clock,
     ) -> None:
         self._disk, self._name, self._directory = disk, name, directory
         self._ledger, self._journal, self._segments, self._space = ledger, log, segments, space
-        self._dual, self._clock = dual, clock
+        self._uncopied, self._dual, self._clock = uncopied, dual, clock
         self._copies = (checkpoints.NAME, checkpoints.BACKUP_NAME) if dual else (checkpoints.NAME,)
         self.lock = threading.Lock()
         self._generation = generation
@@ -86,6 +90,7 @@ class Checkpointer:
         return True
 
     def _write(self) -> None:
+        self._uncopied.keep_all()
         seen = self._look()
         if self._unneeded(seen):
             self._say_what_lives(seen)

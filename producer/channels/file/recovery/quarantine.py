@@ -4,7 +4,7 @@
 name                           what it is
 =============================  ====================================================================================
 ``log-0000000007.copy``        a copy of a segment with damaged records; the segment itself is still in use
-``log-0000000007.link``        such a segment itself, under a second name, since there was no room for a copy
+``log-0000000007.link``        such a segment itself, under a second name, since no copy could be written
 ``log-0000000007.from-722``    a copy of a segment's end from this offset on, where it was cut off as torn
 ``log-0000000007.unreadable``  a segment without a readable header, moved here
 ``log-0000000007.unknown``     a segment that was missing when it was given up, and has come back; moved here
@@ -23,7 +23,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..store.disk import Disk
 
@@ -46,22 +46,56 @@ def copy(disk: Disk, path: str, offset: int | None = None) -> str:
 def keep(disk: Disk, path: str) -> bool:
     """Keep a copy of a file, unless one that is equal is kept already; whether one was made.
 
-    On a full disk the file gets a second name instead, under which it outlives its deletion: that needs no room.
+    If no copy can be written, as on a full disk, or if the file cannot be read as a whole, it gets a second name
+    instead, under which it outlives its deletion.
 
-    :raises OSError: as :func:`copy`.
+    :raises OSError: neither could be done.
     """
-    for other in _copies(disk, path):
-        if _are_equal(disk, path, 0, other):
-            return False
+    if any(_is_kept_as(disk, path, other) for other in _copies(disk, path)):
+        return False
     try:
         copy(disk, path)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
         target = _free_name(disk, path, "link")
-        disk.link(path, target)
-        disk.sync_directory(os.path.dirname(target))  # noqa: PTH120
+        try:
+            disk.link(path, target)
+            disk.sync_directory(os.path.dirname(target))  # noqa: PTH120
+        except OSError:
+            raise error from None  # why there is no copy tells more
     return True
+
+
+def _is_kept_as(disk: Disk, path: str, other: str) -> bool:
+    try:
+        return _are_equal(disk, path, 0, other)
+    except OSError:  # of what cannot be read a second name is the most that there can be
+        return ".link" in os.path.basename(other)  # noqa: PTH119
+
+
+class Uncopied:
+    """Damaged files of which nothing could be kept aside as yet: they must not be deleted.
+
+    :param paths: what is known of them already.
+    """
+
+    def __init__(self, disk: Disk, paths: Iterable[str]) -> None:
+        self._disk = disk
+        self._paths = set(paths)
+
+    def keep(self, path: str) -> bool:
+        """As :func:`keep`, and remember the file if it fails."""
+        self._paths.add(path)
+        made = keep(self._disk, path)
+        self._paths.discard(path)
+        return made
+
+    def keep_all(self) -> None:
+        """Try once more what has failed.
+
+        :raises OSError: it fails again.
+        """
+        for path in sorted(self._paths):
+            self.keep(path)
 
 
 def move(disk: Disk, path: str, suffix: str) -> str:

@@ -41,6 +41,7 @@ class Recovered:
 
     :ivar sums: for :class:`~producer.interfaces.FileStats`, by name.
     :ivar last_number: the highest number that a segment ever had, as far as anything tells; none has it again.
+    :ivar uncopied: the paths of damaged segments of which nothing could be kept aside.
     """
 
     segments: Sequence[Segment]
@@ -50,6 +51,7 @@ class Recovered:
     generation: int
     sums: dict[str, int]
     last_number: int
+    uncopied: Sequence[str] = ()
 
 
 def recover(
@@ -82,6 +84,7 @@ class _Recovery:
         self._place, self._clock = place, clock
         self._careful, self._give_up_missing = careful, give_up_missing
         self._sums = {"torn_tails": 0, "quarantined": 0}
+        self._uncopied: list[str] = []
 
     def run(self, cipher_of: CipherOf) -> Recovered:
         """Look, then cut and keep aside."""
@@ -121,6 +124,7 @@ class _Recovery:
             0 if start is None else start.generation,
             self._sums,
             last_number,
+            self._uncopied,
         )
 
     def _load(
@@ -237,6 +241,7 @@ class _Recovery:
         try:
             self._sums["quarantined"] += quarantine.keep(self._place.disk, path)
         except OSError as error:
+            self._uncopied.append(path)
             _log.error("channel %s: no copy of the damaged %s could be kept: %s", self._place.name, path, error)
 
     def _tell_damage(self, replay: Replay, headless: int) -> None:

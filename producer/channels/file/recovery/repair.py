@@ -164,6 +164,9 @@ class _Repair:
             found = recover(
                 place, self._ciphers.cipher_of, self._clock, careful=True, give_up_missing=self._give_up_missing
             )
+            if found.uncopied:
+                paths = ", ".join(found.uncopied)
+                raise OSError(errno.EIO, f"nothing of the damaged {paths} could be kept aside, so it has to stay")
             segments = list(found.segments)
             if self._give_up_missing or not segments:
                 segments.append(self._begin_segment(found))

@@ -47,7 +47,7 @@ def test_an_equal_copy_is_kept_once() -> None:
 
 
 def test_without_room_a_file_gets_a_second_name_once() -> None:
-    """It outlives the first one; other errors than a full disk are told."""
+    """It outlives the first one."""
     disk = a_disk()
     files = cast("Disk", disk)
     disk.make_directory("/c/quarantine")
@@ -55,9 +55,19 @@ def test_without_room_a_file_gets_a_second_name_once() -> None:
     assert [quarantine.keep(files, PATH) for _ in range(2)] == [True, False]
     disk.unlink(PATH)
     assert disk.content("/c/quarantine/log-0000000007.link") == b"segment"
+
+
+def test_a_file_that_cannot_be_read_gets_a_second_name_once() -> None:
+    """A copy of it would not be whole; where not even that can be done, the error of the copy is told."""
+    disk = a_disk()
+    files = cast("Disk", disk)
+    disk.fail("read", times=None)
+    assert [quarantine.keep(files, PATH) for _ in range(3)] == [True, False, False]
+    assert disk.names("/c/quarantine") == ["log-0000000007.link"]
     disk = a_disk()
     disk.fail("create", number=errno.EACCES)
-    with pytest.raises(PermissionError):
+    disk.fail("link", number=errno.EPERM)
+    with pytest.raises(PermissionError, match="Permission denied"):
         quarantine.keep(cast("Disk", disk), PATH)
     assert disk.names("/c/quarantine") == []
 

@@ -329,6 +329,25 @@ def on_their_way() -> SimFS:
     return snapshot
 
 
+def test_without_a_copy_or_a_second_name_no_checkpoint_passes_over_the_damage() -> None:
+    """A channel would delete the segment then, and nothing of it would be left."""
+    disk, left, path = damaged()
+    for name in CHECKPOINTS:
+        disk.unlink(name)
+
+    def refuse(called: str, where: str) -> None:
+        if called in ("create", "link") and where.startswith((QUARANTINE, path)):
+            raise OSError(errno.EACCES, "Permission denied", where)
+
+    disk.hook = refuse
+    done = mend(disk)
+    assert "could be kept aside, so it has to stay" in done.failures[-1]
+    assert not any(disk.exists(name) for name in CHECKPOINTS)
+    disk.hook = None
+    assert contents(disk) == left
+    assert names(disk, QUARANTINE) == [path.rpartition("/")[2] + ".copy"]
+
+
 @pytest.mark.parametrize("checkpoint", ["with", "without"])
 @pytest.mark.parametrize("place", ["at the end", "in the middle"])
 def test_no_half_of_a_torn_transaction_appears_after_a_repair(place: str, checkpoint: str) -> None:
