@@ -74,10 +74,13 @@ class WaitingRoom:
 
     Whoever changes something wakes those in here after it has let go of its own lock. Who waits is in the room before
     he looks, so that no change can slip in between, and holds no lock while he waits.
+
+    :param look_again: whoever waits looks again after so many seconds, should an exception that a signal handler raised
+        have kept somebody from waking him; None is never.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, look_again: float | None = None) -> None:
+        self._clock, self._look_again = clock, look_again
         self._lock = threading.Lock()  # guards _signals
         self._signals: deque[SimpleQueue[None]] = deque()
 
@@ -103,9 +106,15 @@ class WaitingRoom:
                 owed = False
                 if deadline.expired(self._clock):
                     return False
-                self._clock.wait_for(signal, deadline)
+                self._clock.wait_for(signal, self._next_look(deadline))
         finally:
             self._leave(signal, owed)
+
+    def _next_look(self, deadline: Deadline) -> Deadline:
+        if self._look_again is None:
+            return deadline
+        soon = self._clock.monotonic() + self._look_again
+        return Deadline(soon if deadline.at is None else min(soon, deadline.at))
 
     def _enter(self, signal: SimpleQueue[None]) -> bool:
         """Be in the room; whether whoever woke this one took it out."""

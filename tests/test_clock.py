@@ -124,3 +124,24 @@ def test_two_wakes_wake_two() -> None:
         room.wake_one()
     assert all(call.result() for call in calls)
     assert sorted(order) == [0, 1, 2]
+
+
+def test_who_waits_in_a_room_looks_again_though_nobody_wakes_him() -> None:
+    """After so many seconds, should a wake-up have been lost; and not behind the deadline."""
+    clock, looks = ManualClock(), []
+    room = WaitingRoom(clock, look_again=1.0)
+
+    def look() -> bool:
+        looks.append(clock.monotonic())
+        return len(looks) == 4
+
+    call = Call(lambda: room.wait_until(look, NO_DEADLINE))
+    for looked in (2, 3):
+        eventually(lambda looked=looked: len(looks) == looked and clock.waiting)
+        clock.advance(1.0)
+    assert call.result() is True
+    assert [look - looks[0] for look in looks] == [0, 0, 1, 2]
+    call = Call(lambda: room.wait_until(lambda: False, Deadline.after(clock, 0.5)))
+    eventually(lambda: clock.waiting)
+    clock.advance(0.5)
+    assert call.result() is False

@@ -21,6 +21,7 @@ from ...clock import Clock, Deadline, SystemClock
 from ...errors import ChannelError, ConfigError
 from ...forks import Stage, call_in_child
 from ...interfaces import ChannelStats, Event, FileStats
+from ..room import Claim
 from .keeper import Keeper
 from .log.log import Log
 from .log.run import Run
@@ -154,6 +155,7 @@ class FileChannel:
             clock=self._clock,
             lock=self._ledger.lock,
             publish=self._ledger.publish,
+            published=self._ledger.wake,
             repoint=self._ledger.queue.repoint,
         )
 
@@ -320,19 +322,16 @@ class FileChannel:
         """
         count = len(payloads)
         size = sum(map(len, payloads)) + (OVERHEAD * count if self._keys is not None else 0)
-        run = Run(puts=payloads, time=self._clock.time())
+        claim = Claim(count, size)
+        run = Run(puts=payloads, time=self._clock.time(), claim=claim)
         try:
-            self._ledger.acquire(count, size, self.options.keep_alive if timeout is None else timeout)
-            try:
-                self._log.commit(run)
-            except BaseException:
-                # After an interrupt that came behind the write, the room is that of what was published.
-                if not run.number or run.error is not None:
-                    self._ledger.release(count, size)
-                raise
+            self._ledger.acquire(claim, self.options.keep_alive if timeout is None else timeout)
+            self._log.commit(run)
         except ChannelError:
             self._ledger.count(put_errors=1)
             raise
+        finally:
+            self._ledger.settle(run)
         return run.last
 
     def take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:

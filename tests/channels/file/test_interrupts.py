@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from producer.channels.transaction import TransactionState
+from producer.errors import ChannelFullError
+from producer.testing import ManualClock
 from tests.channels.file.opening import opened_channel, segments
 from tests.channels.helpers import drained, events, opened, put
 from tests.channels.interrupts import interrupted_everywhere
 from tests.support.sim_fs import SimFS
+from tests.support.waiting import Call, eventually
 
 
 def test_an_interrupted_commit_of_puts_keeps_no_segment_for_ever() -> None:
@@ -34,3 +40,63 @@ def test_an_interrupted_commit_of_puts_keeps_no_segment_for_ever() -> None:
         return transaction.commit, check
 
     interrupted_everywhere(scenario, at_least=100)
+
+
+@pytest.mark.parametrize("fsync", ["commit", "os"])
+def test_an_interrupted_commit_loses_no_room(fsync: str) -> None:
+    """Whatever became of the puts: what is in use is what is in the channel, and as much fits in as ever."""
+
+    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
+        channel = opened_channel(SimFS(), fsync=fsync, capacity=3, byte_capacity=400, keep_alive=0)
+        entered = channel.__enter__()
+        transaction = opened(entered)
+        transaction.put_many(events("ab"))
+
+        def check(_interrupted: bool) -> None:
+            if transaction.state is TransactionState.OPEN:
+                transaction.rollback()
+            entered.sync()  # it may be written and not on the disk yet
+            assert drained(entered) in ([], ["a", "b"])
+            stats = entered.stats()
+            assert (stats.size, stats.taken, stats.bytes, stats.waiting) == (0, 0, 0, 0)
+            put(entered, *"xyz")
+            assert drained(entered) == list("xyz")
+            channel.__exit__(None, None, None)
+
+        return transaction.commit, check
+
+    interrupted_everywhere(scenario, at_least=100)
+
+
+def test_an_interrupted_wait_for_room_leaves_nobody_in_line() -> None:
+    """A commit that waits is interrupted anywhere, on its way in and out: those who come later get what is free."""
+
+    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
+        clock = ManualClock()
+        channel = opened_channel(SimFS(), fsync="os", capacity=2, keep_alive=5.0, clock=clock)
+        entered = channel.__enter__()
+        put(entered, *"ab")
+        transaction = opened(entered)
+        transaction.put_many(events("cd"))
+
+        def commit() -> None:
+            ended: list[bool] = []
+            helper = Call(lambda: (eventually(lambda: clock.waiting or ended), clock.advance(10.0)))
+            try:
+                with pytest.raises(ChannelFullError):
+                    transaction.commit()
+            finally:
+                ended.append(True)
+                helper.result()
+
+        def check(_interrupted: bool) -> None:
+            transaction.rollback()
+            assert entered.stats().waiting == 0
+            assert drained(entered) == ["a", "b"]
+            put(entered, *"ef")
+            assert drained(entered) == ["e", "f"]
+            channel.__exit__(None, None, None)
+
+        return commit, check
+
+    interrupted_everywhere(scenario, at_least=20)

@@ -61,6 +61,7 @@ class Log:
     :param keeps: what is not synced is kept in memory, to be written again should a sync fail; otherwise it is read
         back.
     :param publish: called with each run, in order, once it holds, under ``_state``.
+    :param published: called after that, without a lock of the queue: whoever waits for it is to look again.
     :param repoint: called with new pointers of published events, when they had to be written again; under
         ``_state``.
     :param lock: ``_state``, which the channel's queue shares.
@@ -81,11 +82,12 @@ class Log:
         clock: Clock,
         lock: threading.Lock,
         publish: Callable[[Run], None],
+        published: Callable[[], None],
         repoint: Callable[[dict[int, int]], None],
     ) -> None:
         self._disk, self._name, self._segments = disk, name, segments
         self._waits, self._keeps = waits, keeps
-        self._publish, self._repoint = publish, repoint
+        self._publish, self._published, self._repoint = publish, published, repoint
         self.syncs = self.poisoned = 0
         # Guards: _end, _last_run, _unsynced.
         self._writing = threading.Lock()
@@ -312,12 +314,15 @@ class Log:
             self.synced_sequence = max(self.synced_sequence, goal.sequence)
 
     def _publish_through(self, number: int) -> None:
-        with self._state:
-            while self._pending and self._pending[0].number <= number:
-                run = self._pending[0]
-                if run.error is None:
-                    self._publish(run)  # once more, if an interrupt comes here
-                self._pending.popleft()
+        try:
+            with self._state:
+                while self._pending and self._pending[0].number <= number:
+                    run = self._pending[0]
+                    if run.error is None:
+                        self._publish(run)  # once more, if an interrupt comes here
+                    self._pending.popleft()
+        finally:
+            self._published()
 
     def _replace_segments(self, error: OSError | None) -> bool:
         """Write what is not known to be on the disk to a new segment; whether that is on the disk now.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from struct import pack, unpack
 
 from ....errors import ChannelIOError
+from ...room import Claim
 from ..store.encryption import OVERHEAD
 from ..store.format import (
     COMMIT_SIZE,
@@ -50,6 +51,7 @@ class Run:
     :ivar first: sequence number of its first Put.
     :ivar place: where it stands; None as long as it is not written.
     :ivar error: why it could not be brought to the disk.
+    :ivar claim: the room of its Puts, until they are in the queue.
     """
 
     puts: Sequence[bytes] = ()
@@ -61,6 +63,7 @@ class Run:
     first: int = 0
     place: Place | None = None
     error: ChannelIOError | None = None
+    claim: Claim | None = None
 
     @property
     def size(self) -> int:

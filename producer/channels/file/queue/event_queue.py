@@ -72,13 +72,14 @@ class Columns:
             start += stop
         return ranges
 
-    def cut_from(self, sequence: int) -> None:
-        """Remove what has this sequence number or a later one, at the end."""
+    def cut_from(self, sequence: int) -> bool:
+        """Remove what has this sequence number or a later one, at the end; whether there was any."""
         self.even()
-        count = len(self.sequences)
+        count = before = len(self.sequences)
         while count and self.sequences[count - 1] >= sequence:
             count -= 1
         self.keep(count)
+        return count < before
 
     def keep(self, count: int) -> None:
         """Remove all but the first ``count``."""
@@ -104,14 +105,32 @@ class EventQueue:
         self._head = 0
         self._returned: list[Entry] = []  # a heap: what was taken and given back
         self.taken: dict[int, Entry] = {}
+        self._last = 0  # the newest that was ever appended
+        self._total: tuple[int, int] | None = (0, 0)  # None while it changes, and if an interrupt came meanwhile
 
     def __len__(self) -> int:
         return len(self._columns) - self._head + len(self._returned)
 
-    def restore(self, columns: Columns) -> int:
-        """Begin with these; returns the sum of their lengths."""
+    @property
+    def total(self) -> tuple[int, int]:
+        """How many events there are, taken ones included, and the sum of their lengths."""
+        if self._total is None:
+            self._total = self._counted()
+        return self._total
+
+    def _counted(self) -> tuple[int, int]:
+        """An interrupt may have left an event in two places."""
+        self._columns.even()
+        rest = self._columns.after(self._head)
+        lengths = dict(zip(rest.sequences, rest.lengths, strict=True))
+        lengths.update({entry.sequence: entry.length for entry in (*self._returned, *self.taken.values())})
+        return len(lengths), sum(lengths.values())
+
+    def restore(self, columns: Columns) -> None:
+        """Begin with these."""
         self._columns = columns
-        return sum(columns.lengths)
+        self._last = columns.sequences[-1] if columns.sequences else 0
+        self._total = len(columns), sum(columns.lengths)
 
     def append(self, first: int, segment: int, offsets: Sequence[int], lengths: Sequence[int], time: float) -> None:
         """Add one transaction's events at the tail, with consecutive sequence numbers from ``first`` on.
@@ -119,9 +138,17 @@ class EventQueue:
         May be called again with the same events, after a call that was interrupted.
         """
         count, base = len(offsets), segment << OFFSET_BITS
+        last = first + count - 1
+        if last <= self._last:
+            return
+        total, self._total = self._total, None
         pointers = [base | offset for offset in offsets]
-        self._columns.cut_from(first)
+        if self._columns.cut_from(first):
+            total = None
         self._columns.extend(range(first, first + count), pointers, lengths, [time] * count)
+        self._last = last
+        if total is not None:
+            self._total = total[0] + count, total[1] + sum(lengths)
 
     def take(self, count: int, max_bytes: int | None) -> list[Entry]:
         """Up to ``count`` events from the head, at least one if there are any; they are taken from now on.
@@ -149,9 +176,12 @@ class EventQueue:
             heapq.heappush(self._returned, self.taken[entry.sequence])
             del self.taken[entry.sequence]
 
-    def remove(self, sequences: Iterable[int]) -> int:
-        """Taken events are gone for good; returns the sum of their lengths."""
-        return sum(self.taken.pop(sequence).length for sequence in sequences)
+    def remove(self, sequences: Sequence[int]) -> None:
+        """Taken events are gone for good."""
+        total, self._total = self._total, None
+        size = sum(self.taken.pop(sequence).length for sequence in sequences)
+        if total is not None:
+            self._total = total[0] - len(sequences), total[1] - size
 
     def repoint(self, pointers: Mapping[int, int]) -> None:
         """These sequence numbers stand somewhere else now."""

@@ -6,28 +6,27 @@ is seen at once and in the order of the log.
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections import deque
 from collections.abc import Iterable, Sequence
-from queue import SimpleQueue
 from typing import Any
 
-from ....clock import Clock, Deadline
+from ....clock import Clock, Deadline, WaitingRoom
 from ....errors import ChannelClosedError, ChannelFullError, TransactionFullError
 from ...counters import ChannelCounters
-from ...permits import Permits
+from ...room import Claim, Room
 from ..log.run import Run
 from ..options import FileChannelOptions
 from ..store.pointers import Entry
 from .event_queue import Columns, EventQueue
 
+#: Who waits looks again after so many seconds, should an interrupt have kept somebody from waking him.
+LOOK_AGAIN = 1.0
 #: What a transaction has taken and not committed, by sequence number; guarded by the ledger's lock.
 Taken = dict[int, Entry]
 
 
 class Ledger:
-    """See the module.
+    """The books of one file channel: see the module for what is in them.
 
     :param name: the channel's.
     :ivar lock: guards everything here.
@@ -40,9 +39,9 @@ class Ledger:
         self.lock = threading.Lock()
         self.queue = EventQueue()
         self.changes = 0
-        self._permits = Permits(options.capacity, options.byte_capacity)
+        self._room = Room(options.capacity, options.byte_capacity, lambda: self.queue.total)
         self._counters = ChannelCounters(clock)
-        self._takers: deque[SimpleQueue[None]] = deque()
+        self._putters, self._takers = WaitingRoom(clock, LOOK_AGAIN), WaitingRoom(clock, LOOK_AGAIN)
         self._aside: list[int] = []  # taken by nobody, until the next checkpoint
         self._orphans: list[Taken] = []  # of dropped transactions; added to without the lock
         self._closed: str | None = None
@@ -50,8 +49,7 @@ class Ledger:
 
     def restore(self, events: Columns, sums: dict[str, int]) -> None:
         """Begin with what was found; called before anybody else knows the ledger."""
-        size = self.queue.restore(events)
-        self._permits.force(len(self.queue), size)
+        self.queue.restore(events)
         self._sums = dict(sums)
 
     # -- open and closed
@@ -75,69 +73,65 @@ class Ledger:
             if self._closed is not None:
                 return False
             self._closed = reason
-            self._permits.wake_all()
-            self._wake_takers()
+        self.wake()
         return True
 
     def close_in_child(self, reason: str) -> None:
         """As :meth:`close`, in a forked child, where a thread of the parent may hold the lock."""
         self._closed = self._closed or reason
         self.lock = threading.Lock()
+        self._putters, self._takers = WaitingRoom(self._clock, LOOK_AGAIN), WaitingRoom(self._clock, LOOK_AGAIN)
+
+    def wake(self) -> None:
+        """Let all who wait look again; called without the lock, after every change."""
+        for waiting in (self._putters, self._takers):
+            if len(waiting):
+                waiting.wake_all()
 
     # -- room
 
-    def acquire(self, count: int, size: int, timeout: float) -> None:
-        """Take room for so many events and bytes.
+    def acquire(self, claim: Claim, timeout: float) -> None:
+        """Wait for room; to be followed by :meth:`settle`, whatever comes of it.
 
-        :param timeout: seconds to wait for it.
+        :param timeout: seconds to wait.
         :raises ChannelFullError: it did not come.
         :raises ChannelClosedError: the channel is closed.
         """
+        started = self._clock.monotonic()
+        fits = self._room.could_hold(claim)
+        if not self._putters.wait_until(lambda: self._grant(claim), Deadline(started + (timeout if fits else 0))):
+            with self.lock:
+                self.must_be_open()
+                raise self._full(claim, self._clock.monotonic() - started)
+        if len(self._putters):  # there may be room for the next one in the line as well
+            self._putters.wake_all()
+
+    def _grant(self, claim: Claim) -> bool:
         with self.lock:
             self.must_be_open()
-            if self._permits.acquire(count, size):
-                return
-            fits = self._permits.could_hold(count, size)
-        started = self._clock.monotonic()
-        if fits and timeout > 0 and self._wait_for_room(count, size, timeout):
+            return self._room.grant(claim)
+
+    def settle(self, run: Run) -> None:
+        """Nobody waits for this run any more: unless it will be published its room is free."""
+        if run.claim is None or (run.number and run.error is None):
             return
         with self.lock:
-            self.must_be_open()
-            raise self._full(count, size, self._clock.monotonic() - started)
+            self._room.drop(run.claim)
+        self.wake()
 
-    def _wait_for_room(self, count: int, size: int, timeout: float) -> bool:
-        deadline = Deadline.after(self._clock, timeout)
-        waiter, kept = None, False
-        try:
-            with self.lock:
-                waiter = self._permits.line_up(count, size)
-            while not waiter.granted and self.is_open and not deadline.expired(self._clock):
-                waiter.wait(self._clock, deadline)
-            kept = waiter.granted
-        finally:
-            if waiter is not None and not kept:
-                with self.lock:
-                    self._permits.leave(waiter)
-        return kept
-
-    def _full(self, count: int, size: int, waited: float) -> ChannelFullError:
-        permits = self._permits
+    def _full(self, claim: Claim, waited: float) -> ChannelFullError:
+        (events, size), room = self._room.used, self._room
         return ChannelFullError(
             self._name,
-            size=permits.events,
-            capacity=permits.capacity,
-            used_bytes=permits.size,
-            byte_capacity=permits.byte_capacity,
-            wanted=count,
-            wanted_bytes=size,
+            size=events,
+            capacity=room.capacity,
+            used_bytes=size,
+            byte_capacity=room.byte_capacity,
+            wanted=claim.events,
+            wanted_bytes=claim.size,
             last_take_age=self._counters.last_take_age,
             waited=waited,
         )
-
-    def release(self, count: int, size: int) -> None:
-        """Give room back that was taken for nothing."""
-        with self.lock:
-            self._permits.release(count, size)
 
     # -- what the log says
 
@@ -146,17 +140,14 @@ class Ledger:
         self.changes += bool(run.puts or run.takes)
         if run.puts and run.place is not None:
             self.queue.append(run.first, run.place.segment, run.place.offsets, run.place.lengths, run.time)
+            if run.claim is not None:
+                self._room.drop(run.claim)
             self._counters.committed(len(run.puts), 0)
-            self._wake_takers()
         if run.takes:
             # One that an interrupted commit has given back already is delivered again.
             gone = [sequence for sequence in run.takes if sequence in self.queue.taken]
-            self._permits.release(len(gone), self.queue.remove(gone))
+            self.queue.remove(gone)
             self._counters.committed(0, len(gone))
-
-    def _wake_takers(self) -> None:
-        for taker in self._takers:
-            taker.put(None)
 
     # -- takes
 
@@ -166,18 +157,16 @@ class Ledger:
         :raises TransactionFullError: ``taken`` holds as many as a transaction may.
         :raises ChannelClosedError: the channel is closed.
         """
-        wake: SimpleQueue[None] = SimpleQueue()
-        try:
-            while True:
-                entries = self._take_now(taken, count, max_bytes, wake)
-                if entries or deadline.expired(self._clock):
-                    return entries
-                self._clock.wait_for(wake, deadline)
-        finally:
-            with self.lock, contextlib.suppress(ValueError):
-                self._takers.remove(wake)
+        entries: list[Entry] = []
 
-    def _take_now(self, taken: Taken, count: int, max_bytes: int | None, wake: SimpleQueue[None]) -> list[Entry]:
+        def taken_now() -> bool:
+            entries.extend(self._take_now(taken, count, max_bytes))
+            return bool(entries)
+
+        self._takers.wait_until(taken_now, deadline)
+        return entries
+
+    def _take_now(self, taken: Taken, count: int, max_bytes: int | None) -> list[Entry]:
         capacity = self._options.transaction_capacity
         with self.lock:
             self.must_be_open()
@@ -187,8 +176,6 @@ class Ledger:
                 raise TransactionFullError(self._name, "takes", capacity)
             entries = self.queue.take(min(count, capacity - len(taken)), max_bytes)
             taken.update((entry.sequence, entry) for entry in entries)
-            if not entries and wake not in self._takers:
-                self._takers.append(wake)
         return entries
 
     def put_back(self, taken: Taken, sequences: Iterable[int]) -> None:
@@ -197,8 +184,7 @@ class Ledger:
             entries = [taken.pop(sequence) for sequence in sequences if sequence in taken]
             back = [entry for entry in entries if entry.sequence in self.queue.taken]
             self.queue.put_back(back)
-            if back:
-                self._wake_takers()
+        self.wake()
 
     def orphan(self, taken: Taken) -> None:
         """The transaction that had these is gone: they can be taken again. No lock: whoever collects may hold it."""
@@ -214,12 +200,12 @@ class Ledger:
         with self.lock:
             for entry in entries:
                 taken.pop(entry.sequence, None)
-            size = self.queue.remove([entry.sequence for entry in entries if entry.sequence in self.queue.taken])
-            self._permits.release(len(entries), size)
+            self.queue.remove([entry.sequence for entry in entries if entry.sequence in self.queue.taken])
             self._counters.take_errors += len(entries)
             self._add("lost_events", len(entries))
             self._add("damaged_records", len(entries))
             self.changes += 1
+        self.wake()
 
     def set_aside(self, taken: Taken, sequence: int) -> None:
         """Keep one of ``taken`` from everybody until :meth:`return_aside`."""
@@ -233,8 +219,8 @@ class Ledger:
         with self.lock:
             aside, self._aside = self._aside, []
             self.queue.put_back([self.queue.taken[sequence] for sequence in aside])
-            if aside:
-                self._wake_takers()
+        if aside:
+            self.wake()
 
     # -- counting
 
@@ -257,16 +243,16 @@ class Ledger:
         now = self._clock.time()
         with self.lock:
             self._return_orphans()
-            counters, permits, queue = self._counters, self._permits, self.queue
+            counters, room, queue = self._counters, self._room, self.queue
             size, taken, oldest = len(queue), len(queue.taken), queue.oldest
             return {
                 "open": self.is_open,
                 "size": size,
                 "taken": taken,
-                "capacity": permits.capacity,
-                "fill": (size + taken) / permits.capacity,
-                "bytes": permits.size,
-                "byte_capacity": permits.byte_capacity,
+                "capacity": room.capacity,
+                "fill": (size + taken) / room.capacity,
+                "bytes": room.used[1],
+                "byte_capacity": room.byte_capacity,
                 "put_attempts": counters.put_attempts,
                 "put_successes": counters.put_successes,
                 "take_attempts": counters.take_attempts,
@@ -277,5 +263,5 @@ class Ledger:
                 "take_rate": counters.take_rate.per_second(),
                 "oldest_event_age": None if oldest is None else max(0.0, now - oldest),
                 "last_take_age": counters.last_take_age,
-                "waiting": permits.waiting,
+                "waiting": room.waiting,
             }, dict(self._sums)

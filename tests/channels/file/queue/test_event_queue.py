@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from producer.channels.file.queue.event_queue import Columns, EventQueue
 from producer.channels.file.store.pointers import Entry, pointer_to
+from tests.channels.interrupts import interrupted_everywhere
 
 SIZE = 10
 
@@ -62,7 +65,8 @@ def test_events_leave_at_the_head_in_the_order_of_the_tail(count: int) -> None:
     while entries := queue.take(7, None):
         assert needed(queue)
         taken += sequences(entries)
-        assert queue.remove(sequences(entries)) == SIZE * len(entries)
+        queue.remove(sequences(entries))
+        assert queue.total == (count - len(taken), SIZE * (count - len(taken)))
     assert taken == list(range(1, count + 1))
     assert (len(queue), needed(queue), queue.taken) == (0, set(), {})
 
@@ -177,7 +181,8 @@ def test_what_is_restored_is_what_was_written_down() -> None:
     queue = filled(10, per_segment=5)
     queue.take(3, None)
     again = EventQueue()
-    assert again.restore(queue.snapshot(1 << 63)) == 10 * SIZE
+    again.restore(queue.snapshot(1 << 63))
+    assert again.total == (10, 10 * SIZE)
     assert (len(again), again.taken, needed(again)) == (10, {}, {1, 2})
     assert sequences(again.take(20, None)) == list(range(1, 11))
 
@@ -253,5 +258,35 @@ def test_any_history_agrees_with_a_sorted_list(steps: list[tuple[str, int, int]]
             else:
                 queue.remove([sequence for sequence, _ in chosen])
         assert len(queue) == len(queued)
+        assert queue.total == queue._counted() == (len(queued) + len(taken), SIZE * (len(queued) + len(taken)))
         assert needed(queue) == {segment for _, segment in (*queued, *taken)}
         assert list(queue.snapshot(1 << 63).sequences) == sorted(sequence for sequence, _ in (*queued, *taken))
+
+
+@pytest.mark.parametrize("change", ["append", "remove", "take", "put back"])
+def test_an_interrupted_change_is_counted_as_what_it_has_done(change: str) -> None:
+    """Wherever it was interrupted, and done again or not: what is in use is what is there."""
+
+    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
+        queue = filled(4, each=2)
+        queue.take(2, None)
+
+        def append() -> None:
+            queue.append(5, 2, [640, 690], [SIZE] * 2, 1.0)
+
+        changes = {
+            "append": append,
+            "remove": lambda: queue.remove([sequence for sequence in (1, 2) if sequence in queue.taken]),
+            "take": lambda: queue.take(1, None),
+            "put back": lambda: queue.put_back(list(queue.taken.values())),
+        }
+
+        def check(_interrupted: bool) -> None:
+            assert queue.total == queue._counted()
+            if change in ("append", "remove"):
+                changes[change]()
+                assert queue.total == queue._counted() == ((6, 6 * SIZE) if change == "append" else (2, 2 * SIZE))
+
+        return changes[change], check
+
+    interrupted_everywhere(scenario, at_least=1)

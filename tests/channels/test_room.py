@@ -1,0 +1,133 @@
+"""Room: in events and bytes, first come, first served; in use is what is stored, and what is claimed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer.channels.room import Claim, Room
+
+
+class Stored:
+    """What a channel holds."""
+
+    def __init__(self, events: int = 0, size: int = 0) -> None:
+        self.events, self.size = events, size
+
+    def __call__(self) -> tuple[int, int]:
+        return self.events, self.size
+
+
+def test_room_is_given_up_to_the_last_event_and_byte() -> None:
+    """What fits is granted at once; one more event, or one more byte, is not."""
+    room = Room(3, 100, Stored())
+    first, too_many, too_large, last = Claim(2, 60), Claim(2, 0), Claim(0, 41), Claim(1, 40)
+    assert room.grant(first)
+    for claim in (too_many, too_large):
+        assert not room.grant(claim)
+        room.drop(claim)
+    assert room.grant(last)
+    assert room.used == (3, 100)
+
+
+def test_without_a_byte_capacity_only_events_count() -> None:
+    """None is no limit of bytes."""
+    room = Room(2, None, Stored())
+    assert room.could_hold(Claim(2, 10**15))
+    large, one = Claim(2, 10**15), Claim(1, 0)
+    assert room.grant(large)
+    assert not room.grant(one)
+
+
+def test_what_can_never_fit_is_known() -> None:
+    """More than the limits, whatever is there."""
+    room = Room(3, 100, Stored(3, 100))
+    assert room.could_hold(Claim(3, 100))
+    assert not room.could_hold(Claim(4, 0))
+    assert not room.could_hold(Claim(1, 101))
+
+
+def test_what_a_channel_holds_counts_beyond_the_limits() -> None:
+    """What it finds at its opening may be more than fits; nothing fits until it is less."""
+    stored, claim = Stored(5, 50), Claim(1, 5)
+    room = Room(2, 10, stored)
+    assert not room.grant(claim)
+    stored.events, stored.size = 1, 5
+    assert room.grant(claim)
+
+
+def test_the_line_is_served_in_order() -> None:
+    """One who comes later waits behind one who does not fit yet, even if he would fit himself."""
+    stored, large, small = Stored(10), Claim(8, 0), Claim(1, 0)
+    room = Room(10, None, stored)
+    assert not room.grant(large)
+    stored.events = 5
+    assert not room.grant(small)
+    assert not room.grant(large)
+    stored.events = 2
+    assert not room.grant(small)
+    assert room.grant(large)
+    assert (room.used, room.waiting) == ((10, 0), 1)
+    stored.events = 1
+    assert room.grant(small)
+    assert room.waiting == 0
+
+
+def test_who_leaves_the_line_lets_those_behind_him_through() -> None:
+    """A large request gives up; the small one behind it, which fits, is granted."""
+    room, large, small = Room(10, None, Stored(5)), Claim(8, 0), Claim(5, 0)
+    assert not room.grant(large)
+    assert not room.grant(small)
+    room.drop(large)
+    assert room.grant(small)
+
+
+def test_room_that_is_dropped_is_free_once() -> None:
+    """Also if it is dropped twice, and if it was granted twice."""
+    room, claim = Room(10, 100, Stored()), Claim(4, 40)
+    assert room.grant(claim)
+    assert room.grant(claim)
+    assert room.used == (4, 40)
+    room.drop(claim)
+    room.drop(claim)
+    assert room.used == (0, 0)
+
+
+def test_a_claim_that_is_gone_has_no_room_and_no_place() -> None:
+    """Nobody dropped it, since an interrupt came: with the last reference its room is free, and the line moves on."""
+    room, claim, waiting = Room(3, None, Stored()), Claim(3, 0), Claim(3, 0)
+    room.grant(claim)
+    assert not room.grant(waiting)
+    last = Claim(1, 0)
+    del claim, waiting
+    assert room.grant(last)
+    assert (room.used, room.waiting) == ((1, 0), 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 30)), max_size=40))
+def test_what_is_in_use_is_what_was_granted(steps: list[tuple[int, int, int]]) -> None:
+    """Whatever is asked for, waited for, stored and given up: use is the sum of it, in bounds, and nobody overtakes."""
+    stored = Stored()
+    room = Room(10, 60, stored)
+    claims: list[Claim] = []
+    for step, events, size in steps:
+        if step == 0:
+            claims.append(Claim(events, size))
+            room.grant(claims[-1])
+        elif step == 1 and claims:
+            room.drop(claims.pop(events % len(claims)))
+        elif step == 2 and claims:
+            claim = claims.pop(events % len(claims))
+            if claim.granted:
+                stored.events, stored.size = stored.events + claim.events, stored.size + claim.size
+            room.drop(claim)
+        else:
+            stored.events, stored.size = max(0, stored.events - events), max(0, stored.size - size)
+        for claim in claims:
+            room.grant(claim)
+        granted = [claim for claim in claims if claim.granted]
+        used = sum(claim.events for claim in granted), sum(claim.size for claim in granted)
+        assert room.used == (stored.events + used[0], stored.size + used[1])
+        assert room.used[0] <= 10
+        assert room.used[1] <= 60
+        assert room.waiting == len(claims) - len(granted)
