@@ -25,23 +25,34 @@ TESTS ?=
 # A process that dies, as at a test's time limit, ends the run: the others would wait for it for ever.
 ALL_TESTS := --numprocesses 2 --dist loadscope --max-worker-restart 0
 
+# What `make test-lowest` runs with the lowest versions in pyproject.toml: what stands on somebody else's library, and
+# needs neither Spark nor long. The extras and packages below are those that these tests import.
+LOWEST := .venv-lowest
+LOWEST_EXTRAS := arrow,server,encryption
+LOWEST_PACKAGES := pandas pytest pytest-timeout hypothesis freezegun trustme
+LOWEST_TESTS := tests/test_lower_bounds.py tests/test_config.py tests/test_send_arrow.py \
+	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py \
+	tests/sinks/loghub tests/pipeline/sending/test_retry_rules.py \
+	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py
+
 # What is compiled, if there is a compiler; installed anew when it changes.
 COMPILED := $(wildcard setup.py producer/wire/*.pyx producer/wire/*.pxd)
 SAY_TWIN := from producer.wire.speed import TWIN; \
 	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: no C compiler was found"}[TWIN])
 
-.PHONY: help run test coverage soak bench check wheels clean java
+.PHONY: help run test test-lowest coverage soak bench check wheels clean java
 .NOTPARALLEL:
 
 help:
 	@echo 'make run     ship real log files into an embedded LogHub and verify every line (INPUT=path to choose them)'
 	@echo 'make test    run the whole test suite (TESTS=path for a part of it)'
 	@echo 'make coverage   likewise, and say which lines no test has run'
+	@echo 'make test-lowest   tests with the lowest versions of all libraries that pyproject.toml allows'
 	@echo 'make soak    many more kills, crashes, random histories and requests than make test (about an hour)'
 	@echo 'make bench   ours beside its peers, into docs/benchmarks.md (FILE=path sends its lines, too)'
 	@echo 'make check   ruff, mypy and import-linter'
 	@echo 'make wheels  the files that would be published, into dist'
-	@echo 'make clean   remove .venv and everything that was generated'
+	@echo 'make clean   remove .venv, .venv-lowest and everything that was generated'
 
 run: $(VENV)/.stamp-run java
 	@echo '==> shipping log files through Spark into an embedded LogHub'
@@ -57,6 +68,10 @@ coverage: $(VENV)/.stamp-dev java
 	@$(BIN)/coverage run -m pytest $(or $(TESTS),$(ALL_TESTS))
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
+
+test-lowest: $(LOWEST)/.stamp
+	@echo '==> running tests with the lowest versions of libraries'
+	@$(LOWEST)/bin/python -m pytest --hypothesis-profile quick $(LOWEST_TESTS)
 
 soak: $(VENV)/.stamp-dev
 	@echo '==> killing and crashing for a long time'
@@ -88,7 +103,7 @@ wheels: $(VENV)/.stamp-dev
 	@ls dist
 
 clean:
-	rm -rf $(VENV) .coverage .coverage.* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) .coverage .coverage.* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf .bench build dist *.egg-info producer/wire/*.so spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -114,10 +129,18 @@ $(VENV)/.stamp-dev: pyproject.toml $(COMPILED) $(BIN)/python
 	@$(BIN)/python -c '$(SAY_TWIN)'
 	@touch $@
 
-$(BIN)/python:
+# The bounds are constraints: no tool of the tests can raise them.
+$(LOWEST)/.stamp: pyproject.toml tests/lower_bounds.py Makefile $(LOWEST)/bin/python
+	@echo '==> installing the lowest versions in pyproject.toml into $(LOWEST)'
+	@$(LOWEST)/bin/python -m tests.lower_bounds > $(LOWEST)/constraints.txt
+	@PRODUCER_BUILD=pure $(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt \
+		-e '.[$(LOWEST_EXTRAS)]' $(LOWEST_PACKAGES)
+	@touch $@
+
+$(BIN)/python $(LOWEST)/bin/python:
 	@if [ -z '$(PYTHON)' ]; then \
 		echo 'error: no usable Python 3.11 or newer was found (tried python3.13, python3.12, python3.11, python3).' >&2; \
 		echo '       Install one with its venv module (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python@3.13),' >&2; \
 		echo '       or name it: make PYTHON=/path/to/python3 ...' >&2; exit 1; fi
-	@echo '==> making $(VENV) with $(PYTHON)'
-	@'$(PYTHON)' -m venv --clear $(VENV)
+	@echo '==> making $(@:/bin/python=) with $(PYTHON)'
+	@'$(PYTHON)' -m venv --clear $(@:/bin/python=)

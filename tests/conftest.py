@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from .support.measurement import paused_coverage
 
-pytest_plugins = ["tests.support.spark_session"]
+# With all lower bounds (`make test-lowest`) there is no Spark.
+pytest_plugins = ["tests.support.spark_session"] if find_spec("pyspark") else []
 
 _TESTS = Path(__file__).parent
 
@@ -36,6 +38,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+# For `make test-lowest`, which looks at libraries, not for rare values.
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=10)
 
 # A shell's background job ignores SIGINT, and so would every program that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -53,9 +53,10 @@ def _decimals(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 _INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+_SMALL_DECIMALS = [(getattr(pa, "decimal32", None), (9, 2)), (getattr(pa, "decimal64", None), (18, 18))]
 _DECIMALS = [
-    pa.decimal32(9, 2),
-    pa.decimal64(18, 18),
+    # Later than the lowest pyarrow that is supported.
+    *(decimal(*size) for decimal, size in _SMALL_DECIMALS if decimal is not None),
     pa.decimal128(38, 0),
     pa.decimal128(20, 9),
     pa.decimal128(5, -3),

