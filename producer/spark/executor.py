@@ -22,6 +22,7 @@ from ..channels import ProcessFileChannel
 from ..client import Producer
 from ..clock import Clock, Deadline, SystemClock
 from ..config import ProducerConfig, ProjectConfig
+from ..errors import InvalidArgumentError
 from ..forks import Stage, watch_fork
 
 _log = logging.getLogger("producer.spark.executor")
@@ -83,6 +84,15 @@ class _Entry:
 
 def _places(projects: tuple[ProjectConfig, ...]) -> list[tuple[str, str, str | None]]:
     return [(project.project, project.endpoint, project.user_agent) for project in projects]
+
+
+def _check_projects(projects: tuple[object, ...]) -> None:
+    for project in projects:
+        if not isinstance(project, ProjectConfig):
+            raise InvalidArgumentError(
+                "projects: each must be a ProjectConfig, such as ProjectConfig('my-project', endpoint=..., "
+                f"credentials=...), got {project!r} ({type(project).__qualname__})"
+            )
 
 
 def make_producer(projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> Producer:
@@ -261,7 +271,9 @@ def get_producer(
     :param config: the producer's options; the defaults if left out.
     :param channel: a directory on the executor's own disk, below which each worker process keeps what is not delivered
         (:class:`~producer.channels.ProcessFileChannel`), so that it survives the worker; None keeps it in memory.
+    :raises InvalidArgumentError: a project that is no ``ProjectConfig``.
     """
+    _check_projects(projects)
     entry = _producers.acquire(projects, config or ProducerConfig(), channel, lease=False)
     _caretaker.wake()
     return entry.made.result()
@@ -270,6 +282,7 @@ def get_producer(
 @contextlib.contextmanager
 def leased_producer(*projects: ProjectConfig, config: ProducerConfig | None = None) -> Iterator[Producer]:
     """As :func:`get_producer`, for as long as the block runs: after it the producer may be closed when it is idle."""
+    _check_projects(projects)
     entry = _producers.acquire(projects, config or ProducerConfig(), None, lease=True)
     try:
         _caretaker.wake()

@@ -14,7 +14,7 @@ import pytest
 
 from producer import Producer, ProducerConfig, ProjectConfig
 from producer.clock import SystemClock
-from producer.errors import ChannelError, CloseTimeoutError, ProducerClosedError
+from producer.errors import ChannelError, CloseTimeoutError, InvalidArgumentError, ProducerClosedError
 from producer.server import LogHubServer
 from producer.spark import executor
 from producer.spark.executor import IDLE_SECONDS, MAX_PRODUCERS, get_producer, leased_producer
@@ -32,6 +32,15 @@ def test_equal_configuration_gives_the_same_producer() -> None:
     first = get_producer(project(), config=config)
     again = pickle.loads(pickle.dumps((project(), config)))
     assert get_producer(again[0], config=again[1]) is first
+
+
+def test_a_project_that_is_only_a_name_is_refused_with_what_is_needed() -> None:
+    """Both ways to a producer say which argument is wrong, and what it must be."""
+    said = r"projects: each must be a ProjectConfig, .*, got 'p' \(str\)"
+    with pytest.raises(InvalidArgumentError, match=said):
+        get_producer(project("other"), "p")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=said), leased_producer("p"):  # type: ignore[arg-type]
+        pytest.fail("it was made")
 
 
 def test_other_configuration_gives_another_producer() -> None:
