@@ -104,7 +104,7 @@ class Producer:
         self._cut = CutRule.of(self.config)
         self._keys = StreamKeys(self.config)
         self._closed = False
-        self._lock = threading.Lock()  # guards the making of _pipeline
+        self._lock = threading.Lock()  # guards _pipeline, _shutdown and _closed
         self._pipeline: Sender | None = None
         self._shutdown: Shutdown | None = None
         for project in projects:
@@ -218,7 +218,8 @@ class Producer:
         if callback is not None:
             _check_callback(callback)
         arrow = arrow_sending()
-        encoder = arrow.encoder_of(schema, tuple(options.items()))
+        # A schema with metadata, such as that of a pandas.DataFrame, has no hash.
+        encoder = arrow.encoder_of(schema.remove_metadata(), tuple(options.items()))
         pipeline = self._pipeline or self._make_pipeline()
         sender: ArrowSender = arrow.ArrowSender(pipeline, self._keys, key, self.config, self._clock, encoder, callback)
         return sender
@@ -270,7 +271,8 @@ class Producer:
 
         :param timeout: seconds; None waits as long as the retries take.
         :raises FlushTimeoutError: it took longer; the deliveries go on.
-        :raises ProducerError: called in a callback.
+        :raises ProducerError: called in a callback, or by a sink, a channel, a strategy for retries or a credentials
+            provider, on the producer's thread: it would wait for itself.
         """
         _check_timeout(timeout)
         pipeline = self._pipeline
@@ -288,6 +290,10 @@ class Producer:
 
         :param timeout: seconds, one budget for everything; None waits as long as it takes.
         :raises CloseTimeoutError: it took longer; what was left is failed (code ``ProducerClosed``).
+        :raises ProducerError: called by a sink, a channel, a strategy for retries or a credentials provider, on the
+            producer's thread: it would wait for itself.
+
+        What the ``close`` of the sink raises is raised once, by the call that closed it; all else is closed then.
         """
         _check_timeout(timeout)
         with self._lock:
@@ -316,15 +322,21 @@ class Producer:
         return pipeline.stats()
 
     def _make_pipeline(self) -> Sender:
+        """The pipeline, made if there is none. Without the lock: a channel, which is asked what it holds, may be
+        somebody else's. Of several that are made at the same time the first one stays; no other was started.
+        """
+        if self._closed:
+            raise ProducerClosedError("the producer is closed")
+        pipeline, shutdown = self._new_pipeline()
         with self._lock:
             if self._pipeline is not None:
                 return self._pipeline
             if self._closed:
                 raise ProducerClosedError("the producer is closed")
-            pipeline = self._pipeline = self._new_pipeline()
+            self._pipeline, self._shutdown = pipeline, shutdown
         return pipeline
 
-    def _new_pipeline(self) -> Sender:
+    def _new_pipeline(self) -> tuple[Sender, Shutdown]:
         from .pipeline.pipeline import Pipeline  # noqa: PLC0415  # see _import_stages
         from .pipeline.shutdown import Shutdown  # noqa: PLC0415
 
@@ -338,14 +350,14 @@ class Producer:
         }
         if self._channel is None:
             pipeline = Pipeline(*parts, **life)
-            shutdown = self._shutdown = Shutdown(pipeline)
-            return pipeline
+            shutdown = Shutdown(pipeline)
+            return pipeline, shutdown
         from .durable.pipeline import DurablePipeline  # noqa: PLC0415
         from .durable.shutdown import DurableCloser  # noqa: PLC0415
 
         durable = DurablePipeline(*parts, self._channel, self._dead_letter, **life)
-        shutdown = self._shutdown = Shutdown(durable.pipeline, DurableCloser(durable))
-        return durable
+        shutdown = Shutdown(durable.pipeline, DurableCloser(durable), threads=durable.working_threads)
+        return durable, shutdown
 
     def renew_in_child(self) -> None:
         """Start empty in a forked child; called by the fork hook."""

@@ -38,6 +38,7 @@ from ..pipeline.batching.open_run import OpenRun
 from ..pipeline.pipeline import Pipeline
 from ..pipeline.sending.doubt import SentBefore
 from ..pipeline.settling.thinned_log import ThinnedLog
+from ..pipeline.threads import StageThread
 from ..records import StreamKey, plain
 from ..results import Callback, SendFuture
 from ..wire.log_group import LogEncoder
@@ -357,12 +358,18 @@ class DurablePipeline:
             return
         try:
             self.pipeline.must_not_be_a_callback("flush")
+            self.pipeline.must_not_work("flush", self.working_threads)
             fed = self.feeder.wait_fed(self.put, deadline)
             self.pipeline.flush(deadline.remaining(self.clock))
         except FlushTimeoutError as error:
             raise FlushTimeoutError(error.remaining, timeout or 0.0, self.stored) from None
         if not fed or not self.pipeline.passed(self.acks.barrier(), deadline):
             raise FlushTimeoutError(len(self._in_flight()), timeout or 0.0, self.stored)
+
+    @property
+    def working_threads(self) -> tuple[StageThread, ...]:
+        """Those besides the pipeline's own."""
+        return self.feeder.thread, self.acks.thread
 
     @property
     def running(self) -> bool:

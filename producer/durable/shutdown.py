@@ -46,6 +46,9 @@ class DurableCloser:
         self._say(durable.give_back())
         return 0, tuple(stuck)
 
+    def release(self) -> None:
+        """See :class:`~producer.pipeline.shutdown.Closer`; :meth:`close` has done it, in order."""
+
     def _drain(self, deadline: Deadline) -> None:
         durable, pipeline = self._durable, self._durable.pipeline
         left = deadline.remaining(durable.clock)

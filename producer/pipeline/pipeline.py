@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..clock import Clock, Deadline
 from ..config import ProducerConfig
@@ -29,6 +29,7 @@ from .sending.sequencing import Sequencer
 from .sending.timer import Mover
 from .settling.callbacks import Settlement
 from .snapshot import snapshot
+from .threads import StageThread
 
 _log = logging.getLogger("producer.pipeline")
 
@@ -259,6 +260,7 @@ class Pipeline:
         :raises FlushTimeoutError: it took longer; the deliveries go on.
         """
         self.must_not_be_a_callback("flush")
+        self.must_not_work("flush")
         deadline = Deadline.after(self.clock, timeout)
         serial = self.submit_open()
         if self.threadless:
@@ -277,6 +279,19 @@ class Pipeline:
         """
         if self.on_handler_thread():
             raise ProducerError(f"{call} inside a callback would wait for itself: call it on another thread")
+
+    def must_not_work(self, call: str, others: Iterable[StageThread] = ()) -> None:
+        """Refuse what waits for the work of the threads, on one of them.
+
+        :param others: threads that work for this pipeline besides its own.
+        :raises ProducerError: a sink, or a strategy for retries, or a channel makes the call.
+        """
+        for thread in (*self.io_pool.threads, self.mover.thread, *others):
+            if thread.current:
+                raise ProducerError(
+                    f"{call} on {thread.name}, where the producer called this code, would wait for itself: call it on "
+                    "another thread, and do not wait for that"
+                )
 
     def passed(self, barrier: threading.Event, deadline: Deadline) -> bool:
         """Wait for ``barrier``; whether it was set in time."""

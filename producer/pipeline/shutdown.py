@@ -14,6 +14,7 @@ from typing import Protocol
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import CloseTimeoutError
 from .pipeline import Pipeline
+from .threads import StageThread
 
 _log = logging.getLogger("producer.shutdown")
 
@@ -34,6 +35,9 @@ class Closer(Protocol):
         :returns: how many records were failed because of the deadline, and the threads that did not end.
         """
 
+    def release(self) -> None:
+        """Close what is not ours; called once, after :meth:`close`. Whatever it raises is told."""
+
     @property
     def lost_records(self) -> int:
         """Records that were given up so far, and are nowhere else."""
@@ -53,6 +57,10 @@ class PlainCloser:
         """See :func:`close_pipeline`."""
         return close_pipeline(self._pipeline, deadline)
 
+    def release(self) -> None:
+        """See :class:`Closer`."""
+        self._pipeline.sink.close()
+
     @property
     def lost_records(self) -> int:
         """See :class:`Closer`."""
@@ -63,15 +71,20 @@ class Shutdown:
     """Closes a pipeline once, whoever asks, however often, from whatever thread.
 
     :param closer: how; None for a pipeline whose records exist only in it.
+    :param threads: those that work besides the pipeline's own.
     """
 
-    def __init__(self, pipeline: Pipeline, closer: Closer | None = None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, closer: Closer | None = None, *, threads: tuple[StageThread, ...] = ()
+    ) -> None:
         self._pipeline = pipeline
+        self._threads = threads
         self._closer = closer or PlainCloser(pipeline)
         self._room = WaitingRoom(pipeline.clock)
         self._lock = threading.Lock()  # guards everything below
         self._begun = False
         self._performer: object | None = None  # who closes at this moment
+        self._thread = 0  # on which thread
         self._ended = False
 
     @property
@@ -89,10 +102,14 @@ class Shutdown:
 
         :param timeout: seconds; None waits for ever.
         :raises CloseTimeoutError: it took longer; what was left is failed.
+        :raises ProducerError: a sink, a channel or a strategy calls it on a thread that it would wait for.
         """
+        self._pipeline.must_not_work("close", self._threads)
+        if self._performer is not None and self._thread == threading.get_ident():
+            return  # a sink or a channel, while it is closed itself
         deadline = Deadline.after(self._pipeline.clock, timeout)
         performer = object()
-        failed, stuck = 0, tuple[str, ...]()
+        failed, stuck, refused = 0, tuple[str, ...](), None
         try:
             if self._pipeline.on_handler_thread():  # it never waits for another one, who may be waiting for it
                 if not self._begin_or_ended(performer):
@@ -102,18 +119,30 @@ class Shutdown:
                 self._room.wait_until(lambda: self._begin_or_ended(performer), deadline)
             if self._performer is performer:
                 failed, stuck = self._closer.close(deadline)
-                self._ended = True
+                refused = self._release()
         finally:  # an interrupt leaves the rest to the next one who closes
             self._step_down(performer)
         if not self._ended or failed or stuck:
-            raise CloseTimeoutError(timeout or 0.0, failed, stuck)
+            raise CloseTimeoutError(timeout or 0.0, failed, stuck) from refused
+        if refused is not None:
+            raise refused
+
+    def _release(self) -> Exception | None:
+        """Let the sink go, once; what it raises is for this caller alone: of ours all is closed."""
+        try:
+            self._closer.release()
+        except Exception as error:  # noqa: BLE001  # a sink is somebody else's class; raised when the others may go on
+            return error
+        finally:
+            self._ended = True
+        return None
 
     def _begin_or_ended(self, performer: object) -> bool:
         """Begin, if nobody else performs; whether there is nobody to wait for."""
         with self._lock:
             self._begun = True
             if self._performer is None and not self._ended:
-                self._performer = performer
+                self._performer, self._thread = performer, threading.get_ident()
             return self._ended or self._performer is performer
 
     def _step_down(self, performer: object) -> None:
@@ -148,7 +177,7 @@ def begin(pipeline: Pipeline) -> None:
 
 
 def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
-    """Close every stage of ``pipeline``; called again only if it was interrupted.
+    """Close every stage of ``pipeline``, but not the sink; called again only if it was interrupted.
 
     :returns: how many records were failed because of the deadline, and the threads that did not end.
     """
@@ -164,9 +193,7 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
     pipeline.accumulator.wait_settled(serial, deadline)
     abandoned = _abandon_rest(pipeline)
     pipeline.io_pool.stop()
-    stuck = _join(pipeline, deadline)
-    pipeline.sink.close()
-    return abandoned, stuck
+    return abandoned, _join(pipeline, deadline)
 
 
 def _retry_for_a_while(pipeline: Pipeline, deadline: Deadline) -> None:

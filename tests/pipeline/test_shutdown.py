@@ -478,3 +478,43 @@ def test_a_send_without_memory_times_out_and_leaves_the_rest_alone() -> None:
     sink.gate.set()
     producer.close()
     assert future.result(0).successful
+
+
+class _BrokenAtTheEnd(RecordingSink):
+    def close(self) -> None:
+        """Break each time."""
+        super().close()
+        raise OSError("the disk is gone")
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_sink_that_cannot_be_closed_is_told_once(used: bool) -> None:
+    """The first close raises what the sink raised, the later ones nothing; all is delivered, and no thread is left."""
+    producer = _producer(_BrokenAtTheEnd(), "broken-end")
+    futures = [producer.send("p", "l", LOG)] if used else []
+    with pytest.raises(OSError, match="the disk is gone"):
+        producer.close()
+    assert producer.closed
+    producer.close()
+    producer.close(0)
+    assert all(future.result(0).successful for future in futures)
+    eventually(lambda: _alive("broken-end") == [])
+
+
+def test_a_late_close_of_a_broken_sink_tells_of_the_records_first() -> None:
+    """What was lost is worse than what the sink says; that is the cause."""
+
+    class Sink(GatedSink):
+        def close(self) -> None:
+            raise OSError("the disk is gone")
+
+    sink = Sink()
+    producer = _producer(sink, "broken-late")
+    producer.send("p", "l", LOG)
+    with pytest.raises(CloseTimeoutError) as caught:
+        producer.close(0.05)
+    assert caught.value.failed_records == 1
+    assert isinstance(caught.value.__cause__, OSError)
+    sink.gate.set()
+    eventually(lambda: _alive("broken-late") == [])
+    producer.close()
