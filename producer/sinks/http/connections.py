@@ -1,5 +1,8 @@
-"""Connections of ``requests`` that know what of a request has left, and tell the watchdog of their sockets: direct
-ones, TLS, and those to proxies.
+"""Connections of urllib3 that know what of a request has left, and tell the watchdog of their sockets: direct ones,
+TLS, and those to proxies.
+
+A request is written here as it was prepared: its head and a small body in one call of the socket. What urllib3 and
+``http.client`` do besides to each header of each request costs as much as all the rest of a small one.
 
 Whether a batch may be stored follows from the bytes that left, and from nothing else. An exception's class does not
 tell: TLS may fail after the request as well as before it, and behind a proxy every connection that ends looks like a
@@ -12,9 +15,10 @@ from the pool, from the beginning of the request.
 from __future__ import annotations
 
 import enum
+import http.client
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -22,6 +26,9 @@ import requests.adapters
 from urllib3 import HTTPConnectionPool, PoolManager
 
 from .watchdog import guard
+
+#: A body of no more bytes is copied behind its head, to be sent with it.
+_SENT_WITH_HEAD = 16 * 1024
 
 # The request that this thread makes at the moment.
 _here = threading.local()
@@ -80,11 +87,13 @@ def _follow(manager: PoolManager) -> PoolManager:
     return manager
 
 
-class _Followed:
+class Followed:
     """What a connection does besides; comes before one of urllib3's classes."""
 
     sock: Any
+    timeout: Any
     _request: Outgoing | None = None
+    _body = b""
 
     def _new_conn(self) -> Any:
         sock = super()._new_conn()  # type: ignore[misc]
@@ -95,32 +104,49 @@ class _Followed:
             raise
         return sock
 
-    def request(self, *args: Any, **options: Any) -> None:
-        """See :class:`urllib3.connection.HTTPConnection`."""
-        if self.sock is None:
-            # Else it would happen at the first byte, and could not be told from it.
-            self.connect()  # type: ignore[attr-defined]
-        else:
-            guard(self.sock.fileno())
+    def post(self, target: str, head: bytes, body: bytes, timeout: float) -> http.client.HTTPResponse:
+        """Send a request over the connection, which is open, and read the head of its answer.
+
+        :param target: what is asked for, as the request line has it.
+        :param head: the headers, a line each, without the last line's end.
+        :param timeout: how long the other end may be silent, seconds.
+        """
+        guard(self.sock.fileno())
         request = self._request = getattr(_here, "request", None)
+        self._body = body
+        self.timeout = timeout
+        self.sock.settimeout(timeout)
         try:
-            super().request(*args, **options)  # type: ignore[misc]
-            if request is not None:
-                request.sent = Sent.WHOLE
+            self.putrequest("POST", target, skip_host=True, skip_accept_encoding=True)  # type: ignore[attr-defined]
+            self._output(head)  # type: ignore[attr-defined]
+            # A server may answer and close before it has read all; its answer is there to be read.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self.endheaders()  # type: ignore[attr-defined]
+                if request is not None:
+                    request.sent = Sent.WHOLE
         finally:
-            self._request = None
+            self._request, self._body = None, b""
+        return http.client.HTTPConnection.getresponse(self)  # type: ignore[arg-type]
 
     def send(self, data: Any) -> None:
-        """See :class:`http.client.HTTPConnection`."""
+        """Send the head of a request, and its body; or what is said to a proxy before.
+
+        See :class:`http.client.HTTPConnection`.
+        """
         if self._request is not None:
             self._request.sent = Sent.PART
-        super().send(data)  # type: ignore[misc]
+        body, self._body = self._body, b""
+        if len(body) > _SENT_WITH_HEAD:
+            super().send(data)  # type: ignore[misc]
+            super().send(body)  # type: ignore[misc]
+        else:
+            super().send(data + body)  # type: ignore[misc]
 
 
 @cache
 def _followed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
     """The same kind of pool, with such connections."""
-    if issubclass(pool.ConnectionCls, _Followed):
+    if issubclass(pool.ConnectionCls, Followed):
         return pool
-    connection = type(f"Followed{pool.ConnectionCls.__name__}", (_Followed, pool.ConnectionCls), {})
+    connection = type(f"Followed{pool.ConnectionCls.__name__}", (Followed, pool.ConnectionCls), {})
     return type(f"Followed{pool.__name__}", (pool,), {"ConnectionCls": connection})

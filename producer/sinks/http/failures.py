@@ -5,23 +5,26 @@ What left decides (see :mod:`.connections`); the exception only gives the words.
 
 from __future__ import annotations
 
-import requests
+import ssl
+
+import urllib3.exceptions
 
 from ...errors import AttemptError, MisconfiguredError, NetworkError, UnreachableError
 from .connections import Sent
 
-_STAGES: dict[type[Exception], str] = {
-    requests.exceptions.SSLError: "TLS",
-    requests.exceptions.ProxyError: "proxy",
-    requests.exceptions.Timeout: "no connection in time",
-}
+# The first that fits: what an error is comes before where it happened.
+_STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
+    ((urllib3.exceptions.ProxyError,), "proxy"),
+    ((ssl.SSLError, urllib3.exceptions.SSLError), "TLS"),
+    ((TimeoutError, urllib3.exceptions.TimeoutError), "no connection in time"),
+]
 
 
 def error_of_exception(error: Exception, sent: Sent) -> AttemptError:
     """The error that a failed exchange stands for."""
     if sent is Sent.NOTHING:
         return _never_sent(error)
-    if isinstance(error, requests.exceptions.Timeout):
+    if isinstance(error, TimeoutError | urllib3.exceptions.TimeoutError):
         return _without_answer("SocketTimeout", "no answer in time", error, sent)
     return _without_answer("RequestError", "no answer", error, sent)
 
@@ -29,9 +32,10 @@ def error_of_exception(error: Exception, sent: Sent) -> AttemptError:
 def _never_sent(error: Exception) -> AttemptError:
     # A URL, a header or a name that cannot be sent; a certificate bundle that does not exist is a bare OSError, unlike
     # what comes from a socket.
-    if isinstance(error, ValueError) or type(error) is OSError:
+    refused = isinstance(error, ValueError) and not isinstance(error, ssl.SSLError)  # a certificate's error is both
+    if refused or type(error) is OSError:
         return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
-    stage = next((words for kind, words in _STAGES.items() if isinstance(error, kind)), "no connection")
+    stage = next((words for kinds, words in _STAGES if isinstance(error, kinds)), "no connection")
     return UnreachableError("RequestError", f"{stage}: {_reason(error)}")
 
 

@@ -1,19 +1,26 @@
-"""HTTP: one request an attempt over pooled connections, by ``requests``; nothing is retried or redirected here.
+"""HTTP: one request an attempt over urllib3's pooled connections; nothing is retried or redirected here.
+
+``requests`` chooses the proxy and the certificates, once for a destination, so that its settings and those of the
+environment mean what they mean elsewhere. Its sessions are not used: cookies, redirects, and passwords out of ~/.netrc
+in place of our signature are not wanted, and what it does for each request costs more than the request.
 
 An attempt ends within its limit (``http.attempt_timeout_ms``) from its first step to the last byte of the answer.
 """
 
 from __future__ import annotations
 
+import http.client
 import ipaddress
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import requests
 import requests.utils
+import urllib3.exceptions
 
 from ...clock import Clock
 from .connections import FollowedAdapter, outgoing
@@ -25,6 +32,17 @@ if TYPE_CHECKING:
 
 #: An error of a server is a few hundred bytes; whatever sends more is something else.
 _MAX_ANSWER = 64 * 1024
+#: Destinations whose connections are kept.
+_POOLS = 32
+#: What may come from below when a request is made; anything else is a bug.
+_OF_THE_NETWORK = (
+    requests.exceptions.RequestException,
+    urllib3.exceptions.HTTPError,
+    http.client.HTTPException,
+    zlib.error,
+    OSError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +90,22 @@ def _is_address(host: str) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """The way to a destination.
+
+    :ivar pool: its connections.
+    :ivar prefix: what stands before a path in the request line: nothing, or, for a proxy that forwards, the base URL.
+    :ivar tunnel: a proxy is to open a tunnel first.
+    :ivar headers: of the proxy.
+    """
+
+    pool: Any
+    prefix: str
+    tunnel: bool
+    headers: Mapping[str, str]
+
+
 class Transport:
     """Posts bodies; safe to use from many threads.
 
@@ -80,16 +114,15 @@ class Transport:
     """
 
     def __init__(self, config: HttpConfig, pool_size: int, clock: Clock, name: str) -> None:
-        # The adapter without a session: cookies, redirects, and passwords out of ~/.netrc in place of our signature are
-        # not wanted, and what a session does for them costs as much as the rest of a small request.
-        self._adapter = FollowedAdapter(pool_connections=32, pool_maxsize=pool_size, max_retries=0)
-        self._timeouts = (config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000)
+        self._adapter = FollowedAdapter(pool_connections=_POOLS, pool_maxsize=pool_size, max_retries=0)
+        self._connect_timeout, self._read_timeout = config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000
         limit = (config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms) / 1000
         self._watchdog = Watchdog(limit, clock, f"{name}-watchdog")
         self._limit = f"{limit:g} s, the most that an attempt may take (http.attempt_timeout_ms)"
         self._proxies = config.proxies
         bundle = config.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or True
         self._verify: bool | str = bundle if config.verify else False
+        self._routes: dict[tuple[str, int], tuple[Mapping[str, str], _Route]] = {}
 
     def proxies_for(self, base_url: str) -> Mapping[str, str]:
         """The proxies of requests to ``base_url``: as configured, else from the environment."""
@@ -97,7 +130,8 @@ class Transport:
 
     def post(
         self,
-        url: str,
+        base_url: str,
+        path: str,
         params: Mapping[str, str],
         headers: Mapping[str, str],
         body: bytes,
@@ -105,17 +139,19 @@ class Transport:
     ) -> tuple[Answer, Mapping[str, str]]:
         """Send one request and read its answer.
 
+        :param path: percent-encoded.
+        :param proxies: of :meth:`proxies_for`, the same object for each request.
         :returns: the answer, and its headers.
         :raises NetworkError: there was none, or not in time.
         """
-        target = url + (f"?{urlencode(params)}" if params else "")
+        target = path + (f"?{urlencode(params)}" if params else "")
         with self._watchdog.watch() as watch, outgoing() as request:
             try:
-                answer = self._exchange(_prepared(target, headers, body), proxies)
+                answer = self._exchange(self._route(base_url, proxies), target, headers, body)
             except Exception as error:
                 if watch.cut:
                     raise error_of_limit(self._limit, request.sent) from error
-                if _is_of_the_network(error):
+                if isinstance(error, _OF_THE_NETWORK):
                     raise error_of_exception(error, request.sent) from error
                 raise
         # A connection that is shut down also looks like one that the server closed after a complete answer.
@@ -123,14 +159,63 @@ class Transport:
             raise error_of_limit(self._limit, request.sent)
         return answer
 
+    def _route(self, base_url: str, proxies: Mapping[str, str]) -> _Route:
+        key = base_url, id(proxies)
+        known = self._routes.get(key)
+        # Pools that were long not used are closed by their manager.
+        if known is None or known[0] is not proxies or known[1].pool.pool is None:
+            if len(self._routes) >= _POOLS:
+                self._routes = {}
+            known = self._routes[key] = proxies, self._find_route(base_url, proxies)
+        return known[1]
+
+    def _find_route(self, base_url: str, proxies: Mapping[str, str]) -> _Route:
+        """
+        :raises OSError: there is no such file of certificates.
+        :raises ValueError: a URL that cannot be used.
+        """
+        request, given = requests.PreparedRequest(), dict(proxies)
+        request.method, request.url, request.headers = "POST", f"{base_url}/", requests.structures.CaseInsensitiveDict()
+        pool: Any
+        if hasattr(self._adapter, "get_connection_with_tls_context"):
+            pool = self._adapter.get_connection_with_tls_context(request, self._verify, proxies=given)
+        else:  # requests before 2.32
+            pool = self._adapter.get_connection(request.url, given)
+        self._adapter.cert_verify(pool, request.url, self._verify, None)  # type: ignore[no-untyped-call]
+        forwarded = not self._adapter.request_url(request, given).startswith("/")
+        tunnel = pool.proxy is not None and not forwarded
+        return _Route(pool, base_url if forwarded else "", tunnel, {} if tunnel else pool.proxy_headers)
+
     def _exchange(
-        self, request: requests.PreparedRequest, proxies: Mapping[str, str]
+        self, route: _Route, target: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[Answer, Mapping[str, str]]:
-        response = self._adapter.send(
-            request, stream=True, timeout=self._timeouts, verify=self._verify, proxies=dict(proxies)
-        )
-        with response:
-            return _read(response), response.headers
+        head = _head({**headers, **route.headers, "Content-Length": str(len(body))})
+        connection = route.pool._get_conn()
+        try:
+            if connection.is_closed:
+                self._connect(route, connection)
+            response = connection.post(route.prefix + target, head, body, self._read_timeout)
+            answer = Answer(response.status, response.headers.get("x-log-requestid", ""), _read(response))
+        except BaseException:
+            connection.close()
+            raise
+        if not response.isclosed():  # more than anybody wants to read
+            connection.close()
+        route.pool._put_conn(connection)
+        return answer, response.headers
+
+    def _connect(self, route: _Route, connection: Any) -> None:
+        connection.timeout = self._connect_timeout
+        try:
+            if route.tunnel:
+                route.pool._prepare_proxy(connection)
+            else:
+                connection.connect()
+            route.pool._validate_conn(connection)
+        except Exception as error:
+            if route.pool.proxy is not None and not connection.has_connected_to_proxy:
+                raise urllib3.exceptions.ProxyError("no way through the proxy", error) from error
+            raise
 
     def close(self) -> None:
         """Close the pooled connections; attempts that go on all the same still end within their limit."""
@@ -138,27 +223,34 @@ class Transport:
         self._watchdog.close()
 
 
-def _prepared(url: str, headers: Mapping[str, str], body: bytes) -> requests.PreparedRequest:
-    """A request that travels as it was signed: neither the URL nor the headers are changed.
+def _head(headers: Mapping[str, str]) -> bytes:
+    """The lines of a request's headers, which travel as they were signed.
 
-    :raises requests.exceptions.InvalidHeader: a header that cannot be sent.
+    :raises ValueError: a header that cannot be sent.
     """
-    request = requests.PreparedRequest()
-    request.method = "POST"
-    request.url = url
-    request.prepare_headers({**headers, "Content-Length": str(len(body))})
-    request.body = body
-    return request
+    try:
+        head = "\r\n".join([f"{name}: {value}" for name, value in headers.items()]).encode("latin-1")
+    except UnicodeEncodeError:
+        head = b""
+    ends = len(headers) - 1
+    if head.count(b"\n") != ends or head.count(b"\r") != ends:
+        wrong = [name for name, value in headers.items() if not value.isascii() or {"\r", "\n"} & set(value)]
+        raise ValueError(f"not to be sent as a header, for an end of line or characters beyond latin-1: {wrong}")
+    return head
 
 
-def _is_of_the_network(error: Exception) -> bool:
-    if isinstance(error, requests.exceptions.RequestException | OSError | ValueError):
-        return True
-    # urllib3's own errors come through when a body is read directly.
-    return type(error).__module__.startswith(("urllib3", "http.client"))
+def _read(response: http.client.HTTPResponse) -> bytes:
+    """The first bytes of an answer's body, unpacked.
 
-
-def _read(response: requests.Response) -> Answer:
-    content = response.raw.read(_MAX_ANSWER, decode_content=True)
-    request_id = response.headers.get("x-log-requestid", "")
-    return Answer(response.status_code, request_id, content)
+    :raises http.client.HTTPException: the answer is not whole, or does not say how long it is.
+    """
+    lengths = set(response.headers.get_all("Content-Length", ()))
+    if len(lengths) > 1:
+        raise http.client.HTTPException(f"the answer has {len(lengths)} lengths: {', '.join(sorted(lengths))}")
+    body = response.read(_MAX_ANSWER)
+    if response.length and len(body) < _MAX_ANSWER:
+        raise http.client.IncompleteRead(body, response.length)
+    if response.headers.get("Content-Encoding") in ("gzip", "x-gzip", "deflate"):
+        # By a proxy: nobody was asked to pack it.
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, _MAX_ANSWER)
+    return body

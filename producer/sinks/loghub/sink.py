@@ -128,7 +128,7 @@ class LogHubSink(Sink):
         params = put_logs_params(key, self._config.processor, delivery.sequence)
         headers = self._sign(project, credentials, path, params, delivery.payload)
         answer, answer_headers = self._transport.post(
-            project.target.base_url + path, params, headers, delivery.payload.body, project.proxies
+            project.target.base_url, path, params, headers, delivery.payload.body, project.proxies
         )
         if is_acknowledgement(answer):
             return Receipt(answer.request_id, answer.status)
