@@ -518,3 +518,18 @@ def test_a_late_close_of_a_broken_sink_tells_of_the_records_first() -> None:
     sink.gate.set()
     eventually(lambda: _alive("broken-late") == [])
     producer.close()
+
+
+def test_close_inside_the_close_of_a_sink_does_not_wait_for_itself() -> None:
+    """The inner one returns at once, without any timeout; the outer one ends."""
+
+    class Sink(RecordingSink):
+        def close(self) -> None:
+            super().close()
+            producer.close()
+
+    sink = Sink()
+    producer = _producer(sink, "inner")
+    producer.send("p", "l", LOG)
+    Call(producer.close).result()
+    assert sink.closed
