@@ -18,7 +18,8 @@ from setuptools.command.build_ext import build_ext
 MODE = os.environ.get("PRODUCER_BUILD", "")
 FOLDER = Path("producer", "wire")
 CHECKS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
-WARNINGS = ["-Wno-unreachable-code", "-Wno-unused-function"]
+# Cython drops const from pointers in between.
+WARNINGS = ["-Wno-unreachable-code", "-Wno-unused-function", "-Wno-discarded-qualifiers"]
 
 
 class BuildExtensions(build_ext):

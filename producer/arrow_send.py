@@ -21,7 +21,6 @@ import pyarrow as pa
 from .clock import Clock
 from .config import ProducerConfig
 from .errors import InvalidArgumentError, LogSizeTooLargeError, ProducerError
-from .interfaces import Record
 from .pipeline.batching.accumulator import Piece
 from .pipeline.batching.cut import CutRule
 from .pipeline.sender import Sender
@@ -83,8 +82,8 @@ def batches_of(data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         batch = pa.record_batch(data)
         return batch.schema, iter([batch])
     raise InvalidArgumentError(
-        "data: must be a pyarrow RecordBatch, Table or RecordBatchReader, or have __arrow_c_stream__, "
-        f"got {type(data).__qualname__}"
+        "data: must be a pyarrow RecordBatch, Table or RecordBatchReader, or have __arrow_c_stream__ or "
+        f"__arrow_c_array__, got {type(data).__qualname__}"
     )
 
 
@@ -227,13 +226,12 @@ class _Slice:
             encoded = encoded.in_order(grouping.rows)
         pieces = []
         for names, start, stop in self._sender.cuts(grouping, encoded.ends):
-            begin = int(encoded.ends[start - 1]) if start else 0
-            record = _copied(encoded.body[begin : int(encoded.ends[stop - 1])])
+            record = encoded.piece(start, stop)
             pieces.append(self._piece(names, record, stop - start, first + int(grouping.rows[start])))
             self._sent.append((_rows(grouping.rows[start:stop], self._start), stop - start, len(record)))
         return pieces
 
-    def _piece(self, names: Names, record: Record, logs: int, row: int) -> Piece:
+    def _piece(self, names: Names, record: memoryview, logs: int, row: int) -> Piece:
         try:
             piece = Piece(self._sender.key_of(names), record, logs)
             self._sender.check_size(piece)
@@ -247,15 +245,6 @@ class _Slice:
         """What was accepted."""
         for future, (rows, logs, size) in zip(futures, self._sent, strict=False):
             yield ArrowPiece(future, logs, rows, size)
-
-
-def _copied(part: memoryview) -> memoryview:
-    """A copy in Arrow's memory, which is used again and again; Python's comes from the system anew for each of these
-    sizes, and the first touch of its pages costs more than all the copying.
-    """
-    copy = memoryview(pa.allocate_buffer(len(part))).cast("B")
-    copy[:] = part.cast("B")
-    return copy
 
 
 def _shifted(rows: Any, by: int) -> Any:

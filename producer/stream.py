@@ -134,7 +134,8 @@ class Stream:
         A slice of a megabyte or two at a time is checked, encoded and accepted as a whole, so data may be larger than
         memory. With a channel each slice is one transaction. Needs the extra ``arrow``; see ``docs/arrow.md``.
 
-        :param data: a ``pyarrow`` RecordBatch, Table or RecordBatchReader, or whatever has ``__arrow_c_stream__``.
+        :param data: a ``pyarrow`` RecordBatch, Table or RecordBatchReader, or whatever has ``__arrow_c_stream__`` or
+            ``__arrow_c_array__``.
         :param time_column: the column of the logs' times: timestamps with a zone, or seconds since 1970. Null is the
             time of sending.
         :param topic_column: the column of the logs' topics. Null is the stream's own; likewise the next two.

@@ -26,9 +26,12 @@ from producer.testing import ManualClock, RecordingSink
 from producer.wire.log_group import LogEncoder
 from tests.support.sinks import GatedSink
 from tests.support.waiting import eventually
+from tests.wire.twins import columnar_twin
 
 KIB = 1024
 ROWS = 3000
+
+pytestmark = pytest.mark.usefixtures(columnar_twin.__name__)
 
 
 def make(sink: RecordingSink | None = None, channel: Any = None, clock: Any = None, **options: Any) -> Producer:
@@ -281,7 +284,17 @@ class Stranger:
         return self._data.__arrow_c_stream__(requested_schema)
 
 
-@pytest.mark.parametrize("kind", ["table", "batch", "reader", "stream", "pandas"])
+class LonelyStranger:
+    """What another library has one batch in."""
+
+    def __init__(self, data: pa.Table) -> None:
+        self._batch = data.combine_chunks().to_batches()[0]
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+@pytest.mark.parametrize("kind", ["table", "batch", "reader", "stream", "array", "pandas"])
 def test_whatever_holds_arrow_data_is_taken(kind: str) -> None:
     """A reader batch by batch."""
     data, sink, clock = table(50), RecordingSink(), ManualClock()
@@ -290,6 +303,7 @@ def test_whatever_holds_arrow_data_is_taken(kind: str) -> None:
         "batch": lambda: data.combine_chunks().to_batches()[0],
         "reader": lambda: pa.RecordBatchReader.from_batches(data.schema, _batches(data)),
         "stream": lambda: Stranger(data),
+        "array": lambda: LonelyStranger(data),
         "pandas": data.to_pandas,
     }[kind]()
     with make(sink, clock=clock) as producer:

@@ -36,6 +36,8 @@ cdef inline object owned(PyObject* new):
 cdef inline size_t width(size_t number) noexcept nogil:
     """Bytes of a varint."""
     cdef size_t size = 1
+    if number < 1 << 14:
+        return 1 + (number >= 1 << 7)
     while number >= 128:
         number >>= 7
         size += 1
@@ -63,6 +65,19 @@ cdef inline uint8_t* put_varint(uint8_t* at, size_t number) noexcept nogil:
 
 
 cdef inline uint8_t* put_text(uint8_t* at, Text text) noexcept nogil:
-    """Copy some bytes."""
-    memcpy(at, text.data, text.size)
-    return at + text.size
+    """Copy some bytes. Few of them are copied here: a call would take longer."""
+    cdef size_t size = text.size
+    if size > 32:
+        memcpy(at, text.data, size)
+    elif size >= 16:
+        memcpy(at, text.data, 16)
+        memcpy(at + size - 16, text.data + size - 16, 16)
+    elif size >= 8:
+        memcpy(at, text.data, 8)
+        memcpy(at + size - 8, text.data + size - 8, 8)
+    elif size >= 4:
+        memcpy(at, text.data, 4)
+        memcpy(at + size - 4, text.data + size - 4, 4)
+    elif size:
+        at[0], at[size >> 1], at[size - 1] = text.data[0], text.data[size >> 1], text.data[size - 1]
+    return at + size

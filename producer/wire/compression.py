@@ -30,7 +30,7 @@ _MAX_KEPT = 4 * 1024 * 1024
 _MAX_PARTS = 256
 
 
-def compress(data: bytes, compression: str) -> bytes:
+def compress(data: bytes | memoryview, compression: str) -> bytes:
     """Compress ``data`` by the named method.
 
     :param data: the raw body, bytes.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import uuid
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,11 +14,15 @@ from hypothesis import strategies as st
 from producer.errors import InvalidArgumentError
 from producer.records import LogItem
 from producer.wire.columnar import ColumnarEncoder, EncodedRows
+from producer.wire.columnar.rows import join_rows, measure_rows
 from producer.wire.text import MAX_TIME
 
 from .arrow_values import NOW, TICKS, arrays, batches, map_entries, maps, rows_of, sent
+from .twins import columnar_twin, native
 
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+pytestmark = pytest.mark.usefixtures(columnar_twin.__name__)
 
 
 def records(encoded: EncodedRows) -> list[bytes]:
@@ -205,3 +211,81 @@ def test_the_estimate_is_near_for_ordinary_logs() -> None:
     for part in (batch, batch.slice(100, 50)):
         size = len(encoder.encode(part, NOW).body)
         assert size <= encoder.estimate(part) <= 1.4 * size
+
+
+@native
+@settings(SLOW, max_examples=60)
+@given(st.data(), batches())
+def test_the_twins_agree_whatever_the_order(data: st.DataObject, batch: pa.RecordBatch) -> None:
+    """The same ends and bytes, of all rows, of a part of them, and of some in another order."""
+    encoder = ColumnarEncoder(batch.schema)
+    rows = range(batch.num_rows)
+    given = encoder._times(batch, NOW, rows), encoder._fields(batch, rows), batch.num_rows
+    joined, measured = join_rows(*given), measure_rows(*given)
+    some = data.draw(st.lists(st.sampled_from(rows), max_size=5)) if batch.num_rows else []
+    pairs: list[tuple[EncodedRows, EncodedRows]] = [(joined, measured)]
+    if some:
+        pairs.append((joined.in_order(np.array(some)), measured.in_order(np.array(some))))
+    for pure, compiled in pairs:
+        assert records(pure) == records(compiled)
+        start = data.draw(st.integers(0, len(pure.ends)))
+        stop = data.draw(st.integers(start, len(pure.ends)))
+        assert pure.piece(start, stop) == compiled.piece(start, stop) == b"".join(records(pure)[start:stop])
+
+
+@pytest.mark.parametrize("position", [2, -1])
+@pytest.mark.parametrize("rows", [3, 1])
+def test_a_position_outside_of_a_dictionary_is_refused(position: int, rows: int) -> None:
+    """Arrow does not look at what other libraries claim; nothing is read there."""
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, position]), pa.array(["a", "b"]), safe=False)
+    with pytest.raises(InvalidArgumentError, match=f"^row {rows - 1}: field 'k': {position} is no position in its"):
+        encode(pa.record_batch({"k": column.slice(3 - rows)}))
+
+
+@native
+def test_the_compiled_twin_reads_and_writes_no_further_than_memory_reaches() -> None:
+    """Whatever it is told of sizes."""
+    from producer.wire._columns import Columns
+
+    def columns() -> Columns:
+        return Columns(2, np.array([NOW]), None)
+
+    with pytest.raises(ValueError, match="an array of 16 bytes must have 24"):
+        Columns(3, np.array([1, 2]), None)
+    with pytest.raises(ValueError, match="an array of 8 bytes must have 16"):
+        columns().add_field(b"k", pa.array(["a", "b"]), np.array([0]))
+    with pytest.raises(ValueError, match="a column of 1 texts must have 2"):
+        columns().add_field(b"k", pa.array(["a"]), None)
+    with pytest.raises(TypeError, match="an array of format b'l' holds no texts"):
+        columns().add_field(b"k", pa.array([1, 2]), None)
+    with pytest.raises(ValueError, match="fewer entries"):
+        columns().add_entries(np.array([0, 1, 2]), None, pa.array(["a"]), pa.array(["b"]))
+    with pytest.raises(ValueError, match="8 bytes for 2 rows"):
+        columns().measure(np.empty(1, np.int64))
+    made = columns()
+    with pytest.raises(ValueError, match="no records from 0 to 2"):  # they were not measured
+        made.write(memoryview(bytearray(100)), None, 0, 2)
+    made.measure(ends := np.empty(2, np.int64))
+    for wrong in (int(ends[1]) - 1, int(ends[1]) + 1, 0):
+        with pytest.raises(ValueError, match="are not the size of the records from 0 to 2"):
+            made.write(memoryview(bytearray(wrong)), None, 0, 2)
+    with pytest.raises(ValueError, match="no records from 1 to 3"):
+        made.write(memoryview(bytearray(100)), None, 1, 3)
+    with pytest.raises(ValueError, match="are not the size"):
+        made.write(memoryview(bytearray(int(ends[0]))), np.array([5]), 0, 1)
+
+
+@native
+def test_the_compiled_twin_keeps_what_it_reads() -> None:
+    """Though nobody else does."""
+
+    def measured() -> EncodedRows:
+        batch = pa.record_batch({"k": pa.array([f"text {n}" for n in range(1000)]).slice(10, 900)})
+        encoder = ColumnarEncoder(batch.schema)
+        rows = range(batch.num_rows)
+        return measure_rows(encoder._times(batch, NOW, rows), encoder._fields(batch, rows), batch.num_rows)
+
+    kept = [measured() for _ in range(5)]
+    gc.collect()
+    expected = sent([LogItem({"k": f"text {n}"}) for n in range(10, 910)])
+    assert all(records(encoded) == expected for encoded in kept)

@@ -11,6 +11,7 @@ from producer.errors import InvalidArgumentError
 from producer.wire.columnar import ColumnarEncoder, Names
 
 from .arrow_values import NOW
+from .twins import columnar_twin
 
 SCHEMA = pa.schema(
     {
@@ -22,6 +23,8 @@ SCHEMA = pa.schema(
     }
 )
 OPTIONS = ["time_column", "topic_column", "source_column", "shard_hash_column", "contents_column"]
+
+pytestmark = pytest.mark.usefixtures(columnar_twin.__name__)
 
 
 def refusal(schema: pa.Schema, **options: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,3 +16,14 @@ native = pytest.mark.skipif(
 )
 #: For ``parametrize``.
 TWINS = ["pure", pytest.param("native", marks=native)]
+
+
+@pytest.fixture(scope="module", params=TWINS)
+def columnar_twin(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Columns are encoded by one twin, and then by the other."""
+    from producer.wire.columnar import encoder, rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        encode_rows = {"pure": rows.join_rows, "native": rows.measure_rows}[request.param]
+        patch.setattr(encoder, "encode_rows", encode_rows)
+        yield request.param

@@ -1,10 +1,12 @@
 """Arrow columns become records, a whole column at a time; byte for byte what ``send`` makes of the same rows.
 
-A record is a sequence of short byte strings: the frame, the Time field, and for each field of the log what precedes
-its value, and the value. What precedes a value depends on its length alone, so it is looked up in a table. All tables
-and all columns stand one behind the other in one Arrow array; a matrix of positions in it, one line a record, says what
-the records are made of, and one ``take`` copies everything to its place. No Python runs for a row, unless its values
-need it: structures, which become JSON, and numbers that Arrow writes otherwise than ``repr``.
+Arrow's kernels make text of whole columns; then one of two twins encodes the rows (see :mod:`.rows`). A record is a
+sequence of short byte strings: the frame, the Time field, and for each field of the log what precedes its value, and
+the value. The compiled twin writes them row by row from Arrow's buffers. For the pure one, what precedes a value is
+looked up in a table by its length; all tables and all columns stand one behind the other in one Arrow array; a matrix
+of positions in it, one line a record, says what the records are made of, and one ``take`` copies everything to its
+place. No Python runs for a row, unless its values need it: structures, which become JSON, and numbers that Arrow writes
+otherwise than ``repr``.
 
 ========================  ====================================================================================
 Arrow type                text
@@ -23,7 +25,8 @@ Two columns of one name become two fields of that name. Needs the extra ``arrow`
 what needs it.
 """
 
-from .encoder import ColumnarEncoder, EncodedRows
+from .encoder import ColumnarEncoder
 from .picking import Grouping, Names
+from .rows import EncodedRows
 
 __all__ = ["ColumnarEncoder", "EncodedRows", "Grouping", "Names"]

@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...errors import InvalidArgumentError
 from . import time_fields
 from .columns import columns_of
 from .estimate import BEFORE_ROW
-from .gather import Part, join, pool_of, total_sizes
+from .fields import Entries, Field
 from .picking import Grouping, Names, group
-from .prefixes import SHORT
+from .rows import EncodedRows, encode_rows
+from .time_fields import Times
 from .values import Numbers, UnsendableError
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedRows:
-    """The records of a batch.
-
-    :ivar body: all of them, joined.
-    :ivar ends: where the record of each row ends.
-    """
-
-    body: memoryview
-    ends: Numbers
-
-    def in_order(self, rows: Numbers) -> EncodedRows:
-        """The same records in another order.
-
-        :param rows: for each record its place in this one.
-        """
-        pool = pool_of(pa.py_buffer(self.body), np.append(0, self.ends))
-        _, offsets, data = pc.take(pool, pa.array(rows), boundscheck=False).buffers()
-        ends = np.frombuffer(offsets, self.ends.dtype, len(rows) + 1)[1:]
-        return EncodedRows(memoryview(data)[: int(ends[-1])], ends)
 
 
 class ColumnarEncoder:
@@ -99,31 +75,24 @@ class ColumnarEncoder:
         """
         if not batch.schema.equals(self.schema):
             raise InvalidArgumentError(f"a batch has another schema than the first: {batch.schema.to_string()}")
-        count = batch.num_rows
-        if count == 0:
-            return EncodedRows(memoryview(b""), np.zeros(0, np.int32))
-        parts = self._parts(batch, now, range(count) if rows is None else rows)
-        sizes = total_sizes(parts, count)
-        frame = SHORT.part(sizes)
-        data, ends = join([frame, *parts], count, int(np.sum(sizes + frame.sizes)))
-        return EncodedRows(memoryview(data)[: int(ends[-1])], ends)
+        which = range(batch.num_rows) if rows is None else rows
+        return encode_rows(self._times(batch, now, which), self._fields(batch, which), batch.num_rows)
 
-    def _parts(self, batch: pa.RecordBatch, now: int, rows: Sequence[int] | Numbers) -> list[Part]:
-        """What the records are made of, but for their frames."""
-        time, nanos = self._time(batch, now, rows)
-        parts = [time]
+    def _fields(self, batch: pa.RecordBatch, rows: Sequence[int] | Numbers) -> list[Field | Entries]:
+        fields: list[Field | Entries] = []
         for position, column in self._columns.fields:
+            values = batch.column(position)
             try:
-                parts += column.parts(batch.column(position))
+                fields += filter(None, [column.fields(values)])
             except UnsendableError as error:
                 name = batch.schema.field(position).name
                 raise InvalidArgumentError(f"row {rows[error.position]}: field {name!r}: {error.reason}") from error
-        return parts if nanos is None else [*parts, nanos]
+        return fields
 
-    def _time(self, batch: pa.RecordBatch, now: int, rows: Sequence[int] | Numbers) -> tuple[Part, Part | None]:
+    def _times(self, batch: pa.RecordBatch, now: int, rows: Sequence[int] | Numbers) -> Times:
         position = self._columns.time
         if position is None:
-            return time_fields.constant(now), None
+            return Times(now, None)
         try:
             return time_fields.of_column(batch.column(position), now)
         except UnsendableError as error:

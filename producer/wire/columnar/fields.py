@@ -3,16 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from .estimate import estimate_contents, estimate_field
 from .gather import Part, join, pool_of, total_sizes
 from .prefixes import LONG, SHORT, Prefixes, of_key
-from .texts import Render, dictionary_of, texts_of_distinct
-from .values import Numbers, UnsendableError, lengths_of, valid_of
+from .texts import Render, dictionary_of, is_text, is_view, texts_of_distinct, texts_of_views
+from .values import Numbers, UnsendableError, as_binary, lengths_of, valid_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """One field of each row that has it.
+
+    :ivar key: its name, UTF-8.
+    :ivar texts: its texts: a string or binary array of any kind.
+    :ivar index: which of them each row has, int64; as many as there are means none. None if row and position are equal.
+    :ivar prefixes: what precedes a text, for the twin that needs it.
+    """
+
+    key: bytes
+    texts: pa.Array
+    index: Numbers | None
+    prefixes: Prefixes
+
+    def parts(self) -> list[Part]:
+        """The field as parts of the rows."""
+        texts = as_binary(self.texts) if is_text(self.texts.type) else texts_of_views(self.texts)
+        field = _field(self.prefixes, texts)
+        return field if self.index is None else [_chosen(field, len(texts), self.index)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """The fields of each row that are entries of a map.
+
+    :ivar places: where each row begins among the entries, and where the last one ends, int64.
+    :ivar valid: whether a row has entries at all; None if all do.
+    :ivar keys: their names: a string or binary array of any kind without nulls.
+    :ivar items: their texts, likewise; a null is no field.
+    """
+
+    places: Numbers
+    valid: Numbers | None
+    keys: pa.Array
+    items: pa.Array
+
+    def parts(self) -> list[Part]:
+        """The fields as parts of the rows."""
+        return [_sliced(*_without_nulls(self.keys, self.items, self.places), self.valid)]
 
 
 class FieldColumn:
@@ -24,23 +68,40 @@ class FieldColumn:
 
     def __init__(self, name: str, render: Render) -> None:
         self._name = name
-        self._prefixes = of_key(name.encode())
+        self._key = name.encode()
+        self._prefixes = of_key(self._key)
         self._render = render
 
     def estimate(self, array: pa.Array) -> int:
         """About how many bytes the fields will be."""
         return estimate_field(array, self._name)
 
-    def parts(self, array: pa.Array) -> list[Part]:
+    def fields(self, array: pa.Array) -> Field:
         """The field in each row.
 
         :raises UnsendableError: a value has no text.
         """
         chosen = dictionary_of(array) if kinds.is_run_end_encoded(array.type) else array
-        distinct = texts_of_distinct(chosen) if kinds.is_dictionary(chosen.type) else None
-        if distinct is not None:
-            return [_chosen(_field(self._prefixes, distinct), len(distinct), chosen.indices)]
-        return _field(self._prefixes, self._render(array))
+        texts = None
+        if kinds.is_dictionary(chosen.type):
+            _check_positions(chosen)
+            texts = texts_of_distinct(chosen)
+        if texts is None:
+            texts = array if is_text(array.type) or is_view(array.type) else self._render(array)
+            return Field(self._key, texts, None, self._prefixes)
+        index = chosen.indices.cast(pa.int64()).fill_null(len(texts)).to_numpy()
+        return Field(self._key, texts, index, self._prefixes)
+
+
+def _check_positions(array: pa.DictionaryArray) -> None:
+    """Arrow believes what other libraries say, and would read what is beside the dictionary.
+
+    :raises UnsendableError: a position that the dictionary does not have.
+    """
+    extent, size = pc.min_max(array.indices), len(array.dictionary)
+    if extent["max"].is_valid and not 0 <= extent["min"].as_py() <= extent["max"].as_py() < size:
+        wrong = [n for n, index in enumerate(array.indices.to_pylist()) if index is not None and not 0 <= index < size]
+        raise UnsendableError(wrong[0], f"{array.indices[wrong[0]]} is no position in its dictionary of {size}")
 
 
 def _field(prefixes: Prefixes, texts: pa.Array) -> list[Part]:
@@ -49,11 +110,10 @@ def _field(prefixes: Prefixes, texts: pa.Array) -> list[Part]:
     return [prefixes.part(lengths, valid), Part(texts, None, lengths)]
 
 
-def _chosen(field: Sequence[Part], count: int, indices: pa.Array) -> Part:
+def _chosen(field: Sequence[Part], count: int, index: Numbers) -> Part:
     """The field put together once for each of ``count`` distinct values, from which each row chooses."""
     offsets = _offsets_of(total_sizes(field, count))
     data, _ = join(field, count, int(offsets[-1]))
-    index = indices.cast(pa.int64()).fill_null(count).to_numpy()
     return Part(pool_of(data, offsets), index, np.append(np.diff(offsets), 0)[index])
 
 
@@ -77,21 +137,23 @@ class ContentsColumn:
         """About how many bytes the fields will be."""
         return estimate_contents(array)
 
-    def parts(self, array: pa.MapArray) -> list[Part]:
-        """The fields of each row.
+    def fields(self, array: pa.MapArray) -> Entries | None:
+        """The fields of each row; None if no row has any.
 
         :raises UnsendableError: a value has no text, or a key is null.
         """
         places = array.offsets.to_numpy()
         first, count = int(places[0]), int(places[-1] - places[0])
-        places = places - first
+        places = places.astype(np.int64) - first
         if count == 0:
-            return []
-        entries = [
+            return None
+        keys, items = (
             _rendered(render, column.slice(first, count), places)
             for render, column in ((self._render_key, array.keys), (self._render_item, array.items))
-        ]
-        return [_sliced(*_without_nulls(entries[0], entries[1], places), valid_of(array))]
+        )
+        if keys.null_count:
+            raise UnsendableError(_row_of(keys.is_null().index(True).as_py(), places), "a key is null")
+        return Entries(places, valid_of(array), keys, items)
 
 
 def _rendered(render: Render, values: pa.Array, places: Numbers) -> pa.Array:
@@ -107,8 +169,6 @@ def _row_of(entry: int, places: Numbers) -> int:
 
 def _without_nulls(keys: pa.Array, items: pa.Array, places: Numbers) -> tuple[pa.Array, pa.Array, Numbers]:
     """The entries that have a value, and where each row begins among them."""
-    if keys.null_count:
-        raise UnsendableError(_row_of(keys.is_null().index(True).as_py(), places), "a key is null")
     valid = valid_of(items)
     if valid is None:
         return keys, items, places

@@ -95,7 +95,8 @@ def _texts_of_nothing(array: pa.Array) -> pa.Array:
     return pa.nulls(len(array), pa.binary())
 
 
-def _texts_of_views(array: pa.Array) -> pa.Array:
+def texts_of_views(array: pa.Array) -> pa.Array:
+    """Views as an ordinary array."""
     return array.cast(pa.large_binary())
 
 
@@ -108,13 +109,15 @@ def _texts_of_numbers(array: pa.Array) -> pa.Array:
     return as_binary(array.cast(text_kind(len(array), _LONGEST_NUMBER)))
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether the values are their texts, one behind the other."""
     return any(
         is_it(kind) for is_it in (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
     )
 
 
-def _is_view(kind: pa.DataType) -> bool:
+def is_view(kind: pa.DataType) -> bool:
+    """Whether the values are their texts, wherever these are."""
     return bool(kinds.is_string_view(kind) or kinds.is_binary_view(kind))
 
 
@@ -128,7 +131,7 @@ def _anything(_: pa.DataType) -> bool:
 
 # The first that applies. An extension is none of the types that its storage may be.
 _RULES: tuple[tuple[Callable[[pa.DataType], Any], Render], ...] = (
-    (_is_text, as_binary),
+    (is_text, as_binary),
     (kinds.is_dictionary, _texts_of_dictionary),
     (_is_exact_number, _texts_of_numbers),
     (kinds.is_floating, texts_of_floats),
@@ -136,7 +139,7 @@ _RULES: tuple[tuple[Callable[[pa.DataType], Any], Render], ...] = (
     (kinds.is_date, texts_of_dates),
     (kinds.is_time, texts_of_times),
     (kinds.is_fixed_size_binary, _texts_of_fixed),
-    (_is_view, _texts_of_views),
+    (is_view, texts_of_views),
     (kinds.is_null, _texts_of_nothing),
     (kinds.is_run_end_encoded, _texts_of_runs),
     (_is_nested, texts_of_objects),

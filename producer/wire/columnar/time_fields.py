@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,14 +23,27 @@ def is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None))
 
 
-def constant(now: int) -> Part:
-    """The Time field of logs of one moment, seconds since the epoch."""
-    field = b"\x08" + varint(now)
-    return Part(binary_of([field]), 0, len(field))
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """When the logs of the rows were.
+
+    :ivar seconds: since the epoch, int64; one number if it is the same for all.
+    :ivar nanos: the parts of a second below it, int64; None if there are none.
+    """
+
+    seconds: Numbers | int
+    nanos: Numbers | None
+
+    def parts(self) -> tuple[Part, Part | None]:
+        """The Time fields, and the Time_ns fields if there are any."""
+        if isinstance(self.seconds, int):
+            field = b"\x08" + varint(self.seconds)
+            return Part(binary_of([field]), 0, len(field)), None
+        return _seconds(self.seconds), None if self.nanos is None else _nanos(self.nanos)
 
 
-def of_column(array: pa.Array, now: int) -> tuple[Part, Part | None]:
-    """The Time fields of a column, and the Time_ns fields if there are any.
+def of_column(array: pa.Array, now: int) -> Times:
+    """The times in a column.
 
     :param array: seconds since the epoch, or timestamps with a zone.
     :param now: seconds since the epoch, for null.
@@ -45,7 +60,7 @@ def of_column(array: pa.Array, now: int) -> tuple[Part, Part | None]:
     seconds = seconds.astype(np.int64)
     if valid is not None:
         seconds = np.where(valid, seconds, now)
-    return _seconds(seconds), _nanos(nanos) if nanos is not None and nanos.any() else None
+    return Times(seconds, nanos if nanos is not None and nanos.any() else None)
 
 
 def _split(array: pa.Array) -> tuple[Numbers, Numbers | None]:

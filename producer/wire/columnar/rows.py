@@ -1,0 +1,151 @@
+"""What encodes rows, once their values are texts: two twins, of which ``wire/speed`` says which is in use.
+
+The pure one looks up in tables what precedes each text, and has Arrow's ``take`` copy all parts of all rows to their
+places. The compiled one (``_columns.pyx``) reads Arrow's buffers, and writes the records row by row, when the pieces
+are known that they go into: so each byte is copied once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..speed import TWIN
+from .fields import Entries, Field
+from .gather import join, pool_of, total_sizes
+from .prefixes import SHORT
+from .time_fields import Times
+from .values import Numbers
+
+if TYPE_CHECKING:
+    from .._columns import Columns
+
+
+class EncodedRows(Protocol):
+    """The records of a batch.
+
+    :ivar ends: where the record of each row ends.
+    """
+
+    @property
+    def ends(self) -> Numbers: ...
+
+    @property
+    def body(self) -> memoryview:
+        """All of them, joined."""
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        """The records of some rows, joined, in memory of their own."""
+
+    def in_order(self, rows: Numbers) -> Self:
+        """The same records in another order.
+
+        :param rows: for each record its place in this one.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedRows:
+    """Records that were encoded as a whole; see :class:`EncodedRows`."""
+
+    body: memoryview
+    ends: Numbers
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        """A copy of some."""
+        begin, end = _extent(self.ends, start, stop)
+        copy = _memory(end - begin)
+        copy[:] = self.body[begin:end].cast("B")
+        return copy
+
+    def in_order(self, rows: Numbers) -> JoinedRows:
+        """Copied to their places."""
+        pool = pool_of(pa.py_buffer(self.body), np.append(0, self.ends))
+        _, offsets, data = pc.take(pool, pa.array(rows), boundscheck=False).buffers()
+        ends = np.frombuffer(offsets, self.ends.dtype, len(rows) + 1)[1:]
+        return JoinedRows(memoryview(data)[: int(ends[-1])], ends)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredRows:
+    """Records whose sizes are known, and that are written piece by piece; see :class:`EncodedRows`.
+
+    :ivar columns: what they are made of.
+    :ivar order: which row each record is of, int64; None if they are in order.
+    """
+
+    columns: Columns
+    ends: Numbers
+    order: Numbers | None = None
+
+    @property
+    def body(self) -> memoryview:
+        """All of them, joined."""
+        return self.piece(0, len(self.ends))
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        """Some of them, joined."""
+        begin, end = _extent(self.ends, start, stop)
+        memory = _memory(end - begin)
+        self.columns.write(memory, self.order, start, stop)
+        return memory
+
+    def in_order(self, rows: Numbers) -> MeasuredRows:
+        """The same, to be written in another order."""
+        sizes = np.diff(self.ends, prepend=0)[rows]
+        return MeasuredRows(self.columns, np.cumsum(sizes), rows.astype(np.int64))
+
+
+def join_rows(times: Times, fields: Sequence[Field | Entries], count: int) -> JoinedRows:
+    """The pure twin of :func:`measure_rows`."""
+    if count == 0:
+        return JoinedRows(memoryview(b""), np.zeros(0, np.int32))
+    time, nanos = times.parts()
+    parts = [time, *(part for field in fields for part in field.parts()), *([] if nanos is None else [nanos])]
+    sizes = total_sizes(parts, count)
+    frame = SHORT.part(sizes)
+    data, ends = join([frame, *parts], count, int(np.sum(sizes + frame.sizes)))
+    return JoinedRows(memoryview(data)[: int(ends[-1])], ends)
+
+
+def measure_rows(times: Times, fields: Sequence[Field | Entries], count: int) -> MeasuredRows:
+    """The records of rows.
+
+    :param count: of rows.
+    """
+    from .._columns import Columns  # noqa: PLC0415  # it is not everywhere
+
+    constant = isinstance(times.seconds, int)
+    seconds = np.full(1, times.seconds, np.int64) if constant else times.seconds
+    nanos = None if times.nanos is None else times.nanos.astype(np.int64)
+    columns = Columns(count, seconds, nanos)
+    for field in fields:
+        if isinstance(field, Entries):
+            valid = None if field.valid is None else field.valid.astype(np.uint8)
+            columns.add_entries(field.places, valid, field.keys, field.items)
+        else:
+            columns.add_field(field.key, field.texts, field.index)
+    ends = np.empty(count, np.int64)
+    columns.measure(ends)
+    return MeasuredRows(columns, ends)
+
+
+encode_rows = measure_rows if TWIN == "native" else join_rows
+
+
+def _extent(ends: Numbers, start: int, stop: int) -> tuple[int, int]:
+    """Where the records of some rows begin, and where they end."""
+    begin = int(ends[start - 1]) if start else 0
+    return begin, int(ends[stop - 1]) if stop else 0
+
+
+def _memory(size: int) -> memoryview:
+    """Arrow's memory, which is used again and again; Python's comes from the system anew for each of these sizes, and
+    the first touch of its pages costs more than all the copying.
+    """
+    return memoryview(pa.allocate_buffer(size)).cast("B")
