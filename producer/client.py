@@ -28,14 +28,14 @@ from .records import StreamKey
 from .results import Callback, SendFuture
 from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
-from .wire.log_group import LogEncoder
+from .wire.log_group import encode_log
 from .wire.speed import TWIN
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowSender
     from .interfaces import Channel, Sink
     from .pipeline.batching.accumulator import Piece
-    from .pipeline.batching.open_run import OpenRun
+    from .pipeline.batching.open_records import OpenRecords
     from .pipeline.sender import Sender
     from .pipeline.shutdown import Shutdown
 
@@ -100,7 +100,6 @@ class Producer:
         self._clock: Clock = clock or SystemClock()
         self._sink = _loghub_sink(self.config, self._clock, self.name) if sink is None else sink
         self._sink_given = sink is not None
-        self._encoder = LogEncoder()
         self._cut = CutRule.of(self.config)
         self._keys = StreamKeys(self.config)
         self._closed = False
@@ -183,18 +182,14 @@ class Producer:
         if type(log) is not dict and isinstance(log, list | tuple):
             if not log:
                 raise InvalidArgumentError("a list of logs must not be empty")
-            record = b"".join([self._encoder.encode(one, now) for one in log])
+            record = b"".join([encode_log(one, now) for one in log])
             return pipeline.accept(key, record, len(log), callback)
-        return pipeline.accept(key, self._encoder.encode(log, now), 1, callback)  # type: ignore[arg-type]
+        return pipeline.accept(key, encode_log(log, now), 1, callback)  # type: ignore[arg-type]
 
-    def _open_run(self, key: StreamKey, log: dict[str, Any]) -> OpenRun | None:
-        """Where logs like this one take the short way; None if there is no such place, or it was not sent often."""
-        if tuple(log) not in self._encoder.shapes:
-            return None
+    def _open_records(self, key: StreamKey) -> OpenRecords | None:
+        """The end of the stream's open batch; None if it has none."""
         pipeline = self._pipeline
-        if pipeline is None:
-            return None
-        return pipeline.open_run(key, self._encoder)
+        return None if pipeline is None else pipeline.open_records(key)
 
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
         if callback is not None:
@@ -231,25 +226,25 @@ class Producer:
         """
         from .pipeline.batching.accumulator import Piece  # noqa: PLC0415  # see _import_stages
 
-        now, encode = int(self._clock.time()), self._encoder.encode_latin
+        now = int(self._clock.time())
         most, most_logs = self._cut.piece_bytes, self._cut.piece_count
-        records: list[str] = []
+        records: list[bytes] = []
         size = 0
         for position, log in enumerate(logs):
             try:
-                record = encode(log, now)
+                record = encode_log(log, now)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"log {position} of send_many: {error}") from error
             if records and size + len(record) > most:
-                yield Piece(key, "".join(records).encode("latin-1"), len(records))
+                yield Piece(key, b"".join(records), len(records))
                 records, size = [], 0
             records.append(record)
             size += len(record)
             if len(records) >= most_logs:
-                yield Piece(key, "".join(records).encode("latin-1"), len(records))
+                yield Piece(key, b"".join(records), len(records))
                 records, size = [], 0
         if records:
-            yield Piece(key, "".join(records).encode("latin-1"), len(records))
+            yield Piece(key, b"".join(records), len(records))
 
     def put_project_config(self, project: ProjectConfig) -> None:
         """Add a project, or replace its endpoint and credentials, also while records for it are on their way.

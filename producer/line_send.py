@@ -16,7 +16,7 @@ from .pipeline.batching.cut import CutRule
 from .pipeline.sender import Sender
 from .records import LogItem, StreamKey
 from .results import Callback, SendFuture
-from .wire.log_group import LogEncoder
+from .wire.log_group import encode_log
 from .wire.speed import encode_lines
 from .wire.text import time_of
 
@@ -36,7 +36,7 @@ class LineSender:
         self, pipeline: Sender, key: StreamKey, cut: CutRule, field: str, time: int | datetime | None, now: int
     ) -> None:
         self._pipeline, self._key, self._cut = pipeline, key, cut
-        LogEncoder().encode({field: ""}, now)  # to say what is wrong with the name
+        encode_log({field: ""}, now)  # to say what is wrong with the name
         self._field = field.encode()
         self._time = time_of(LogItem({}, time=time), now)
 

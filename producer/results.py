@@ -1,8 +1,9 @@
 """What a sender learns: attempts, the result, and the future that carries it.
 
-A batch settles once, and every send in it shares one :class:`Result`. A :class:`SendFuture` is a handle of three
-slots until somebody waits on it in the manner of ``concurrent.futures``; only then does it grow a condition and lists
-of its own.
+A batch settles once, and every send in it shares one :class:`Result`. A :class:`SendFuture` is a batch and a position
+in it until somebody waits on it in the manner of ``concurrent.futures``; only then does it grow a condition and lists
+of its own, and only then does the batch know of it. Its methods need nothing of it but ``_holder``, ``_position``,
+``_callback`` and ``_watch``, so that another class with these can share them.
 """
 
 from __future__ import annotations
@@ -102,8 +103,13 @@ class ResultHolder(Protocol):
     def wait(self, timeout: float | None) -> None:
         """Return when the batch has a result or was split, or after ``timeout`` seconds; for no reason too."""
 
-    def heed(self, future: SendFuture) -> None:
-        """Somebody is to be told of the result, so that the future must live until then."""
+    def follow(self, position: int) -> tuple[ResultHolder, int] | None:
+        """Who gives the result of the send at ``position``, and its position there, since it was cut; None if this one
+        does.
+        """
+
+    def heed(self, position: int, future: SendFuture) -> None:
+        """Somebody is to be told of the result of the send at ``position``, so that its future must live until then."""
 
 
 _DoneCallback = Callable[[Future[Result]], object]
@@ -154,19 +160,22 @@ class SendFuture(Future[Result]):
 
     # The batch holds the state; the attributes of the base class are never created, and the three of them that
     # concurrent.futures.wait, as_completed and asyncio work with are properties over _holder and _watch.
-    __slots__ = ("_callback", "_holder")
+    __slots__ = ("_holder", "_position")
 
+    # Where the holder changes, it does so behind the position; who reads both reads the holder first.
     _holder: ResultHolder
-    _callback: Callback | None
+    _position: int
+    #: Of the send, for as long as no holder has it.
+    _callback: Callback | None = None
     # Most never get one: it then goes to the dictionary that the base class has anyway.
     _watch: _Watch | None = None
 
-    def __init__(self, holder: ResultHolder, callback: Callback | None = None) -> None:
+    def __init__(self, holder: ResultHolder, position: int = 0) -> None:
         self._holder = holder
-        self._callback = callback
+        self._position = position
 
     def __repr__(self) -> str:
-        result = self._holder.result
+        result = _holder_of(self).result
         state = "pending" if result is None else "delivered" if result.successful else f"failed: {result.error_code}"
         return f"<SendFuture {state}>"
 
@@ -191,7 +200,7 @@ class SendFuture(Future[Result]):
 
     def done(self) -> bool:
         """Whether the record is settled."""
-        return self._holder.result is not None
+        return _holder_of(self).result is not None
 
     def result(self, timeout: float | None = None) -> Result:
         """Wait for the outcome.
@@ -200,14 +209,14 @@ class SendFuture(Future[Result]):
         :raises ResultFailedError: the record was not delivered.
         :raises TimeoutError: not settled within ``timeout``; the delivery goes on.
         """
-        result = self._holder.result or self._wait(timeout)
+        result = self._holder.result or _wait(self, timeout)
         if not result.successful:
             raise ResultFailedError(result)
         return result
 
     def exception(self, timeout: float | None = None) -> ResultFailedError | None:
         """As :meth:`result`, but returns the :class:`ResultFailedError`, or None on success."""
-        result = self._wait(timeout)
+        result = _wait(self, timeout)
         return None if result.successful else ResultFailedError(result)
 
     def add_done_callback(self, fn: _DoneCallback) -> None:
@@ -216,10 +225,10 @@ class SendFuture(Future[Result]):
         What is added in a coroutine is called on its event loop, as asyncio promises; what is added elsewhere, on a
         handler thread, likewise if the loop has been closed meanwhile. An exception in it is logged and stops nothing.
         """
-        self._holder.heed(self)
+        self._holder.heed(self._position, self)
         loop = _running_loop()
         with _watching:
-            watch = self._watched()
+            watch = _watched(self)
             if not watch.finished:
                 watch.callbacks = (*watch.callbacks, fn if loop is None else _InLoop(loop, fn))
                 return
@@ -250,48 +259,61 @@ class SendFuture(Future[Result]):
         """
         return await self
 
-    def _wait(self, timeout: float | None) -> Result:
-        end = None if timeout is None else time.monotonic() + timeout
-        while (result := self._holder.result) is None:
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
-                raise TimeoutError(f"not settled within {timeout} s; the delivery goes on")
-            self._holder.wait(left)
-        return result
-
-    def _watched(self) -> _Watch:
-        with _watching:
-            if self._watch is None or self._watch.process is not _process:
-                # First the watch, then the look at the result: settle_future does it the other way round, so that one
-                # of the two sees the other.
-                watch = self._watch = _Watch()
-                watch.finished = watch.finished or self._holder.result is not None
-            return self._watch
-
     @property
     def _state(self) -> str:  # type: ignore[override]  # the base class has an attribute
         watch = self._watch
         own = watch is not None and watch.process is _process
-        finished = watch.finished if watch is not None and own else self._holder.result is not None
+        finished = watch.finished if watch is not None and own else _holder_of(self).result is not None
         return "FINISHED" if finished else "PENDING"
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
-        self._holder.heed(self)
+        self._holder.heed(self._position, self)
         with _watching:
-            watch = self._watched()
+            watch = _watched(self)
             if watch.condition is None:
                 watch.condition = threading.Condition()
             return watch.condition
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
-        self._holder.heed(self)
+        self._holder.heed(self._position, self)
         with _watching:
-            watch = self._watched()
+            watch = _watched(self)
             if watch.waiters is None:
                 watch.waiters = []
             return watch.waiters
+
+
+def holder_of(holder: ResultHolder, position: int) -> ResultHolder:
+    """Who gives the result of the send that was at ``position`` of ``holder``, whatever was cut since."""
+    while (at := holder.follow(position)) is not None:
+        holder, position = at
+    return holder
+
+
+def _holder_of(future: SendFuture) -> ResultHolder:
+    return holder_of(future._holder, future._position)
+
+
+def _wait(future: SendFuture, timeout: float | None) -> Result:
+    end = None if timeout is None else time.monotonic() + timeout
+    while (result := (holder := _holder_of(future)).result) is None:
+        left = None if end is None else end - time.monotonic()
+        if left is not None and left <= 0:
+            raise TimeoutError(f"not settled within {timeout} s; the delivery goes on")
+        holder.wait(left)
+    return result
+
+
+def _watched(future: SendFuture) -> _Watch:
+    with _watching:
+        if future._watch is None or future._watch.process is not _process:
+            # First the watch, then the look at the result: settle_future does it the other way round, so that one of
+            # the two sees the other.
+            watch = future._watch = _Watch()
+            watch.finished = watch.finished or _holder_of(future).result is not None
+        return future._watch
 
 
 class _InLoop:

@@ -16,7 +16,7 @@ from .results import Callback, SendFuture
 if TYPE_CHECKING:
     from .arrow_send import ArrowPiece
     from .client import Producer
-    from .pipeline.batching.open_run import OpenRun
+    from .pipeline.batching.open_records import OpenRecords
 
 #: What ``send`` takes for one log.
 Log = Mapping[str, Any] | LogItem
@@ -28,33 +28,29 @@ class Stream:
     :ivar key: the stream.
     """
 
-    __slots__ = ("_producer", "_run", "key")
+    __slots__ = ("_open", "_producer", "key")
 
     def __init__(self, producer: Producer, key: StreamKey) -> None:
         self._producer = producer
         self.key = key
         # The end of the stream's open batch; threads may overwrite what another one wrote, and nothing is lost by it.
-        self._run: OpenRun | None = None
+        self._open: OpenRecords | None = None
 
     def send(self, log: Log | Sequence[Log], *, callback: Callback | None = None) -> SendFuture:
         """As :meth:`Producer.send`, to this stream.
 
         :raises StreamStoppedError: the stream is ordered, and a batch of it has failed for good.
         """
-        run = self._run
-        if run is not None and type(log) is dict and (callback is None or callable(callback)):
-            future = run.add(log, callback)
-            if future is not None:
-                return future
-        return self._send(log, callback)
+        records = self._open
+        future = None if records is None else records.add(log, callback)
+        return self._send(log, callback) if future is None else future
 
     def _send(self, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
-        """Send what the handle's run did not take, or was never asked to."""
-        run = self._run
-        if type(log) is dict and (run is None or run.closed) and (callback is None or callable(callback)):
-            # The batch's run may be another by now: several handles of a stream take turns.
-            run = self._run = self._producer._open_run(self.key, log)
-            future = None if run is None else run.add(log, callback)
+        """Send what the open batch did not take, or was never offered."""
+        records = self._open
+        if type(log) is dict and (records is None or records.closed):
+            records = self._open = self._producer._open_records(self.key)
+            future = None if records is None else records.add(log, callback)
             if future is not None:
                 return future
         return self._producer._send(self.key, log, callback)

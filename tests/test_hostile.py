@@ -27,7 +27,7 @@ from producer.sinks.loghub.credentials_cache import CredentialsCache
 from producer.sinks.loghub.sink import _offset
 from producer.testing import ManualClock, RecordingSink
 from producer.wire.json_group import decode_json, encode_json
-from producer.wire.log_group import LogEncoder
+from producer.wire.log_group import encode_log
 from tests.support.sinks import GatedSink
 
 
@@ -39,13 +39,16 @@ class Settled:
     def wait(self, timeout: float | None) -> None:
         """Nothing to wait for."""
 
+    def follow(self, position: int) -> None:
+        """It was never cut."""
+
 
 class Pending(Settled):
     """A holder whose result never comes."""
 
     result = None  # type: ignore[assignment]
 
-    def heed(self, future: object) -> None:
+    def heed(self, position: int, future: object) -> None:
         """Nobody is told."""
 
 
@@ -169,15 +172,14 @@ def test_text_that_lies_about_its_length_is_sent_as_it_is() -> None:
         def __len__(self) -> int:
             return 1
 
-    encoder = LogEncoder()
-    expected = encoder.encode({"k": "hello"}, 1)
-    for _ in range(20):
-        assert encoder.encode({"k": Liar("hello")}, 1) == expected
-        assert encoder.encode({"k": LyingBytes(b"hello")}, 1) == expected
-        assert encoder.encode({"k": "hello"}, 1) == expected
+    expected = encode_log({"k": "hello"}, 1)
+    for _ in range(2):
+        assert encode_log({"k": Liar("hello")}, 1) == expected
+        assert encode_log({"k": LyingBytes(b"hello")}, 1) == expected
+        assert encode_log({"k": "hello"}, 1) == expected
 
 
 def test_a_field_named_like_the_time_survives_json() -> None:
     """The producer's own ``__time__`` is a number and comes first."""
-    record = LogEncoder().encode({"__time__": "noon", "__time_ns_part__": "x", "k": "v"}, 7)
+    record = encode_log({"__time__": "noon", "__time_ns_part__": "x", "k": "v"}, 7)
     assert decode_json(encode_json([record], "t", "s", [])) == [record]

@@ -23,7 +23,7 @@ from producer.records import LogItem
 from producer.results import Result
 from producer.server import LogHubServer
 from producer.testing import ManualClock, RecordingSink
-from producer.wire.log_group import LogEncoder
+from producer.wire.log_group import encode_log
 from tests.support.sinks import GatedSink
 from tests.support.waiting import eventually
 from tests.wire.twins import columnar_twin
@@ -54,8 +54,7 @@ def table(rows: int = ROWS, size: int = 100) -> pa.Table:
 
 def expected(data: pa.Table, now: int, *left_out: str) -> list[bytes]:
     """The records that ``send`` makes of the rows."""
-    encoder = LogEncoder()
-    return [encoder.encode(LogItem(row), now) for row in data.drop_columns(list(left_out)).to_pylist()]
+    return [encode_log(LogItem(row), now) for row in data.drop_columns(list(left_out)).to_pylist()]
 
 
 @pytest.mark.parametrize("total", [10 * KIB * KIB, 1024 * KIB, 100 * KIB, 30 * KIB])

@@ -21,7 +21,7 @@ from producer import (
 from producer.channels import FileChannel, MemoryChannel
 from producer.server import LogHubServer
 from producer.testing import ManualClock, RecordingSink
-from producer.wire.log_group import LogEncoder
+from producer.wire.log_group import encode_log
 from tests.support.pipelines import config
 from tests.support.sinks import GatedSink
 from tests.support.waiting import eventually
@@ -56,8 +56,7 @@ def block_of(lines: int, size: int = 100) -> bytes:
 
 def expected(block: bytes, now: int, key: str = "content") -> list[bytes]:
     """What ``send`` makes of the lines."""
-    encoder = LogEncoder()
-    return [encoder.encode(LogItem({key: line}, time=now), now) for line in block.splitlines()]
+    return [encode_log(LogItem({key: line}, time=now), now) for line in block.splitlines()]
 
 
 def test_lines_are_records_of_one_field() -> None:
@@ -83,7 +82,7 @@ def test_the_field_and_the_time_are_the_callers() -> None:
         stream.send_lines(b"two", time=moment)
         producer.flush()
     items = [LogItem({"größe": "one"}, time=NOW), LogItem({"content": "two"}, time=moment)]
-    assert sink.records() == [LogEncoder().encode(item, 0) for item in items]
+    assert sink.records() == [encode_log(item, 0) for item in items]
 
 
 def test_any_memory_of_bytes_is_a_block(tmp_path: Path) -> None:

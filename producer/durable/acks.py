@@ -114,7 +114,7 @@ class Acks:
         :param release: gives back the memory of the records, once they are not needed.
         """
         if isinstance(batch, FedBatch):
-            records, logs = [bytes(record) for record in batch.encoded_records()], logs_of_sends(batch)
+            records, logs = [bytes(record) for record in batch.records], logs_of_sends(batch)
             self._put(_Failed(batch.key, batch.tickets, records, logs, result, release))
 
     def settled(self, ticket: Ticket) -> None:

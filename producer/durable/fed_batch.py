@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..interfaces import Payload
+from ..interfaces import Payload, Record
 from ..pipeline.batching.batch import ProducerBatch, Recipient
 from ..records import IDEMPOTENT
 from ..results import SendFuture
@@ -28,14 +28,32 @@ class FedBatch(ProducerBatch):
         super().__init__(*arguments, **options)
         self.tickets: list[Ticket] = []
 
-    def _future_of(self, recipient: Recipient) -> SendFuture:
-        """The future of the ticket becomes this batch's."""
+    def add(self, record: Record, logs: int, recipient: Recipient, charge: int) -> SendFuture | None:
+        """The future of the ticket becomes this batch's, which keeps it."""
         if not isinstance(recipient, Ticket):
             raise TypeError("a record that came out of a channel was fed without its ticket")  # a bug
-        future, recipient.future = recipient.future or SendFuture(self), None
+        self._trim()
         self.tickets.append(recipient)
+        added = super().add(record, logs, None, charge)
+        if added is None:
+            self._trim()
+            return None
+        future, recipient.future = recipient.future, None
+        if future is None:
+            return added
+        self.heed(added._position, future)
+        future._position = added._position
         future._holder = self
         return future
+
+    def _trim(self) -> None:
+        """Forget the ticket of a record that was not added."""
+        del self.tickets[self.sends :]
+
+    def seal(self) -> None:
+        """See :meth:`ProducerBatch.seal`."""
+        super().seal()
+        self._trim()
 
     def share_with(self, halves: Sequence[ProducerBatch], middle: int) -> None:
         """See :meth:`ProducerBatch.share_with`."""
@@ -52,7 +70,7 @@ class FedBatch(ProducerBatch):
         """See :attr:`ProducerBatch.indivisible`. Nor is a single event of an idempotent stream: it has one position in
         the channel, by which nobody could tell how much of it was sent.
         """
-        return super().indivisible or (self.key.order.startswith(IDEMPOTENT) and len(self.futures) == 1)
+        return super().indivisible or (self.key.order.startswith(IDEMPOTENT) and self.sends == 1)
 
     def shares_send(self, other: ProducerBatch) -> bool:
         """See :meth:`ProducerBatch.shares_send`."""

@@ -33,15 +33,14 @@ from ..metrics import Stats
 from ..numbering import Numbering
 from ..pipeline.backing import Backing
 from ..pipeline.batching.accumulator import Piece
-from ..pipeline.batching.batch import RECORD_OVERHEAD, ProducerBatch
-from ..pipeline.batching.open_run import OpenRun
+from ..pipeline.batching.batch import ProducerBatch
+from ..pipeline.batching.open_records import RECORD_OVERHEAD, OpenRecords
 from ..pipeline.pipeline import Pipeline
 from ..pipeline.sending.doubt import SentBefore
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
 from ..records import StreamKey, plain
 from ..results import Callback, SendFuture
-from ..wire.log_group import LogEncoder
 from .acks import Acks
 from .claims import claim, give_up
 from .dead_letters import DeadLetters
@@ -174,7 +173,7 @@ class DurablePipeline:
         """
         return self._store_all([Piece(key, record, logs)], callback)[0]
 
-    def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:  # noqa: ARG002
+    def open_records(self, key: StreamKey) -> OpenRecords | None:  # noqa: ARG002
         """None: every record goes through the channel."""
         return None
 

@@ -51,7 +51,11 @@ class Waiting:
         if event is not None:
             event.set()
 
-    def heed(self, future: SendFuture) -> None:
+    def follow(self, _position: int) -> None:
+        """See :class:`~producer.results.ResultHolder`; a batch that takes the record over takes this one's place."""
+        return
+
+    def heed(self, _position: int, future: SendFuture) -> None:
         """See :class:`~producer.results.ResultHolder`."""
         if self.result is None:  # else there may be nobody left who could give the lock back: after a fork
             self._registry.heed(self.number, future)
@@ -69,10 +73,11 @@ class Waiting:
 class StoredFuture(SendFuture):
     """The future of a record that went into a channel."""
 
-    __slots__ = ("_channel", "_stored_as")
+    __slots__ = ("_callback", "_channel", "_stored_as")
 
     def __init__(self, holder: Waiting, callback: Callback | None, channel: Channel) -> None:
-        super().__init__(holder, callback)
+        super().__init__(holder)
+        self._callback = callback
         self._channel = channel
         #: True once it is known to be on the disk, False if it never will be; else the number to be synced.
         self._stored_as: bool | int | None = None

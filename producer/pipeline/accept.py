@@ -16,19 +16,17 @@ from ..errors import LogSizeTooLargeError, MaxBatchCountExceedError, ProducerErr
 from ..interfaces import Record
 from ..records import StreamKey
 from ..results import Callback, SendFuture
-from ..wire.log_group import LogEncoder
 from .batching.accumulator import LogAccumulator, Piece
 from .batching.batch import (
     BATCH_OVERHEAD,
     MAX_BATCH_OVERHEAD,
-    RECORD_OVERHEAD,
     ProducerBatch,
     Recipient,
     overhead_of_batch,
 )
 from .batching.cut import CutRule
 from .batching.memory import MemoryBudget, Reservation
-from .batching.open_run import OpenRun
+from .batching.open_records import RECORD_OVERHEAD, OpenRecords
 from .sending.doubt import SentBefore
 
 
@@ -178,9 +176,9 @@ class Admission:
             self._place(piece, recipient, memory, number=number, before=before)
         self.hand_on()
 
-    def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:
-        """Where logs of shapes that ``encoder`` knows go without a closer look; None if there is no such place."""
-        return None if self._threads.late else self.accumulator.open_run(key, encoder)
+    def open_records(self, key: StreamKey) -> OpenRecords | None:
+        """Where logs of a stream go without a closer look; None if there is no such place."""
+        return None if self._threads.late else self.accumulator.open_records(key)
 
     # What all of them do.
 

@@ -75,7 +75,7 @@ class Pipeline:
             ordered=keeps,
         )
         self.budget, self.accumulator = self.admission.budget, self.admission.accumulator
-        self.accept, self.open_run = self.admission.accept, self.admission.open_run
+        self.accept, self.open_records = self.admission.accept, self.admission.open_records
         self.accept_pieces, self.accept_encoded = self.admission.accept_pieces, self.admission.accept_encoded
         self.check_size, self.submit_open = self.admission.check_size, self.admission.hand_on_open
         self.retry_queue = RetryQueue(clock)

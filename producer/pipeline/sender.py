@@ -10,9 +10,8 @@ from ..interfaces import Record
 from ..metrics import Stats
 from ..records import StreamKey
 from ..results import Callback, SendFuture
-from ..wire.log_group import LogEncoder
 from .batching.accumulator import Piece
-from .batching.open_run import OpenRun
+from .batching.open_records import OpenRecords
 
 
 class Sender(Protocol):
@@ -35,8 +34,8 @@ class Sender(Protocol):
     def check_size(self, piece: Piece) -> None:
         """Raise if a piece could never be accepted."""
 
-    def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:
-        """Where logs of shapes that ``encoder`` knows go without a closer look; None if there is no such place."""
+    def open_records(self, key: StreamKey) -> OpenRecords | None:
+        """Where logs of a stream go without a closer look; None if there is no such place."""
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
         """Why an ordered stream is stopped; None if it is not."""

@@ -26,10 +26,12 @@ def snapshot(
     for batch in batches:
         stage = batch.state.value
         if stage in counts:
+            unspent = batch.unspent
             counts[stage] += 1
-            memory[stage] += batch.held
+            memory[stage] += batch.held - unspent
+            memory["reserved"] += unspent
     used = budget.used
-    memory["reserved"] = budget.reserved
+    memory["reserved"] += budget.reserved
     memory["callbacks"] = max(0, used - sum(memory.values()))
     accepted, delivered, failed = accumulator.accepted, counters["delivered"], counters["failed"]
     return Stats(
@@ -57,7 +59,7 @@ def _stream_stats(accumulator: LogAccumulator, batches: list[ProducerBatch]) -> 
     pending: dict[StreamKey, tuple[int, int]] = {}
     for batch in batches:
         logs, held = pending.get(batch.key, (0, 0))
-        pending[batch.key] = logs + batch.log_count, held + batch.held
+        pending[batch.key] = logs + batch.log_count, held + batch.held - batch.unspent
     streams = []
     counts = accumulator.stream_counts()
     for key in counts.keys() | pending.keys():

@@ -23,7 +23,7 @@ _TIME, _TIME_NS = "__time__", "__time_ns_part__"
 def encode_json(records: Sequence[bytes], topic: str, source: str, tags: Sequence[tuple[str, str]]) -> bytes:
     """The body of a batch.
 
-    :param records: what :class:`~producer.wire.log_group.LogEncoder` made; each may join several logs.
+    :param records: what :func:`~producer.wire.log_group.encode_log` made; each may join several logs.
     """
     logs = ",".join(object_of(members_of(log)) for joined in records for log in frames_of(joined))
     head = {"__topic__": topic, "__source__": source, "__tags__": dict(tags)}

@@ -21,7 +21,7 @@ from .json_group import frames_of, members_of, object_of
 def json_lines(key: StreamKey, records: Sequence[bytes]) -> bytes:
     """The lines of these records.
 
-    :param records: what :class:`~producer.wire.log_group.LogEncoder` made; each may join several logs.
+    :param records: what :func:`~producer.wire.log_group.encode_log` made; each may join several logs.
     """
     names = {"__project__": key.project, "__logstore__": key.logstore, "__topic__": key.topic, "__source__": key.source}
     names |= {f"__tag__:{name}": value for name, value in key.tags}

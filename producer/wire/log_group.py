@@ -16,32 +16,26 @@ is sent, and its size is then exact::
 
 Example: the log ``{"k": "v"}`` at second 1 is ``0A 0A  08 01  12 06  0A 01 6B  12 01 76``.
 
-:class:`LogEncoder` is fast for what applications send over and over: dictionaries with the same field names and ASCII
-text in them (see :mod:`.shape`). Everything else takes the general way.
+Most logs have names, and values of lengths, that were sent before: what precedes a value is looked up by both.
 
 Source: LogHub protocol, Protobuf; held to vectors made by the official SDK.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import InvalidArgumentError
 from ..records import LogItem
 from .protobuf import delimited, read_varint, varint
-from .shape import MAX_NAME, Heads, Room, Shape, data_of
-from .text import time_of
+from .text import data_of, time_of
 
-# How often a shape is seen before a function is generated for it, and how many are kept: names made up for each log
-# must cost neither compilation nor memory. Once there is no room, another one has to be worth its compilation, and
-# takes the place of those that are not used any more.
-_SEEN_BEFORE_GENERATED = 8
-_SEEN_BEFORE_REPLACING = 256
-_MAX_SHAPES = 256
-_MAX_SHAPES_COUNTED = 4096
-_MAX_KEYS_KEPT = 4096
+#: What is kept of names and lengths, bytes; of longer names and values nothing is.
+MAX_KEPT_BYTES = 4 * 1024 * 1024
+_MAX_NAME, _MAX_LENGTH = 256, 16_384
+# What a name occupies, and a length of it, besides their texts. Measured on CPython 3.11.
+_NAME_BYTES, _LENGTH_BYTES = 320, 160
 
 
 def encode_tail(topic: str, source: str, tags: Iterable[tuple[str, str]]) -> bytes:
@@ -64,130 +58,130 @@ def _pair(key: bytes, value: bytes) -> bytes:
     return delimited(0x0A, key) + delimited(0x12, value)
 
 
-class LogEncoder:
-    """Turns logs into records; one a producer, used by any number of threads.
+class _Heads:
+    """What precedes the values of fields, by their names and the lengths of the values.
 
-    Its caches are dictionaries that only grow to a bound, that of the shapes in bytes. Two threads that fill the same
-    entry fill in the same value.
+    Threads that fill in the same entry fill in the same bytes. Once it is full it begins anew: names that are in use
+    are soon there again.
+
+    :ivar known: the bytes, by name, then by length.
     """
 
     def __init__(self) -> None:
-        #: What is known of logs with these names; of those that were sent often.
-        self.shapes: dict[tuple[str, ...], Shape] = {}
-        self._lock = threading.Lock()  # guards changes of shapes
-        self._seen: dict[int, int] = {}  # by the hash of the names, which would occupy far more themselves
-        self._keys: dict[str, bytes] = {}
-        self._room = Room()
-        self._heads = Heads(0)
+        self.known: dict[str, dict[int, bytes]] = {}
+        self._kept = 0  # bytes; threads may overshoot by a few
 
-    def encode(self, log: Mapping[str, Any] | LogItem, now: int) -> bytes:
-        """The record of one log.
+    def of(self, name: object, length: int) -> bytes:
+        """What precedes a value of ``length`` bytes.
 
-        :param log: a mapping of names to values (see :func:`~producer.records.text_of`), or a
-            :class:`~producer.records.LogItem`.
-        :param now: seconds since the epoch, for a log without a time of its own.
-        :raises InvalidArgumentError: not a log, a name that is not text, a value that cannot become text.
+        :raises InvalidArgumentError: the name is not text, or not valid Unicode.
         """
-        return self.encode_latin(log, now).encode("latin-1")
+        lengths = self.known.get(name) if type(name) is str else None
+        head = None if lengths is None else lengths.get(length)
+        if head is not None:
+            return head
+        inner = delimited(0x0A, _encode_key(name)) + b"\x12" + varint(length)
+        head = b"\x12" + varint(len(inner) + length) + inner
+        if type(name) is str and len(name) <= _MAX_NAME and length < _MAX_LENGTH:
+            self._keep(name, length, head)
+        return head
 
-    def encode_latin(self, log: Mapping[str, Any] | LogItem, now: int) -> str:
-        """As :meth:`encode`, as a latin-1 string: many of them join and become bytes at once."""
-        if type(log) is dict:
-            log = log.copy()  # at once, whatever other threads do with it: names and values of one moment
-            names = tuple(log)
-            shape = self.shapes.get(names)
-            if shape is None:
-                self._count_shape(names)
-            else:
-                shape.used = True
-                fields = shape.fields_of(log.values()) or shape.fields_of_any(log)
-                return f"{self.heads(now)[len(fields)]}{fields}"
-        return self._encode_general(log, now).decode("latin-1")
+    def _keep(self, name: str, length: int, head: bytes) -> None:
+        if self._kept > MAX_KEPT_BYTES:
+            self.known.clear()
+            self._kept = 0
+        lengths = self.known.get(name)
+        if lengths is None:
+            lengths = self.known[name] = {}
+            self._kept += _NAME_BYTES + len(name)
+        lengths[length] = head
+        self._kept += _LENGTH_BYTES + len(head)
 
-    def _encode_general(self, log: Mapping[str, Any] | LogItem, now: int) -> bytes:
-        if isinstance(log, LogItem):
-            return self._encode_item(log, now)
-        if isinstance(log, Mapping):
-            return self._encode_pairs(log.items(), self.heads(now).time, b"")
-        raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}")
 
-    def _encode_item(self, item: LogItem, now: int) -> bytes:
-        seconds, nanos = time_of(item, now)
-        end = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
-        contents = item.contents
-        try:
-            pairs = contents.items() if isinstance(contents, Mapping) else [(name, value) for name, value in contents]
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(
-                f"contents must be a mapping or a sequence of (name, value) pairs: {error}"
-            ) from error
-        return self._encode_pairs(pairs, b"\x08" + varint(seconds), end)
+class _Time:
+    """The Time field of logs that get the time of their sending: the same for all of a second.
 
-    def _encode_pairs(self, pairs: Iterable[tuple[str, Any]], start: bytes, end: bytes) -> bytes:
-        parts = [start]
-        keys = self._keys
-        for name, value in pairs:
-            if value is None:
-                continue
-            key = (keys.get(name) if type(name) is str else None) or self._key(name)
+    :ivar last: a second since the epoch, and its field.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0, b"\x08\x00"
+
+    def field(self, now: int) -> bytes:
+        """The field for that second."""
+        self.last = last = now, b"\x08" + varint(now)
+        return last[1]
+
+
+class _Sizes(dict[int, bytes]):
+    """What precedes a log, by its size."""
+
+    def __missing__(self, size: int) -> bytes:
+        head = self[size] = b"\x0a" + varint(size)
+        return head
+
+
+_heads = _Heads()
+_sizes = _Sizes()
+_time = _Time()
+
+
+def encode_log(log: Mapping[str, Any] | LogItem, now: int) -> bytes:
+    """The record of one log. Any number of threads may call it.
+
+    :param log: a mapping of names to values (see :func:`~producer.wire.text.text_of`; None is left out), or a
+        :class:`~producer.records.LogItem`.
+    :param now: seconds since the epoch, for a log without a time of its own.
+    :raises InvalidArgumentError: not a log, a name that is not text, a value that cannot become text.
+    """
+    if isinstance(log, LogItem):
+        return _encode_item(log, now)
+    second, time = _time.last
+    if second != now:
+        time = _time.field(now)
+    if type(log) is dict:
+        # A copy at once, whatever other threads do with it: names and values of one moment.
+        return _encode_pairs(log.copy().items(), time)
+    if isinstance(log, Mapping):
+        return _encode_pairs(log.items(), time)
+    raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}")
+
+
+def _encode_item(item: LogItem, now: int) -> bytes:
+    seconds, nanos = time_of(item, now)
+    end = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
+    contents = item.contents
+    try:
+        pairs = contents.items() if isinstance(contents, Mapping) else [(name, value) for name, value in contents]
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"contents must be a mapping or a sequence of (name, value) pairs: {error}"
+        ) from error
+    return _encode_pairs(pairs, b"\x08" + varint(seconds), end)
+
+
+def _encode_pairs(pairs: Iterable[tuple[str, Any]], start: bytes, end: bytes = b"") -> bytes:
+    parts, known = [start], _heads.known
+    add = parts.append
+    for name, value in pairs:
+        if type(value) is str is type(name):  # the common case, and nothing of it a function of ours
+            try:
+                data = value.encode()
+                add(known[name][len(data)])
+            except (KeyError, UnicodeEncodeError):
+                data = data_of(value, name)
+                add(_heads.of(name, len(data)))
+        elif value is None:
+            continue
+        else:
             data = data_of(value, name)
-            inner = key + b"\x12" + varint(len(data))
-            parts += (b"\x12", varint(len(inner) + len(data)), inner, data)
-        parts.append(end)
-        body = b"".join(parts)
-        return b"\x0a" + varint(len(body)) + body
-
-    def _key(self, name: object) -> bytes:
-        key = delimited(0x0A, _encode_key(name))
-        if len(self._keys) < _MAX_KEYS_KEPT and type(name) is str and len(name) <= MAX_NAME:
-            self._keys[name] = key
-        return key
-
-    def heads(self, now: int) -> Heads:
-        """What precedes the fields of logs of a second; kept until the second changes."""
-        heads = self._heads
-        if heads.now != now:
-            self._heads = heads = Heads(now)
-            if self._room.short:
-                self._make_room(0)
-        return heads
-
-    def _count_shape(self, names: tuple[Any, ...]) -> None:
-        if not Shape.makes_sense(names):
-            return
-        key = hash(names)
-        count = self._seen.get(key, 0) + 1
-        if count < _SEEN_BEFORE_GENERATED or (count < _SEEN_BEFORE_REPLACING and not self._has_room(names)):
-            if len(self._seen) >= _MAX_SHAPES_COUNTED:
-                self._seen.clear()
-            self._seen[key] = count
-            return
-        self._seen.pop(key, None)
-        self._make_room(Shape.size_of(names))
-        with self._lock:
-            if names not in self.shapes:
-                self.shapes[names] = Shape(names, self._room)
-
-    def _has_room(self, names: tuple[str, ...]) -> bool:
-        return len(self.shapes) < _MAX_SHAPES and self._room.left >= Shape.size_of(names)
-
-    def _make_room(self, size: int) -> None:
-        """Give up shapes until there is room for ``size`` bytes and one more of them, the longest unused first; where
-        something was not kept for want of room, all that were not used since the last time.
-        """
-        with self._lock:
-            short, self._room.short = self._room.short, False
-            used = [names for names, shape in self.shapes.items() if shape.used]
-            for names in used:  # they go to the end
-                shape = self.shapes.pop(names)
-                shape.used = False
-                self.shapes[names] = shape
-            idle = len(self.shapes) - len(used) if short else 0
-            for position, names in enumerate(list(self.shapes)):
-                enough = len(self.shapes) < _MAX_SHAPES and self._room.left >= size
-                if enough and position >= idle:
-                    return
-                self.shapes.pop(names).give_up()
+            add(_heads.of(name, len(data)))
+        add(data)
+    if end:
+        add(end)
+    body = b"".join(parts)
+    size = len(body)
+    return (_sizes[size] if size < _MAX_LENGTH else b"\x0a" + varint(size)) + body
 
 
 def _encode_key(name: object) -> bytes:

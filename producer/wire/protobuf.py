@@ -8,6 +8,10 @@ from __future__ import annotations
 
 def varint(number: int) -> bytes:
     """``number`` (not negative) as a protobuf varint: seven bits a byte, lowest first."""
+    if number < 0x80:
+        return bytes((number,))
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

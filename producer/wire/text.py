@@ -85,6 +85,23 @@ def text_of(value: Any, name: str) -> str | bytes:
     return text
 
 
+def data_of(value: Any, name: str) -> bytes:
+    """The bytes that travel for a value that is not None.
+
+    :param name: the field, for the error.
+    :raises InvalidArgumentError: it cannot become text, or the text is not valid Unicode.
+    """
+    text = text_of(value, name)
+    if isinstance(text, bytes):
+        return text
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"field {name!r}: the text is not valid Unicode ({error}); send bytes, or replace the surrogates"
+        ) from error
+
+
 def _general_text(value: object, name: str) -> str | bytes | None:
     # Of subclasses the true characters, whatever they make of their length or encoding.
     if isinstance(value, str):

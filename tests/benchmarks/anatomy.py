@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 from producer import Producer, ProducerConfig, SendFuture
 from producer.testing import RecordingSink
 from producer.wire.compression import compress
-from producer.wire.shape import Run
+from producer.wire.log_group import encode_log
 
 from .shapes import Log, logs_of
 
 #: Logs of one timing: about the batch of a megabyte.
 COUNT = 2000
+_NOW = 1_700_000_000
 
 
 def _each(call: Callable[[Log], object], logs: Sequence[Log]) -> Callable[[], object]:
@@ -55,18 +56,12 @@ def parts_of(shape: str, rounds: int) -> list[tuple[str, float]]:
         stream = producer.stream("p", "l")
         for log in logs[:20]:
             stream.send(log)
-        known = producer._encoder.shapes.get(tuple(logs[0]))
-        assert known is not None
-        fields = [text for log in logs if (text := known.fields_of(log.values())) is not None]
-        heads = producer._encoder.heads(1_700_000_000)
-        run = Run(heads)
-        run.fields += fields
-        body = b"".join(run.encode())
+        body = b"".join(encode_log(log, _NOW) for log in logs)
         small = compress(body, "lz4")
         futures = [stream.send(log) for log in logs]
         producer.flush()
         call = _best(_each(_empty, logs), rounds)
-        lock = threading.Lock()
+        lock, holder = threading.Lock(), futures[0]._holder
 
         def locked(_log: Log) -> None:
             with lock:
@@ -74,12 +69,10 @@ def parts_of(shape: str, rounds: int) -> list[tuple[str, float]]:
 
         def born(_log: Log) -> None:
             future = object.__new__(SendFuture)
-            future._callback = None
+            future._holder, future._position = holder, 0
 
         alone: Iterable[tuple[str, Callable[[Log], object]]] = (
-            ("a copy, that no other thread can change", lambda log: log.copy()),
-            ("compare the names with those of the log before", lambda log: tuple(log) == known.names),
-            ("the fields: one look-up and two pieces of text a value", lambda log: known.fields_of(log.values())),
+            ("the record", lambda log: encode_log(log, _NOW)),
             ("the time of day", lambda _log: time.time()),
             ("the future", born),
             ("the lock", locked),
@@ -91,7 +84,6 @@ def parts_of(shape: str, rounds: int) -> list[tuple[str, float]]:
             *found,
             glue,
             ("**send**", whole),
-            ("heads, and one body of many logs", _best(run.encode, rounds)),
             ("lz4, without the interpreter's lock", _best(lambda: compress(body, "lz4"), rounds)),
             ("MD5, likewise", _best(lambda: hashlib.md5(small, usedforsecurity=False).digest(), rounds)),
             ("look at the result", _best(lambda: [future.result().successful for future in futures], rounds)),

@@ -119,7 +119,10 @@ class _Holder:
         self.asked.set()
         self.done.wait(timeout)
 
-    def heed(self, future: object) -> None:
+    def follow(self, position: int) -> None:
+        pass
+
+    def heed(self, position: int, future: object) -> None:
         pass
 
 

@@ -15,8 +15,9 @@ from producer import SendTimeoutError, SequenceKey
 from producer.clock import Deadline
 from producer.numbering import Numbering
 from producer.pipeline.batching.accumulator import Piece
-from producer.pipeline.batching.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
+from producer.pipeline.batching.batch import BATCH_OVERHEAD
 from producer.pipeline.batching.memory import Reservation
+from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
 from producer.testing import ManualClock, RecordingSink
 from tests.channels.interrupts import interrupted_everywhere

@@ -40,7 +40,7 @@ from producer.pipeline.batching.batch import BatchState, ProducerBatch
 from producer.pipeline.shutdown import Shutdown
 from producer.testing import RecordingSink
 from tests.support.clocks import JumpingClock
-from tests.support.pipelines import record, step, threadless
+from tests.support.pipelines import record, result_of, step, threadless
 
 S = BatchState
 #: Written down here again, so that a slip in the code's own table shows.
@@ -343,7 +343,7 @@ class PipelineMachine(RuleBasedStateMachine):
             if sent.results or sent.done_calls:
                 assert future.done()
             if sent.results:
-                assert future._holder.result == sent.results[0]
+                assert result_of(future) == sent.results[0]
 
     @invariant()
     def results_tell_the_truth(self) -> None:
@@ -352,7 +352,7 @@ class PipelineMachine(RuleBasedStateMachine):
         """
         stored = self.sink.stored
         for sent in self.sent:
-            result = sent.future._holder.result if sent.future is not None else None
+            result = None if sent.future is None else result_of(sent.future)
             for log in sent.logs:
                 assert stored[log] <= 1 + self.sink.extra[log]
             if result is not None and result.successful:

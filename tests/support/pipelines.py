@@ -9,8 +9,9 @@ from producer.interfaces import Clock, Sink
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.pipeline import Pipeline
 from producer.records import StreamKey
+from producer.results import Result, SendFuture, holder_of
 from producer.testing import RecordingSink
-from producer.wire.log_group import LogEncoder
+from producer.wire.log_group import encode_log
 from tests.support.clocks import JumpingClock
 
 KEY = StreamKey("project", "logstore", "topic", "source")
@@ -23,7 +24,7 @@ def config(**options: Any) -> ProducerConfig:
 
 def record(text: str = "x", logs: int = 1) -> bytes:
     """The encoded bytes of ``logs`` equal logs."""
-    return b"".join(LogEncoder().encode({"m": text}, 1) for _ in range(logs))
+    return b"".join(encode_log({"m": text}, 1) for _ in range(logs))
 
 
 def threadless(sink: Sink | None = None, clock: Clock | None = None, **options: Any) -> Pipeline:
@@ -49,3 +50,8 @@ def settle(pipeline: Pipeline) -> None:
 def held(pipeline: Pipeline, settled: list[ProducerBatch]) -> int:
     """Bytes owed by every batch that is alive or waits for its callbacks."""
     return sum(batch.held for batch in {*pipeline.accumulator.incomplete(), *settled})
+
+
+def result_of(future: SendFuture) -> Result | None:
+    """What is known of the end of a send."""
+    return holder_of(future._holder, future._position).result

@@ -1,4 +1,4 @@
-"""Producers without threads, and handles whose next log of the same shape takes the short way."""
+"""Producers without threads, and handles whose next log takes the short way, to the end of the open batch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 from producer import Producer, SendFuture, Stream
 from producer.clock import Clock
-from producer.interfaces import Sink
+from producer.interfaces import Record, Sink
 from producer.pipeline.batching.batch import ProducerBatch
+from producer.pipeline.batching.open_records import OpenRecords
 from producer.pipeline.pipeline import Pipeline
 from tests.support.pipelines import config, threadless
 
-#: More sends of one shape than pass before it is known.
+#: More sends than pass before the short way is taken.
 ENOUGH = 12
 
 
@@ -45,8 +46,8 @@ def known(stream: Stream, log: Mapping[str, Any], count: int = ENOUGH) -> list[S
 
 
 def takes_short_way(stream: Stream) -> bool:
-    """Whether a log like the last one would be added to the handle's run."""
-    return stream._run is not None and not stream._run.closed
+    """Whether a log would be added to the batch that the handle knows."""
+    return stream._open is not None and not stream._open.closed
 
 
 def open_batch(pipeline: Pipeline) -> ProducerBatch:
@@ -57,4 +58,15 @@ def open_batch(pipeline: Pipeline) -> ProducerBatch:
 
 def body_of(pipeline: Pipeline, batch: ProducerBatch) -> bytes:
     """What would be sent if the batch were taken now."""
-    return pipeline.sink.encode(batch.key, batch.pack_id, batch.encoded_records()).body
+    records = batch.records if batch.open is None else records_of(batch.open)
+    return pipeline.sink.encode(batch.key, batch.pack_id, records).body
+
+
+def records_of(records: OpenRecords) -> list[Record]:
+    """What counts of an open batch, as it would be sealed now."""
+    left, parts = records.size - records._tail_size, []
+    for part in records._parts:
+        parts.append(bytes(part[:left]))
+        left -= len(parts[-1])
+    assert not left
+    return [part for part in parts if part]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from producer.records import LogItem
-from producer.wire.log_group import LogEncoder
+from producer.wire.log_group import encode_log
 
 NOW = 1_700_000_000
 ZONES = ["UTC", "+05:30", "-00:01", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Africa/Monrovia"]
@@ -218,5 +218,4 @@ def _values(column: pa.Array) -> list[Any]:
 
 def sent(items: Sequence[LogItem], now: int = NOW) -> list[bytes]:
     """The records that ``send`` makes."""
-    encoder = LogEncoder()
-    return [encoder.encode(item, now) for item in items]
+    return [encode_log(item, now) for item in items]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from producer import LogItem
 from producer.wire.json_group import decode_json, encode_json
-from producer.wire.log_group import LogEncoder
+from producer.wire.log_group import encode_log
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NAME = TEXT.filter(lambda name: not name.startswith("__time"))
@@ -23,7 +23,7 @@ ITEMS = st.builds(
 
 def test_a_body_has_the_shape_that_the_java_producer_sends() -> None:
     """Topic, source and tags beside the logs, each an object with its time."""
-    record = LogEncoder().encode({"level": "信息", "n": 1}, 1_700_000_000)
+    record = encode_log({"level": "信息", "n": 1}, 1_700_000_000)
     body = encode_json([record], "t", "s", [("env", "prod")])
     assert json.loads(body) == {
         "__topic__": "t",
@@ -36,13 +36,12 @@ def test_a_body_has_the_shape_that_the_java_producer_sends() -> None:
 @given(st.lists(ITEMS, max_size=5), st.integers(0, 5))
 def test_decoding_gives_back_the_records_so_that_a_batch_can_be_cut(items: list[LogItem], joined: int) -> None:
     """Every record comes back byte for byte, repeated names and all, also when several were joined in one send."""
-    encoder = LogEncoder()
-    records = [encoder.encode(item, 0) for item in items]
+    records = [encode_log(item, 0) for item in items]
     sends = [b"".join(records[:joined]), *records[joined:]]
     assert decode_json(encode_json(sends, "t", "s", [])) == records
 
 
 def test_bytes_that_are_not_utf8_are_shown_not_lost() -> None:
     """JSON cannot carry them; backslashes can."""
-    record = LogEncoder().encode({"raw": b"a\xff"}, 1)
+    record = encode_log({"raw": b"a\xff"}, 1)
     assert json.loads(encode_json([record], "", "", []))["__logs__"] == [{"__time__": 1, "raw": "a\\xff"}]

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 
 from producer.records import LogItem
 from producer.wire import lines
-from producer.wire.log_group import LogEncoder
+from producer.wire.log_group import encode_log
 from tests.wire.twins import TWINS, native
 
 Encode = Callable[..., lines.EncodedLines]
@@ -32,7 +32,7 @@ def encode(request: pytest.FixtureRequest) -> Encode:
 def records_of(texts: list[str], key: str = "content", nanos: int = 0) -> bytes:
     """What ``send`` makes of the texts."""
     items = [LogItem({key: text}, time=NOW, time_ns=nanos) for text in texts]
-    return b"".join(LogEncoder().encode(item, 0) for item in items)
+    return b"".join(encode_log(item, 0) for item in items)
 
 
 def whole(

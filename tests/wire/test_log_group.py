@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from producer import InvalidArgumentError, LogItem
 from producer.wire import log_group as module
-from producer.wire import shape as shapes
-from producer.wire.log_group import LogEncoder, encode_tail, split_records
+from producer.wire.log_group import encode_log, encode_tail, split_records
 from producer.wire.protobuf import read_varint, varint
 from producer.wire.text import text_of
 from tests.support.log_group_schema import LogGroup, contents_of
@@ -39,21 +38,21 @@ def _expected(group: dict[str, Any]) -> bytes:
     return base64.b64decode(group["log_group_base64"])
 
 
-def _quick_and_general(log: dict[str, Any], now: int = NOW) -> tuple[bytes, bytes]:
-    """The bytes of the generated function (seen often enough), and those of the general way."""
-    encoder = LogEncoder()
-    for _ in range(9):
-        quick = encoder.encode(log, now)
-    general = LogEncoder()._encode_pairs(log.items(), b"\x08" + varint(now), b"")
-    return quick, general
+class Name(str):
+    """A name of which nothing is ever known."""
+
+
+def _known_and_new(log: dict[str, Any], now: int = NOW) -> tuple[bytes, bytes]:
+    """The bytes of a log whose names and lengths are known, and of one of which nothing is."""
+    encode_log(log, now)
+    return encode_log(log, now), encode_log({Name(str.__str__(name)): value for name, value in log.items()}, now)
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_each_log_group_of_the_official_sdk_is_encoded_byte_for_byte(group: dict[str, Any]) -> None:
     """Each vector's LogGroup comes out byte for byte through items with times of their own."""
-    encoder = LogEncoder()
     records = [
-        encoder.encode(LogItem([(k, v) for k, v in log["contents"]], log["time"], log["time_ns"]), NOW)
+        encode_log(LogItem([(k, v) for k, v in log["contents"]], log["time"], log["time_ns"]), NOW)
         for log in group["logs"]
     ]
     body = b"".join(records) + encode_tail(group["topic"], group["source"], _tags(group))
@@ -62,26 +61,15 @@ def test_each_log_group_of_the_official_sdk_is_encoded_byte_for_byte(group: dict
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_each_log_group_is_the_same_through_the_generated_function(group: dict[str, Any]) -> None:
-    """A vector's logs, sent as dicts often enough for a generated function, are the vector's bytes every time."""
-    encoder = LogEncoder()
+def test_each_log_group_is_the_same_from_dicts(group: dict[str, Any]) -> None:
+    """A vector's logs, sent as dicts, are the vector's bytes every time: what is known of names changes nothing."""
     expected = list(split_records(_expected(group)))
     for log, record in zip(group["logs"], expected, strict=True):
         contents = dict(log["contents"])
         if len(contents) != len(log["contents"]) or log["time_ns"]:
             continue  # what a dict cannot say; the items above say it
-        for _ in range(12):
-            assert encoder.encode(contents, log["time"]) == record
-
-
-def test_the_generated_function_is_really_used_for_a_shape_seen_often() -> None:
-    """A shape gets a function the eighth time that it is seen, and not before."""
-    encoder = LogEncoder()
-    for _ in range(7):
-        encoder.encode({"a": "1", "b": "2"}, NOW)
-    assert not encoder.shapes
-    encoder.encode({"a": "1", "b": "2"}, NOW)
-    assert list(encoder.shapes) == [("a", "b")]
+        for _ in range(3):
+            assert encode_log(contents, log["time"]) == record
 
 
 texts = st.one_of(st.text(), st.text(st.characters(max_codepoint=127)), st.sampled_from(["x" * n for n in (127, 128)]))
@@ -109,7 +97,7 @@ values = st.one_of(texts, scalars, st.none(), nested.filter(lambda value: isinst
 @given(st.dictionaries(texts, values, max_size=8), st.integers(0, 2**32 - 1))
 def test_any_log_decodes_to_what_was_sent_and_both_ways_agree(log: dict[str, Any], now: int) -> None:
     """Any dict decodes, by the protobuf library, to its values as text; generated and general bytes are equal."""
-    quick, general = _quick_and_general(log, now)
+    quick, general = _known_and_new(log, now)
     assert quick == general
     expected = []
     for name, value in log.items():
@@ -136,7 +124,7 @@ def test_items_and_tails_decode_to_what_was_given(
 ) -> None:
     """An item's time, nanoseconds, repeated fields, and a tail's topic, source and tags all come back."""
     topic, source = topic_source
-    body = LogEncoder().encode(LogItem(pairs, seconds, nanos), NOW) + encode_tail(topic, source, tags)
+    body = encode_log(LogItem(pairs, seconds, nanos), NOW) + encode_tail(topic, source, tags)
     group = LogGroup()
     group.ParseFromString(body)
     assert (group.Logs[0].Time, group.Logs[0].Time_ns) == (seconds, nanos)
@@ -196,13 +184,13 @@ class _Loud(str):
 )
 def test_a_value_becomes_its_documented_text_by_both_ways(value: Any, text: bytes) -> None:
     """Subclasses, enums and every documented type travel as their true characters, generated function or not."""
-    for record in _quick_and_general({"first": "x", "field": value}):
+    for record in _known_and_new({"first": "x", "field": value}):
         assert contents_of(record) == [[(b"first", b"x"), (b"field", text)]]
 
 
 def test_names_that_are_subclasses_of_text_are_their_true_characters() -> None:
     """A name of a str subclass or enum is encoded as its characters."""
-    for record in _quick_and_general({_Loud("name"): "v", _OldColour.RED: "v"}):
+    for record in _known_and_new({_Loud("name"): "v", _OldColour.RED: "v"}):
         assert contents_of(record) == [[(b"name", b"v"), (b"red", b"v")]]
 
 
@@ -234,11 +222,10 @@ def test_names_that_are_subclasses_of_text_are_their_true_characters() -> None:
     ],
 )
 def test_what_cannot_be_a_log_is_refused_in_words(log: Any, words: str) -> None:
-    """A bad name, value, time or log is an InvalidArgumentError that says which and why, the ninth time as well."""
-    encoder = LogEncoder()
-    for _ in range(9):
+    """A bad name, value, time or log is an InvalidArgumentError that says which and why, each time."""
+    for _ in range(2):
         with pytest.raises(InvalidArgumentError, match=words):
-            encoder.encode(log, NOW)
+            encode_log(log, NOW)
 
 
 def test_a_structure_that_contains_itself_is_refused() -> None:
@@ -246,16 +233,15 @@ def test_a_structure_that_contains_itself_is_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(InvalidArgumentError, match="cannot become JSON"):
-        LogEncoder().encode({"a": loop}, NOW)
+        encode_log({"a": loop}, NOW)
 
 
-def test_a_refused_log_leaves_the_generated_function_in_order() -> None:
-    """After a refused value the same shape goes on as before."""
-    encoder = LogEncoder()
-    good = [encoder.encode({"a": "b"}, NOW) for _ in range(10)]
+def test_a_refused_log_leaves_what_is_known_in_order() -> None:
+    """After a refused value the same names go on as before."""
+    good = [encode_log({"a": "b"}, NOW) for _ in range(10)]
     with pytest.raises(InvalidArgumentError):
-        encoder.encode({"a": "\udfff"}, NOW)
-    assert encoder.encode({"a": "b"}, NOW) == good[0]
+        encode_log({"a": "\udfff"}, NOW)
+    assert encode_log({"a": "b"}, NOW) == good[0]
     assert len(set(good)) == 1
 
 
@@ -263,31 +249,35 @@ def test_an_aware_datetime_is_the_instant_in_any_zone() -> None:
     """A time given as a datetime is its UTC second and its microseconds."""
     moment = datetime(2026, 3, 4, 7, 6, 7, 123456, tzinfo=timezone(timedelta(hours=2)))
     group = LogGroup()
-    group.ParseFromString(LogEncoder().encode(LogItem({"a": "b"}, moment), NOW))
+    group.ParseFromString(encode_log(LogItem({"a": "b"}, moment), NOW))
     assert (group.Logs[0].Time, group.Logs[0].Time_ns) == (int(moment.timestamp()), 123_456_000)
 
 
 def test_the_time_follows_the_clock() -> None:
-    """The kept Time field changes with the second, by both ways."""
-    encoder = LogEncoder()
+    """The kept Time field changes with the second."""
     for now in [5, 5, 6, 6, 300, 5, 2**32 - 1] * 4:
         group = LogGroup()
-        group.ParseFromString(encoder.encode({"a": "b"}, now))
+        group.ParseFromString(encode_log({"a": "b"}, now))
         assert group.Logs[0].Time == now
 
 
+@pytest.fixture
+def heads(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What is known of names, empty at first."""
+    heads = module._Heads()
+    monkeypatch.setattr(module, "_heads", heads)
+    return heads
+
+
 @pytest.mark.usefixtures("without_coverage")
-def test_a_hundred_thousand_shapes_names_and_lengths_leave_bounded_memory() -> None:
+def test_a_hundred_thousand_names_and_lengths_leave_bounded_memory(heads: Any) -> None:
     """Logs with names and lengths made up at random leave a few megabytes behind, however many they are."""
-    encoder = LogEncoder()
     chance = random.Random(1)
 
     def made_up(count: int) -> None:
         for i in range(count):
-            encoder.encode({f"name-{chance.randrange(10**9)}": "v", "n": i}, NOW)
-        for shape in range(260):  # shapes that get functions, with values of ever new lengths
-            for _ in range(8 + count // 1000):
-                encoder.encode({f"s{shape}": "v" * chance.randrange(3000), "b": "w" * chance.randrange(3000)}, NOW)
+            encode_log({f"name-{chance.randrange(10**9)}": "v", "n": i}, NOW)
+            encode_log({f"s{i % 260}": "v" * chance.randrange(3000), "b": "w" * chance.randrange(3000)}, NOW)
 
     tracemalloc.start()
     try:
@@ -297,47 +287,61 @@ def test_a_hundred_thousand_shapes_names_and_lengths_leave_bounded_memory() -> N
         whole = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert len(encoder._keys) <= module._MAX_KEYS_KEPT
-    assert len(encoder.shapes) <= module._MAX_SHAPES
-    assert len(encoder._seen) <= module._MAX_SHAPES_COUNTED
-    assert encoder._room.left >= 0
-    assert whole < 24 * 2**20
-    assert whole - half < 10 * 2**20
+    assert heads.known
+    assert whole < 2 * module.MAX_KEPT_BYTES
+    assert whole - half < module.MAX_KEPT_BYTES
 
 
-def test_all_lengths_kept_stay_within_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once the room for lengths is used up, nothing more is kept, and the bytes are still right."""
-    monkeypatch.setattr(shapes, "MAX_SHAPES_BYTES", 6000)  # a shape of one field, and a few lengths
-    encoder = LogEncoder()
-    for length in range(200):
-        log = {"a": "x" * length}
-        assert encoder.encode(log, NOW) == LogEncoder().encode(log, NOW)
-    assert encoder._room.short
-    assert 0 <= encoder._room.left < 256
+def test_a_usual_log_is_known_again_however_many_names_were_seen_before(
+    heads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the tables are full they begin anew: what is in use is there again, and the bytes are right throughout."""
+    monkeypatch.setattr(module, "MAX_KEPT_BYTES", 6000)
+    usual = {"level": "INFO", "message": "hello"}
+    expected = encode_log(usual, NOW)
+    for number in range(300):
+        assert encode_log({f"{number}": "v" * number}, NOW)
+        assert encode_log(usual, NOW) == expected
+        assert {"level", "message"} <= heads.known.keys()
+    assert len(heads.known) < 30
 
 
-def test_very_long_names_are_sent_but_not_kept() -> None:
-    """A name of more than 256 characters travels, and no table keeps it."""
-    encoder = LogEncoder()
+def test_very_long_names_and_values_are_sent_but_not_kept(heads: Any) -> None:
+    """A name of more than 256 characters travels, and no table keeps it; nor the length of a very long value."""
     name = "n" * 257
-    for _ in range(20):
-        assert contents_of(encoder.encode({name: "v"}, NOW)) == [[(name.encode(), b"v")]]
-    assert not encoder._keys
-    assert not encoder.shapes
-    assert not encoder._seen
+    for _ in range(2):
+        assert contents_of(encode_log({name: "v"}, NOW)) == [[(name.encode(), b"v")]]
+        assert contents_of(encode_log({"k": "v" * 20_000}, NOW)) == [[(b"k", b"v" * 20_000)]]
+    assert not heads.known
 
 
-def test_threads_that_share_an_encoder_get_the_same_bytes() -> None:
-    """Eight threads that fill the tables of one encoder together all get what one alone gets."""
-    encoder, barrier = LogEncoder(), threading.Barrier(8)
+class Caseless(str):
+    """A text that equals others that are not written as it is."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self.lower() == other.lower()
+
+    def __hash__(self) -> int:  # type: ignore[no-redef]
+        return hash(self.lower())
+
+
+def test_a_name_travels_as_it_is_written_whatever_it_equals() -> None:
+    """A name of a class of the caller's, which says that it equals one that is known, is not taken for that one."""
+    encode_log({"level": "v"}, NOW)
+    assert contents_of(encode_log({Caseless("LEVEL"): "v"}, NOW)) == [[(b"LEVEL", b"v")]]
+
+
+def test_threads_that_fill_the_tables_together_get_the_same_bytes(heads: Any) -> None:
+    """All eight get what one alone gets."""
+    barrier = threading.Barrier(8)
     logs = [{f"k{i % 20}": "v" * (i % 150), "other": str(i)} for i in range(400)]
-    expected = [LogEncoder().encode(log, NOW) for log in logs]
+    expected = [encode_log({Name(str.__str__(name)): value for name, value in log.items()}, NOW) for log in logs]
     wrong: list[int] = []
 
     def work() -> None:
         barrier.wait()
         for _ in range(3):
-            wrong.extend(i for i, log in enumerate(logs) if encoder.encode(log, NOW) != expected[i])
+            wrong.extend(i for i, log in enumerate(logs) if encode_log(log, NOW) != expected[i])
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:

@@ -27,17 +27,11 @@ from ...interfaces import Record, SequenceId
 from ...numbering import Numbering
 from ...records import SEQUENCED, StreamKey, hash_key_of
 from ...results import SendFuture
-from ...wire.log_group import LogEncoder
 from ..sending.doubt import Doubt, SentBefore
-from .batch import (
-    RECORD_OVERHEAD,
-    ProducerBatch,
-    Recipient,
-    overhead_of_batch,
-)
+from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule
 from .memory import MemoryBudget, Reservation
-from .open_run import OpenRun
+from .open_records import RECORD_OVERHEAD, OpenRecords
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 from .stream_state import StreamState
@@ -134,7 +128,7 @@ class LogAccumulator:
         """The next batch of a stream, which nobody knows of before :meth:`add` opens it with a record."""
         stream = self._streams.get(key) or self._new_stream(key)
         pack_id = self._next_pack_id(stream)
-        return self._batch_type(
+        draft = self._batch_type(
             key,
             stream=stream,
             serial=-1,
@@ -143,6 +137,8 @@ class LogAccumulator:
             created_at=self._clock.monotonic(),
             max_reserved_attempts=self._config.max_reserved_attempts,
         )
+        draft.open = OpenRecords(draft, self._budget, self._clock.time, self._cut.thresholds, draft.tail_size)
+        return draft
 
     def _new_stream(self, key: StreamKey) -> StreamState:
         new, now = StreamState(secrets.token_hex(8).upper()), self._clock.monotonic()
@@ -186,14 +182,15 @@ class LogAccumulator:
             # Of a batch that was given up others were sent under a new key: the old one must not be used again.
             forms = before is not None and before.sequence.key not in self._given_up
             batch = (self._forming if forms else self._open).get(key)
-            if batch is not None and (forms or batch.has_room(len(record), logs)):
+            if batch is not None and batch.has_room(len(record), logs):
                 charge = self._charge_of(piece)
                 if self._lacks(charge, memory):
                     return charge
-                future = batch.add(record, logs, recipient, charge, self._budget, memory)
-                if not forms and self._cut.is_full(batch.size, batch.log_count):
-                    self._seal(key)
-                return future
+                future = self._append(batch, piece, recipient, charge, memory)
+                if future is not None:
+                    if not forms and self._cut.is_full(batch.size, batch.log_count):
+                        self._seal(key)
+                    return future
             if draft is None or not self._is_current(draft):
                 return 0
             charge = self._charge_of(piece, overhead_of_batch(key))
@@ -220,7 +217,30 @@ class LogAccumulator:
 
     def _lacks(self, charge: int, memory: Reservation | None) -> bool:
         lacking = charge if memory is None else charge - memory.held
-        return lacking > 0 and not self._budget.has(lacking)
+        return lacking > 0 and not self._budget.make_free(lacking)
+
+    def _append(
+        self, batch: ProducerBatch, piece: Piece, recipient: Recipient, charge: int, memory: Reservation | None
+    ) -> SendFuture | None:
+        """Let a batch have a piece, and the memory that it owes; None if there was no room after all. The caller holds
+        the lock.
+        """
+        records, budget = batch.open, self._budget
+        if records is None:
+            return None
+        before = records.granted
+        try:
+            return batch.add(piece.record, piece.logs, recipient, charge)
+        finally:
+            # No calls from here on: all of this happens.
+            granted = records.granted - before
+            if memory is None:
+                budget.used += granted
+            else:
+                reserved = granted if granted < memory.held else memory.held
+                memory.held -= reserved
+                budget.reserved -= reserved
+                budget.used += granted - reserved
 
     def _open_with(
         self,
@@ -241,10 +261,10 @@ class LogAccumulator:
         numbering = key.order if isinstance(key.order, Numbering) else None
         try:
             doubt = None if formed is None else Doubt(draft, shorter=formed.shorter)
-            sequence = None if formed is None else formed.sequence
-            if number is not None:
-                sequence = SequenceId(hash_key_of(key.order), number)
-            future = draft.add(piece.record, piece.logs, recipient, charge, self._budget, memory)
+            sequence = _sequence_of(key, number, formed)
+            future = self._append(draft, piece, recipient, charge, memory)
+            if future is None:
+                raise RuntimeError("a draft takes no records")  # a bug
             created_at = max(draft.created_at, self._youngest)  # which another thread may have overtaken
             # One with a number of its own takes no other record, and does not linger.
             full = number is not None or self._cut.is_full(draft.size, draft.log_count)
@@ -252,6 +272,9 @@ class LogAccumulator:
                 self._seal(key)
             if self._in_line(draft):
                 self._order.opened(draft)
+            if full and formed is None:
+                draft.seal()
+            held, logs = draft.held, draft.log_count
         except BaseException:
             self._withdraw(draft, memory)
             raise
@@ -272,9 +295,9 @@ class LogAccumulator:
             self._forming[key] = draft
         elif full:
             self._sealed[draft] = None
-            self._budget.sealed += draft.held
-            stream.accepted += draft.log_count
-            self._accepted += draft.log_count
+            self._budget.sealed += held
+            stream.accepted += logs
+            self._accepted += logs
         else:
             self._open[key] = draft
         return future
@@ -282,8 +305,8 @@ class LogAccumulator:
     def _withdraw(self, draft: ProducerBatch, memory: Reservation | None) -> None:
         """Let ``draft`` never have been: it could not be opened."""
         self._order.gone(draft)
+        held = draft.held
         # No calls from here on: all of this happens.
-        held, draft.held = draft.held, 0
         if memory is None:
             self._budget.used -= held
         else:
@@ -312,38 +335,47 @@ class LogAccumulator:
                 return
             del self._idle[key], self._streams[key]
 
-    def open_run(self, key: StreamKey, encoder: LogEncoder) -> OpenRun | None:
-        """The end of the stream's open batch, for logs of shapes that ``encoder`` knows; None if it has no open
-        batch.
-        """
-        now = self._clock.time()
+    def open_records(self, key: StreamKey) -> OpenRecords | None:
+        """The end of the stream's open batch; None if it has none."""
         with self._lock:
             batch = self._open.get(key)
-            if batch is None:
-                return None
-            if batch.run is None:
-                batch.run = OpenRun(batch, encoder, self._budget, self._clock.time, self._cut, now)
-            return batch.run
+            return None if batch is None else batch.open
 
     def _seal(self, key: StreamKey) -> None:
         batch = self._open[key]
-        batch.end_run()  # first: an interrupt in between must leave nobody who adds to a batch that is out
+        self._end_records(batch)  # first: an interrupt in between must leave nobody who adds to a batch that is out
+        held, logs = batch.held, batch.log_count
         # No calls from here on: all of this happens.
         del self._open[key]
         self._sealed[batch] = None
-        self._budget.sealed += batch.held
-        batch.stream.accepted += batch.log_count
-        self._accepted += batch.log_count
+        self._budget.sealed += held
+        batch.stream.accepted += logs
+        self._accepted += logs
+
+    def _end_records(self, batch: ProducerBatch) -> None:
+        """Let a batch take no more records; what it has not spent goes back."""
+        records = batch.open
+        if records is None:
+            return
+        before = records.granted
+        try:
+            batch.seal()
+        finally:
+            # No calls from here on: all of this happens.
+            self._budget.used -= before - records.granted
+        self._budget.has_spent(records)
 
     def _seal_formed(self, key: StreamKey) -> ProducerBatch:
         batch = self._forming[key]
+        self._end_records(batch)
+        held, logs = batch.held, batch.log_count
         # No calls from here on: all of this happens.
         del self._forming[key]
         batch.forming = False
         self._sealed[batch] = None
-        self._budget.sealed += batch.held
-        batch.stream.accepted += batch.log_count
-        self._accepted += batch.log_count
+        self._budget.sealed += held
+        batch.stream.accepted += logs
+        self._accepted += logs
         return batch
 
     def seal_formed(self, key: StreamKey) -> None:
@@ -544,3 +576,10 @@ class LogAccumulator:
                 )
                 for key, stream in self._streams.items()
             }
+
+
+def _sequence_of(key: StreamKey, number: int | None, formed: SentBefore | None) -> SequenceId | None:
+    """What a new batch is sent under, if that is known: its piece's number, or what it was sent under before."""
+    if number is not None:
+        return SequenceId(hash_key_of(key.order), number)
+    return None if formed is None else formed.sequence

@@ -18,9 +18,8 @@ import enum
 import threading
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
-from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ...errors import AttemptError
 from ...forks import Stage, call_in_child
 from ...interfaces import Payload, Record, SequenceId
@@ -29,15 +28,12 @@ from ...results import (
     Attempt,
     Callback,
     Result,
+    ResultHolder,
     SendFuture,
 )
-from ...wire.shape import Heads, Run
 from ..sending.doubt import Doubt
-from .memory import MemoryBudget, Reservation
+from .open_records import OpenRecords, Sealed
 from .stream_state import StreamState
-
-if TYPE_CHECKING:
-    from .open_run import OpenRun
 
 
 class Origin(Protocol):
@@ -53,8 +49,6 @@ class Origin(Protocol):
 #: Who is to be told of a send's outcome.
 Recipient = Callback | Origin | None
 
-#: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
-RECORD_OVERHEAD = 320
 #: Memory accounted for each batch besides its records.
 BATCH_OVERHEAD = 4096
 
@@ -69,6 +63,13 @@ def overhead_of_batch(key: StreamKey) -> int:
     texts = (key.project, key.logstore, key.topic, key.source, *chain.from_iterable(key.tags))
     # A character takes up to four bytes; what is short is in BATCH_OVERHEAD.
     return BATCH_OVERHEAD + 4 * max(0, sum(map(len, texts)) - 256)
+
+
+class Parts(Protocol):
+    """Where the sends of a batch went that was cut."""
+
+    def find(self, position: int) -> tuple[ResultHolder, int]:
+        """Who holds the send at ``position`` now, and its position there."""
 
 
 class BatchState(enum.Enum):
@@ -125,33 +126,35 @@ class ProducerBatch:
     __slots__ = (
         "_attempts_kept",
         "_event",
+        "_held",
         "_lock",
+        "_log_count",
+        "_sends",
+        "_size",
+        "_watched",
         "attempt_count",
         "attempts",
+        "callbacks",
         "claimed_by",
         "created_at",
         "doubt",
         "first_attempt_at",
         "forming",
-        "futures",
-        "heeded",
-        "held",
         "key",
         "last_error",
-        "log_count",
         "logs_of_send",
         "may_have_been_stored",
         "noted",
+        "open",
         "pack_id",
+        "parts",
         "payload",
         "records",
         "result",
         "retry_count",
-        "run",
         "same_error_count",
         "sequence",
         "serial",
-        "size",
         "state",
         "stream",
         "tail_size",
@@ -173,24 +176,23 @@ class ProducerBatch:
         self.serial = serial
         self.pack_id = pack_id
         self.created_at = created_at
-        self.records: list[Record | Run] = []
-        #: Where it takes logs one by one, if it does: the last of the records.
-        self.run: OpenRun | None = None
-        self.futures: list[SendFuture] = []
-        #: Whether somebody may have to be told of the result, besides those who wait.
-        self.heeded = False
-        #: Logs of the sends that hold more than one, by their position.
-        self.logs_of_send: dict[int, int] = {}
         self.tail_size = tail_size
-        self.size = tail_size
-        self.log_count = 0
-        #: Bytes taken from the memory budget and not yet given back.
-        self.held = 0
+        #: What it holds as long as it takes records; then it is None, and what follows holds it.
+        self.open: OpenRecords | None = None
+        self.records: list[Record] = []
+        #: Of its sends, by position; shorter where the last ones have none.
+        self.callbacks: list[Callback | None] = []
+        #: Logs of the sends that do not hold one, by their position.
+        self.logs_of_send: dict[int, int] = {}
+        self._size, self._log_count, self._sends, self._held = tail_size, 0, 0, 0
         self.payload: Payload | None = None
-        self._lock = threading.Lock()  # guards state and result
+        self._lock = threading.Lock()  # guards state, result, parts and the futures that are watched
         self.state = BatchState.OPEN
         self.claimed_by: int | None = None
         self.result: Result | None = None
+        #: Who holds its sends once it was cut.
+        self.parts: Parts | None = None
+        self._watched: dict[int, SendFuture] = {}
         self._event: threading.Event | None = None
         # Touched by the owner only.
         self.attempts: tuple[Attempt, ...] = ()
@@ -209,89 +211,66 @@ class ProducerBatch:
         #: It is being formed anew after a restart: only the feeder says when it is complete.
         self.forming = False
 
+    @property
+    def size(self) -> int:
+        """Of its body, bytes."""
+        records = self.open
+        return self._size if records is None else records.size
+
+    @property
+    def log_count(self) -> int:
+        """How many logs it holds."""
+        records = self.open
+        return self._log_count if records is None else records.logs
+
+    @property
+    def sends(self) -> int:
+        """How many sends it holds."""
+        records = self.open
+        return self._sends if records is None else records.sends
+
+    @property
+    def held(self) -> int:
+        """Bytes taken from the memory budget and not yet given back."""
+        records = self.open
+        return self._held if records is None else records.granted
+
+    @held.setter
+    def held(self, amount: int) -> None:
+        self._held = amount
+
+    @property
+    def unspent(self) -> int:
+        """Those of them that no record owes: granted in advance."""
+        records = self.open
+        return 0 if records is None else max(0, records.granted - records.spent)
+
     def has_room(self, size: int, logs: int) -> bool:
-        """Whether a send of ``size`` bytes and ``logs`` logs stays within the limits of a batch."""
-        return self.size + size <= MAX_BATCH_SIZE_IN_BYTES and self.log_count + logs <= MAX_BATCH_COUNT
+        """Whether it takes a send of ``size`` bytes and ``logs`` logs."""
+        return self.open is not None and self.open.has_room(size, logs)
 
-    def add(
-        self,
-        record: Record,
-        logs: int,
-        recipient: Recipient,
-        charge: int,
-        budget: MemoryBudget,
-        memory: Reservation | None = None,
-    ) -> SendFuture:
-        """Append one send, and owe its memory from now on; called by the accumulator under its lock, which is the
-        budget's.
+    def add(self, record: Record, logs: int, recipient: Recipient, charge: int) -> SendFuture | None:
+        """Append one send; see :meth:`OpenRecords.append`.
 
-        :param record: its encoded logs, joined.
-        :param logs: how many logs they are.
         :param recipient: the callback of the send.
-        :param charge: the memory that it takes, bytes: from ``memory``, and what that lacks from ``budget``, which has
-            it.
         """
-        future = self._future_of(recipient)
-        if self.run is not None:
-            self.end_run()
-        count, position, size = len(self.futures), len(self.records), len(record)
-        try:
-            self.futures.append(future)
-            self.records.append(record)
-        except BaseException:  # raised by a signal handler, which runs after a call
-            del self.futures[count:], self.records[position:]
-            raise
-        # No calls from here on: all of this happens.
-        if logs != 1:
-            self.logs_of_send[count] = logs
-        if recipient is not None:
-            self.heeded = True
-        self.size += size
-        self.log_count += logs
-        self.held += charge
-        if memory is None:
-            budget.used += charge
-        else:
-            reserved = charge if charge < memory.held else memory.held
-            memory.held -= reserved
-            budget.reserved -= reserved
-            budget.used += charge - reserved
-        return future
+        if self.open is None:
+            return None
+        return self.open.append(record, logs, recipient, charge)  # type: ignore[arg-type]  # origins: another kind
 
-    def _future_of(self, recipient: Recipient) -> SendFuture:
-        return SendFuture(self, recipient)  # type: ignore[arg-type]  # an origin is for another kind of batch
-
-    def begin_records(self, heads: Heads) -> list[str]:
-        """Where the fields of logs with these heads go from now on; called as :meth:`end_run` is."""
-        self._drop_empty_records()
-        records = Run(heads)
-        self.records.append(records)
-        return records.fields
-
-    def end_run(self) -> None:
-        """Take no more logs by the run; called by the accumulator under its lock."""
-        run = self.run
-        if run is None:
+    def seal(self) -> None:
+        """Take no more records; a second time changes nothing."""
+        records = self.open
+        if records is None:
             return
-        # Forgotten only when it is closed: a fork, or an interrupt, may come in between.
-        run.close()
-        self.run = None
-        self._drop_empty_records()
+        self.fill(records.seal())
+        self.open = None
+        records.forget()
 
-    def _drop_empty_records(self) -> None:
-        last = self.records[-1] if self.records else None
-        if isinstance(last, Run) and not last.fields:
-            self.records.pop()
-
-    def take_over(self, record: Record, future: SendFuture, logs: int) -> None:
-        """Append a send that has a future."""
-        self.heeded = True  # perhaps
-        if logs != 1:
-            self.logs_of_send[len(self.futures)] = logs
-        self.records.append(record)
-        self.futures.append(future)
-        self.size += len(record)
-        self.log_count += logs
+    def fill(self, sealed: Sealed) -> None:
+        """Hold what takes no more records."""
+        self.records, self.callbacks, self.logs_of_send = sealed.records, sealed.callbacks, sealed.logs_of_send
+        self._size, self._log_count, self._sends, self._held = sealed.size, sealed.logs, sealed.sends, sealed.spent
 
     def move(self, to: BatchState) -> bool:
         """Go to another state; False if somebody settled the batch before.
@@ -320,6 +299,35 @@ class ProducerBatch:
             self.result = result
         self.wake()
         return True
+
+    def cut(self, parts: Parts) -> bool:
+        """Go to ``SPLIT``: its sends are found in ``parts`` from now on, and so are those who wait for their results;
+        False if somebody settled the batch before.
+        """
+        with self._lock:
+            if not self._move(BatchState.SPLIT):
+                return False
+            self.parts = parts
+            watched, self._watched = self._watched, {}
+        self.callbacks = []
+        for position, future in watched.items():
+            self.heed(position, future)
+        return True
+
+    def follow(self, position: int) -> tuple[ResultHolder, int] | None:
+        """See :class:`~producer.results.ResultHolder`."""
+        return None if self.parts is None else self.parts.find(position)
+
+    def heed(self, position: int, future: SendFuture) -> None:
+        """See :class:`~producer.results.ResultHolder`."""
+        if self.result is not None:  # after a fork there may be nobody left to give the lock back
+            return
+        with self._lock:
+            if self.parts is None:
+                self._watched[position] = future
+                return
+        holder, position = self.parts.find(position)
+        holder.heed(position, future)
 
     def _move(self, to: BatchState) -> bool:
         if self.state.final:
@@ -375,12 +383,17 @@ class ProducerBatch:
         if self.result is None:
             self.state, self.result = BatchState.FAILED, result
             self._event = None
-            self.end_run()
+            if self.open is not None:
+                self.open.forget()
 
-    def take_sends(self) -> list[SendFuture]:
-        """The futures, out of the batch; for the handler that settles them."""
-        futures, self.futures = self.futures, []
-        return futures
+    def take_told(self) -> tuple[dict[int, SendFuture], list[Callback | None]]:
+        """Who is to be told of the result, out of the batch, for the handler: futures that are watched, and callbacks,
+        both by their positions.
+        """
+        with self._lock:
+            watched, self._watched = self._watched, {}
+        callbacks, self.callbacks = self.callbacks, []
+        return watched, callbacks
 
     def empty_half(self) -> Self:
         """A batch without records that takes over this one's stream, number and attempts; it is queued at once."""
@@ -397,16 +410,6 @@ class ProducerBatch:
         half.may_have_been_stored = self.may_have_been_stored
         half.retry_count, half.first_attempt_at = self.retry_count, self.first_attempt_at
         return half
-
-    def encoded_records(self) -> list[Record]:
-        """The records, each the bytes of one log or more."""
-        records: list[Record] = []
-        for record in self.records:
-            if isinstance(record, Run):
-                records += record.encode()
-            else:
-                records.append(record)
-        return records
 
     def encode(self, payload: Payload) -> None:
         """The body is made: the records live on in it."""
@@ -431,10 +434,6 @@ class ProducerBatch:
         """Whether both carry parts of the same send."""
         return False
 
-    def heed(self, future: SendFuture) -> None:  # noqa: ARG002  # the batch holds all its futures anyway
-        """See :class:`~producer.results.ResultHolder`."""
-        self.heeded = True
-
     def drop_bytes(self) -> None:
         """Forget the bytes: they are settled, or other batches carry them."""
         self.payload = None
@@ -443,4 +442,4 @@ class ProducerBatch:
 
 def logs_of_sends(batch: ProducerBatch) -> Sequence[int]:
     """For each send in the batch, how many logs it holds."""
-    return [batch.logs_of_send.get(position, 1) for position in range(len(batch.futures))]
+    return [batch.logs_of_send.get(position, 1) for position in range(batch.sends)]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
-from .batch import BATCH_OVERHEAD, RECORD_OVERHEAD
+from .batch import BATCH_OVERHEAD
+from .open_records import RECORD_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class CutRule:
             piece_bytes=min(config.batch_size_threshold_in_bytes, MAX_BATCH_SIZE_IN_BYTES // 2, max(memory, 1)),
             piece_count=min(config.batch_count_threshold, MAX_BATCH_COUNT),
         )
+
+    @property
+    def thresholds(self) -> tuple[int, int]:
+        """Both thresholds: bytes, and logs."""
+        return self.threshold_bytes, self.threshold_count
 
     def is_full(self, size: int, logs: int) -> bool:
         """Whether a batch of ``size`` bytes and ``logs`` logs goes."""

@@ -19,6 +19,11 @@ from typing import Self
 
 from ...clock import Clock, Deadline
 from ...errors import ProducerClosedError, SendTimeoutError
+from .open_records import OpenRecords
+
+#: What an open batch may have of the budget beyond what its records owe, bytes. It begins with the size of a log and
+#: doubles with each grant, so that of many streams each has little.
+MAX_QUANTUM = 64 * 1024
 
 
 class MemoryBudget:
@@ -33,6 +38,7 @@ class MemoryBudget:
     :ivar used: bytes taken.
     :ivar reserved: those of them that senders hold for records that are in no batch yet.
     :ivar sealed: those of batches that take no more records.
+    :ivar waiters: who waits, in order.
     """
 
     def __init__(
@@ -52,6 +58,8 @@ class MemoryBudget:
         self.lock = threading.Lock()
         self.used = self.reserved = self.sealed = 0
         self.waiters: deque[Reservation] = deque()
+        #: Open batches that may have been granted more than they have spent.
+        self._creditors: dict[OpenRecords, None] = {}
         self.closed = False
         self._waited = 0.0
 
@@ -69,6 +77,53 @@ class MemoryBudget:
         """Whether ``amount`` bytes are free, and nobody waits for them. The caller holds the lock."""
         return not self.waiters and not self.closed and self.used + amount <= self.limit
 
+    def make_free(self, amount: int) -> bool:
+        """As :meth:`has`; if need be, what was granted to open batches and not spent is taken back first. Who was taken
+        from once has nothing that could be taken, so that to be refused again and again costs little. The caller holds
+        the lock.
+        """
+        if self.has(amount):
+            return True
+        if self.waiters or self.closed:
+            return False
+        self._reclaim()
+        return self.has(amount)
+
+    def _reclaim(self) -> None:
+        while self._creditors:
+            records, _ = self._creditors.popitem()
+            before = records.granted
+            try:
+                records.reclaim()
+            finally:
+                # No calls from here on: all of this happens.
+                self.used -= before - records.granted
+
+    def grant(self, open_records: OpenRecords, charge: int) -> bool:
+        """Let an open batch spend ``charge`` bytes more, and some bytes in advance where there are enough; whether it
+        may. Refused if it is closed, if there are too few, and while others wait for some.
+        """
+        with self.lock:
+            missing = charge - (open_records.granted - open_records.spent)
+            if open_records.closed or not self.make_free(missing):
+                return False
+            missing = charge - (open_records.granted - open_records.spent)  # it may have been taken from
+            quantum = min(max(charge, 2 * open_records.quantum), MAX_QUANTUM)
+            if missing > quantum or not self.has(quantum):
+                quantum = max(missing, 0)
+                if not self.has(quantum):
+                    return False
+            # No calls from here on: all of this happens.
+            self.used += quantum
+            open_records.granted += quantum
+            open_records.quantum = quantum
+            self._creditors[open_records] = None
+            return True
+
+    def has_spent(self, open_records: OpenRecords) -> None:
+        """A batch has nothing left that could be taken back. The caller holds the lock."""
+        self._creditors.pop(open_records, None)
+
     def needs_open_batches(self, wanted: int) -> bool:
         """Whether those who want so many bytes need what batches hold that take records, which give nothing back before
         they have lingered: it would not fit if everything else came back, or they hold most of the memory.
@@ -84,7 +139,7 @@ class MemoryBudget:
         with self.lock:
             if self.closed:
                 raise ProducerClosedError("the producer is closed")
-            if not self.has(amount):
+            if not self.make_free(amount):
                 return False
             # No calls from here on: all of this happens.
             self.used += amount
@@ -96,6 +151,7 @@ class MemoryBudget:
         """Let ``reservation`` have what it wants in its turn; to be followed by :meth:`leave`."""
         with self.lock:
             self.waiters.append(reservation)
+            self._reclaim()
             self._grant()  # what there was too little of may have been given back since
 
     def leave(self, reservation: Reservation, waited: float) -> None:

@@ -131,7 +131,7 @@ class SendTask:
     def _payload(self, batch: ProducerBatch) -> Payload:
         payload = batch.payload
         if payload is None:
-            payload = self._sink.encode(batch.key, batch.pack_id, batch.encoded_records())
+            payload = self._sink.encode(batch.key, batch.pack_id, batch.records)
             batch.encode(payload)
         return payload
 
@@ -217,9 +217,8 @@ class SendTask:
         if payload is None:  # failed from outside meanwhile
             return
         parts = split(batch, self._sink.decode(payload), run_user_code)
-        if not batch.move(BatchState.SPLIT):
+        if not parts.adopt(batch):
             return
-        parts.adopt()
         self._accumulator.replace(batch, parts.halves)
         batch.drop_bytes()
         batch.wake()

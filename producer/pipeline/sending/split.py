@@ -7,32 +7,39 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-from ...results import Result, SendFuture, settle_future
+from ...interfaces import Record
+from ...results import Callback, Result, ResultHolder, SendFuture, holder_of, settle_future
 from ..batching.batch import ProducerBatch, logs_of_sends
+from ..batching.open_records import Sealed
 
 
 class JoinedResult:
     """The result of one send whose logs travel in two batches: it has failed if one of them has.
 
-    Stands where the batch stood in the send's future.
-
-    :ivar future: the send's future.
-    :ivar parts: the futures of the two halves, which nobody else sees.
+    :param callback: of the send.
+    :param halves: the batches; each holds its part as its only send, and calls :meth:`part_done`.
+    :param run: runs user code that became due.
     """
 
-    def __init__(self, future: SendFuture, run: Callable[[Callable[[], object]], None]) -> None:
-        self.future = future
-        self.parts: list[SendFuture] = []
+    def __init__(
+        self,
+        callback: Callback | None,
+        halves: Sequence[ProducerBatch],
+        run: Callable[[Callable[[], object]], None],
+    ) -> None:
+        self._callback = callback
+        self._halves = halves
         self._run = run
         self._result: Result | None = None
-        self._lock = threading.Lock()  # guards _told; success and failure are told by two threads
+        self._lock = threading.Lock()  # guards the following; success and failure are told by two threads
         self._told = 0
+        self._watching: SendFuture | None = None
 
     @property
     def result(self) -> Result | None:
         """The whole's result, once both parts have theirs."""
         if self._result is None:
-            results = [part._holder.result for part in self.parts]
+            results = [holder_of(half, 0).result for half in self._halves]
             known = [result for result in results if result is not None]
             if len(known) == len(results):
                 self._result = _joined(known)
@@ -40,25 +47,42 @@ class JoinedResult:
 
     def wait(self, timeout: float | None) -> None:
         """See :class:`~producer.results.ResultHolder`."""
-        for part in self.parts:
-            if part._holder.result is None:
-                part._holder.wait(timeout)
+        for half in self._halves:
+            holder = holder_of(half, 0)
+            if holder.result is None:
+                holder.wait(timeout)
                 return
 
-    def heed(self, future: SendFuture) -> None:
-        """See :class:`~producer.results.ResultHolder`; the batches of the parts hold everything."""
+    def follow(self, _position: int) -> None:
+        """See :class:`~producer.results.ResultHolder`."""
+        return
+
+    def heed(self, _position: int, future: SendFuture) -> None:
+        """See :class:`~producer.results.ResultHolder`."""
+        if self.result is None:  # after a fork there may be nobody left to give the lock back
+            with self._lock:
+                self._watching = future
+
+    def find(self, position: int) -> tuple[ResultHolder, int]:
+        """See :class:`~producer.pipeline.batching.batch.Parts`."""
+        return self, position
 
     def part_done(self, _result: Result) -> None:
         """Called on a handler thread as the callback of each half."""
         with self._lock:
             self._told += 1
-            if self._told < len(self.parts):
+            if self._told < len(self._halves):
                 return
         whole = self.result
         if whole is None:
             raise RuntimeError("both halves of a send were told, and one has no result")
-        for due in settle_future(self.future, whole):
+        with self._lock:
+            future, self._watching = self._watching, None
+        for due in () if future is None else settle_future(future, whole):
             self._run(due)
+        callback = self._callback
+        if callback is not None:
+            self._run(lambda: callback(whole))
 
 
 def _joined(results: Sequence[Result]) -> Result:
@@ -77,27 +101,25 @@ class Split:
     """
 
     def __init__(
-        self,
-        batch: ProducerBatch,
-        halves: tuple[ProducerBatch, ProducerBatch],
-        middle: int = 0,
-        joined: JoinedResult | None = None,
+        self, halves: tuple[ProducerBatch, ProducerBatch], middle: int = 0, joined: JoinedResult | None = None
     ) -> None:
         self.halves = halves
-        self._batch, self._middle = batch, middle
+        self._middle = middle
         self._joined = joined
 
-    def adopt(self) -> None:
-        """Point the futures at the batches that will settle them; after the whole batch went to its final state."""
-        self._batch.share_with(self.halves, self._middle)
-        if self._batch.doubt is not None:
-            self._batch.doubt.cut(self.halves)
-        if self._joined is not None:
-            self._joined.future._holder = self._joined
-            return
-        for half in self.halves:
-            for future in half.futures:
-                future._holder = half
+    def adopt(self, batch: ProducerBatch) -> bool:
+        """Let the halves settle the sends of ``batch``, which this ends; False if somebody settled it before."""
+        if not batch.cut(self if self._joined is None else self._joined):
+            return False
+        batch.share_with(self.halves, self._middle)
+        if batch.doubt is not None:
+            batch.doubt.cut(self.halves)
+        return True
+
+    def find(self, position: int) -> tuple[ResultHolder, int]:
+        """See :class:`~producer.pipeline.batching.batch.Parts`."""
+        left, right = self.halves
+        return (left, position) if position < self._middle else (right, position - self._middle)
 
 
 def split(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callable[[], object]], None]) -> Split:
@@ -113,23 +135,21 @@ def split(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callabl
     if len(counts) == 1:
         return _split_send(batch, records, run)
     starts = [0, *accumulate(counts)]
-    sends = [b"".join(records[start:end]) for start, end in pairwise(starts)]
+    sends: list[Record] = [b"".join(records[start:end]) for start, end in pairwise(starts)]
     middle = _middle([len(send) for send in sends])
-    halves = _halves(batch, sends[:middle], sends)
-    for position, (send, future, logs) in enumerate(zip(sends, batch.futures, counts, strict=True)):
-        halves[position >= middle].take_over(send, future, logs)
-    return Split(batch, halves, middle)
+    left = _half(batch, sends[:middle], counts[:middle], batch.callbacks[:middle])
+    right = _half(batch, sends[middle:], counts[middle:], batch.callbacks[middle:])
+    return Split(_sharing(batch, left, right), middle)
 
 
 def _split_send(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callable[[], object]], None]) -> Split:
     middle = _middle([len(record) for record in records])
-    halves = _halves(batch, records[:middle], records)
-    joined = JoinedResult(batch.futures[0], run)
-    for half, part in zip(halves, (records[:middle], records[middle:]), strict=True):
-        future = SendFuture(half, joined.part_done)
-        half.take_over(b"".join(part), future, len(part))
-        joined.parts.append(future)
-    return Split(batch, halves, joined=joined)
+    left, right = (_half(batch, [b"".join(part)], [len(part)], []) for part in (records[:middle], records[middle:]))
+    halves = _sharing(batch, left, right)
+    joined = JoinedResult(next(iter(batch.callbacks), None), halves, run)
+    for half in halves:
+        half.callbacks.append(joined.part_done)
+    return Split(halves, joined=joined)
 
 
 def _middle(sizes: Sequence[int]) -> int:
@@ -141,12 +161,29 @@ def _middle(sizes: Sequence[int]) -> int:
     return 1
 
 
-def _halves(
-    batch: ProducerBatch, left_part: Sequence[bytes], whole: Sequence[bytes]
-) -> tuple[ProducerBatch, ProducerBatch]:
-    """Two empty batches that share what ``batch`` owes to the memory budget, and remember its attempts."""
-    left, right = batch.empty_half(), batch.empty_half()
-    left.held = batch.held * sum(map(len, left_part)) // max(sum(map(len, whole)), 1)
+def _half(
+    batch: ProducerBatch, sends: list[Record], counts: Sequence[int], callbacks: list[Callback | None]
+) -> ProducerBatch:
+    """A batch of some of the sends, which remembers the attempts of the whole."""
+    half = batch.empty_half()
+    half.fill(
+        Sealed(
+            records=sends,
+            size=batch.tail_size + sum(map(len, sends)),
+            logs=sum(counts),
+            sends=len(sends),
+            spent=0,
+            callbacks=callbacks,
+            logs_of_send={position: logs for position, logs in enumerate(counts) if logs != 1},
+        )
+    )
+    return half
+
+
+def _sharing(batch: ProducerBatch, left: ProducerBatch, right: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
+    """Both halves, which share what ``batch`` owes to the memory budget."""
+    tail = batch.tail_size
+    left.held = batch.held * (left.size - tail) // max(left.size + right.size - 2 * tail, 1)
     right.held = batch.held - left.held
     # The number stays with the first half. If nothing was stored under it the other one gets the next; if that is not
     # known it waits for the answer to the first.

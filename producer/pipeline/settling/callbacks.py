@@ -13,25 +13,22 @@ import enum
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ...errors import StreamStoppedError
 from ...metrics import Counters
 from ...records import plain
 from ...results import (
     Attempt,
+    Callback,
     Result,
     SendFuture,
     settle_future,
 )
 from ..batching.accumulator import LogAccumulator
-from ..batching.batch import (
-    BATCH_OVERHEAD,
-    RECORD_OVERHEAD,
-    BatchState,
-    ProducerBatch,
-)
+from ..batching.batch import BATCH_OVERHEAD, BatchState, ProducerBatch
 from ..batching.memory import MemoryBudget
+from ..batching.open_records import RECORD_OVERHEAD
 from ..threads import StageThread
 from .outcomes import OutcomeListener
 
@@ -44,6 +41,18 @@ def run_user_code(due: Callable[[], object]) -> None:
         due()
     except BaseException:  # noqa: BLE001  # whatever a user's code raises
         _log_raised()
+
+
+def call_back(callbacks: Iterable[Callback | None], result: Result) -> None:
+    """Call those of a batch, one after the other, with the result that they share; exceptions as in
+    :func:`run_user_code`.
+    """
+    for callback in callbacks:
+        if callback is not None:
+            try:
+                callback(result)
+            except BaseException:  # noqa: BLE001  # whatever a user's code raises
+                _log_raised()
 
 
 def _log_raised() -> None:
@@ -160,23 +169,19 @@ class BatchHandler:
         result = batch.result
         if result is None:
             raise RuntimeError("a batch without a result reached its handler")
-        futures = batch.take_sends()
-        if batch.heeded:
-            self._tell(futures, result)
+        watched, callbacks = batch.take_told()
+        told = 0
+        for position in sorted(watched):  # of each send what others added to its future, then its own
+            call_back(callbacks[told:position], result)
+            self._tell((watched[position],), result)
+            told = position
+        call_back(callbacks[told:], result)
 
     @staticmethod
     def _tell(futures: Sequence[SendFuture], result: Result) -> None:
         for future in futures:
-            if future._watch is not None:
-                for due in settle_future(future, result):
-                    run_user_code(due)
-                continue
-            callback, future._callback = future._callback, None
-            if callback is not None:
-                try:
-                    callback(result)
-                except BaseException:  # noqa: BLE001  # as in run_user_code, which would cost as much as the rest here
-                    _log_raised()
+            for due in settle_future(future, result):
+                run_user_code(due)
 
 
 def attempt_of(error: StreamStoppedError) -> Attempt:
@@ -250,7 +255,7 @@ class Settlement:
         result = batch.outcome(successful=successful, last=last)
         if not batch.settle(to, result):
             return False
-        overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * len(batch.futures))
+        overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * batch.sends)
         released, batch.held = batch.held - overhead, overhead
         self._counters.add(outcome.value, batch.log_count)
         self._announce(batch, outcome, result, released)

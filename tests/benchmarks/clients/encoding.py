@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from producer.wire.columnar import ColumnarEncoder
 from producer.wire.compression import compress
-from producer.wire.log_group import LogEncoder
+from producer.wire.log_group import encode_log
 
 from ..shapes import logs_of
 from .protocol import Answer, Job, serve, timed
@@ -28,7 +28,7 @@ class Work:
         logs = logs_of(shape)
         self._rows = [logs[row % len(logs)] for row in range(size)]
         self._batch = pa.RecordBatch.from_pylist(self._rows)
-        self._columns, self._encoder = ColumnarEncoder(self._batch.schema), LogEncoder()
+        self._columns = ColumnarEncoder(self._batch.schema)
         self._body = bytes(self.columns())
         assert self._body == self.logs(), "columns and logs are encoded to different bytes"
 
@@ -38,7 +38,7 @@ class Work:
 
     def logs(self) -> bytes:
         """Encode one log after the other."""
-        return b"".join([self._encoder.encode(row, NOW) for row in self._rows])
+        return b"".join([encode_log(row, NOW) for row in self._rows])
 
     def lz4(self) -> bytes:
         """Compress the same bytes, encoded before."""

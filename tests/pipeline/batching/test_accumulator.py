@@ -21,10 +21,10 @@ from producer.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from producer.pipeline.batching.accumulator import IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS
 from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
-    RECORD_OVERHEAD,
     BatchState,
     ProducerBatch,
 )
+from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock

@@ -14,12 +14,12 @@ from producer import (
     RejectedError,
     Result,
 )
-from producer.pipeline.batching.batch import BATCH_OVERHEAD, RECORD_OVERHEAD, ProducerBatch
-from producer.pipeline.batching.memory import MemoryBudget
+from producer.pipeline.batching.batch import BATCH_OVERHEAD, ProducerBatch
+from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.settling.callbacks import BatchHandler
 from producer.pipeline.settling.outcomes import NobodyListens
 from producer.results import Attempt
-from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from producer.testing import RecordingSink, ScriptedSink
 from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.pipelines import (
     KEY,
@@ -31,7 +31,6 @@ from tests.support.pipelines import (
 from tests.support.waiting import eventually, passed
 
 #: What batches of no pipeline owe their memory to.
-BUDGET = MemoryBudget(1000, ManualClock())
 
 
 def _one_each() -> ProducerConfig:
@@ -142,7 +141,8 @@ def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
     for _ in range(3):
         told: list[str] = []
         late = batch()
-        late.add(b"x", 1, lambda _r, told=told: told.append(threading.current_thread().name), 5, BUDGET)
+        late.callbacks.append(lambda _r, told=told: told.append(threading.current_thread().name))
+        late.held = 5
         late.result = Result(successful=False, attempts=(Attempt(success=False),), attempt_count=1)
         handler.put(late)
         eventually(lambda told=told: told)
@@ -159,8 +159,8 @@ def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
     entered, gate, told = threading.Event(), threading.Event(), threading.Event()
     result = Result(successful=True, attempts=(), attempt_count=0)
     slow, late = batch(), batch()
-    slow.add(b"x", 1, lambda _r: entered.set() or passed(gate), 0, BUDGET)
-    late.add(b"x", 1, lambda _r: told.set(), 0, BUDGET)
+    slow.callbacks.append(lambda _r: entered.set() or passed(gate))
+    late.callbacks.append(lambda _r: told.set())
     slow.result = late.result = result
     handler.thread.start()
     handler.put(slow)

@@ -1,4 +1,4 @@
-"""Fork while handles have open runs: the child's handles find their own way, whatever lock a thread had."""
+"""Fork while handles know open batches: the child's handles find their own way, whatever lock a thread had."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from producer.server import LogHubServer
 from .child import Ended, messages, numbered
 
 
-@pytest.mark.parametrize("mode", ["open", "closing"])
-def test_child_sends_by_a_handle_whose_run_was_open_at_the_fork(
+@pytest.mark.parametrize("mode", ["open", "sealing"])
+def test_child_sends_by_a_handle_whose_batch_was_open_at_the_fork(
     mode: str, run: Callable[..., Ended], server: LogHubServer
 ) -> None:
-    """A thread of the parent holds the accumulator's lock at that instant, or is about to close the run under it: the
-    child waits for no lock, its futures are its own, and each record is sent once, by the process that sent it.
+    """A thread of the parent holds the locks of the accumulator and of the batch at that instant, or is about to seal
+    it: the child waits for no lock, its futures are its own, and each record is sent once, by the process that sent it.
     """
-    ended = run("open_runs.py", mode)
+    ended = run("open_records.py", mode)
     assert ended.said("child_status") == 0, ended.stderr
     assert {name: ended.said(name) for name in ("pending", "own", "abandoned", "sent")} == {
         "pending": 300,

@@ -1,4 +1,4 @@
-"""A fork while another thread is about to close a run, or has a batch open, and holds the lock that guards both."""
+"""A fork while another thread is about to seal a batch, or has it open, and holds its lock and the accumulator's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 
 from common import LOGSTORE, PROJECT, new_producer
 
-from producer.pipeline.batching.open_run import OpenRun
+from producer.pipeline.batching.open_records import OpenRecords, Sealed
 
 mode = sys.argv[1]
 producer = new_producer()
@@ -20,24 +20,25 @@ held, forked = threading.Event(), threading.Event()
 
 def hold_lock() -> None:
     assert producer._pipeline is not None
-    with producer._pipeline.accumulator._lock:
+    assert streams[0]._open is not None
+    with producer._pipeline.accumulator._lock, streams[0]._open._lock:
         held.set()
         forked.wait(20)
 
 
-def close_slowly(run: OpenRun) -> None:
+def seal_slowly(records: OpenRecords) -> Sealed:
     held.set()
     forked.wait(20)
-    close(run)
+    return seal(records)
 
 
-close = OpenRun.close
-if mode == "closing":
-    OpenRun.close = close_slowly  # type: ignore[method-assign]
+seal = OpenRecords.seal
+if mode == "sealing":
+    OpenRecords.seal = seal_slowly  # type: ignore[method-assign]
 holder = threading.Thread(target=hold_lock if mode == "open" else producer.flush)
 holder.start()
 assert held.wait(20)
-OpenRun.close = close  # type: ignore[method-assign]
+OpenRecords.seal = seal  # type: ignore[method-assign]
 pid = os.fork()
 if pid == 0:
     signal.alarm(20)

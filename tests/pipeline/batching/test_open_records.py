@@ -1,15 +1,15 @@
 """Logs that are added to the end of an open batch: the same bytes, memory, limits and batches as by the general way.
 
-The file is long since everything that may happen to a run between two logs is tried against one model in one place.
+The file is long since everything that may happen to a batch between two logs is tried against one model in one place.
 """
 
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from collections import Counter
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -27,17 +27,16 @@ from producer import (
 from producer.config import MAX_BATCH_COUNT
 from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
-    RECORD_OVERHEAD,
     BatchState,
     ProducerBatch,
     logs_of_sends,
 )
-from producer.pipeline.batching.memory import Reservation
-from producer.pipeline.batching.open_run import OpenRun
+from producer.pipeline.batching.memory import MAX_QUANTUM, MemoryBudget, Reservation
+from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
+from producer.results import holder_of
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
-from producer.wire.log_group import LogEncoder
-from producer.wire.shape import Run
+from producer.wire.log_group import encode_log
 from tests.channels.interrupts import interrupted_everywhere
 from tests.pipeline.sending.test_split import TOO_LARGE, LimitedSink
 from tests.support.clocks import JumpingClock
@@ -51,7 +50,11 @@ from tests.support.short_way import (
     open_batch,
     takes_short_way,
 )
+from tests.support.twins import open_records_twin
 from tests.support.waiting import Call, eventually
+
+__all__ = ["open_records_twin"]  # a fixture
+pytestmark = pytest.mark.usefixtures("open_records_twin")
 
 LOG = {"m": "x"}
 
@@ -147,7 +150,7 @@ class World:
             number, self.callbacks = self.callbacks, self.callbacks + 1
             callback = lambda _: self.told.update([number])  # noqa: E731
         futures = self._send(way, log, count, callback)
-        self.expected += [LogEncoder().encode(log, now)] * count
+        self.expected += [encode_log(log, now)] * count
         if called_back:
             self.told.subtract({number: len(futures)})
         self.futures += futures
@@ -161,8 +164,7 @@ class World:
         for batch in self.pipeline.accumulator._open.values():
             assert batch.size == len(body_of(self.pipeline, batch))
             assert batch.size < self.pipeline.admission.cut.threshold_bytes
-            assert all(record.fields for record in batch.records[:-1] if isinstance(record, Run))
-            assert sum(batch.logs_of_send.get(i, 1) for i in range(len(batch.futures))) == batch.log_count
+            assert batch.held == batch.open.spent + batch.unspent  # type: ignore[union-attr]
 
     def end(self) -> None:
         self.pipeline.flush(100)
@@ -178,7 +180,7 @@ class World:
 
 
 def test_any_history_of_sends_is_the_bytes_and_batches_of_the_general_way() -> None:
-    """However logs are sent, the server gets what LogEncoder makes of each at its second, in order, in the batches that
+    """However logs are sent, the server gets what encode_log makes of each at its second, in order, in the batches that
     the general way makes; each future succeeds, each callback is called once, and the memory is that of the batches.
     """
     short = 0
@@ -214,7 +216,7 @@ def test_no_log_gets_a_time_that_is_not_its_own() -> None:
         clock.ahead += step
         for _ in range(3):
             stream.send(LOG)
-            expected.append(LogEncoder().encode(LOG, int(clock.time())))
+            expected.append(encode_log(LOG, int(clock.time())))
     pipeline.flush(10)
     assert pipeline.sink.records()[-len(expected) :] == expected  # type: ignore[attr-defined]
 
@@ -226,55 +228,21 @@ def test_a_log_of_any_length_is_its_exact_size_on_the_wire(length: int) -> None:
     stream = _stream(producer)
     known(stream, LOG)
     log = {"m": "x" * length}
-    before, held = open_batch(pipeline).size, open_batch(pipeline).held
-    stream.send(log)
-    size = len(LogEncoder().encode(log, int(pipeline.clock.time())))
     batch = open_batch(pipeline)
-    assert (batch.size - before, batch.held - held) == (size, size + RECORD_OVERHEAD)
+    before, spent = batch.size, batch.open.spent  # type: ignore[union-attr]
+    stream.send(log)
+    size = len(encode_log(log, int(pipeline.clock.time())))
+    assert (batch.size - before, batch.open.spent - spent) == (size, size + RECORD_OVERHEAD)  # type: ignore[union-attr]
     assert len(body_of(pipeline, batch)) == batch.size
-
-
-class WatchedLock:
-    """Stands for a run's lock, and notes what ``state`` is when it is taken and given back."""
-
-    def __init__(self, lock: threading.Lock, state: Any) -> None:
-        self._lock, self._state, self.seen = lock, state, []  # type: ignore[var-annotated]
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self.seen.append(self._state())
-
-    def __exit__(self, *_: object) -> None:
-        self.seen.append(self._state())
-        self._lock.release()
-
-
-def test_all_that_an_added_log_changes_changes_under_the_lock_of_accumulator_and_budget() -> None:
-    """Bytes, logs, futures and memory are as before when the lock is taken, and complete when it is given back."""
-    producer, pipeline = by_hand()
-    stream = _stream(producer)
-    known(stream, LOG)
-    batch, run = open_batch(pipeline), stream._run
-    assert run is not None
-    assert run._lock is pipeline.accumulator._lock is pipeline.budget.lock
-
-    def state() -> tuple[int, ...]:
-        logs = len(contents_of(body_of(pipeline, batch)))
-        return logs, batch.log_count, len(batch.futures), batch.size, batch.held, pipeline.budget.used
-
-    before = state()
-    run._lock = lock = WatchedLock(run._lock, state)  # type: ignore[assignment]
-    stream.send({"m": "xyz"})
-    size = len(LogEncoder().encode({"m": "xyz"}, int(pipeline.clock.time())))
-    changes = (1, 1, 1, size, size + RECORD_OVERHEAD, size + RECORD_OVERHEAD)
-    assert lock.seen == [before, tuple(map(sum, zip(before, changes, strict=True)))]
 
 
 # Limits.
 
 
 def test_a_log_of_the_short_way_never_exceeds_the_memory() -> None:
-    """At total_size_in_bytes the next log is refused as ever, and once something is settled accepted."""
+    """At total_size_in_bytes, and not before, the next log is refused as ever; once something is settled it is
+    accepted.
+    """
     producer, pipeline = by_hand(total_size_in_bytes=20_000, max_block_ms=0, linger_ms=100_000)
     stream = _stream(producer)
     futures = known(stream, LOG)
@@ -286,7 +254,7 @@ def test_a_log_of_the_short_way_never_exceeds_the_memory() -> None:
     with pytest.raises(SendTimeoutError) as caught:
         fill()
     assert caught.value.used + caught.value.wanted > 20_000
-    assert producer.general == 8 + 1
+    assert producer.general == 1 + 1
     pipeline.flush(10)
     settle(pipeline)
     assert pipeline.budget.used == 0
@@ -334,18 +302,20 @@ def test_a_batch_is_full_at_the_same_log_as_by_the_general_way(option: str, more
     pipeline.flush(10)
     sizes = [len(contents_of(delivery.payload.body)) for delivery in pipeline.sink.deliveries]  # type: ignore[attr-defined]
     each = value if option == "batch_count_threshold" else 20
-    assert len(LogEncoder().encode(logs[0], int(pipeline.clock.time()))) == 20
+    assert len(encode_log(logs[0], int(pipeline.clock.time()))) == 20
     assert sizes == [each] * (100 // each) + [100 % each] * (100 % each > 0)
     assert general or producer.general < 30
 
 
 def test_a_batch_never_holds_more_logs_than_the_server_takes() -> None:
     """Also with the highest threshold: the last log that fits is the last one."""
-    producer, pipeline = by_hand(batch_count_threshold=MAX_BATCH_COUNT, linger_ms=100_000)
+    producer, pipeline = by_hand(
+        batch_count_threshold=MAX_BATCH_COUNT, batch_size_threshold_in_bytes=2**22, linger_ms=100_000
+    )
     stream = _stream(producer)
     known(stream, LOG)
     batch = open_batch(pipeline)
-    batch.log_count = MAX_BATCH_COUNT - 2
+    producer.send("p", "l", [LOG] * (MAX_BATCH_COUNT - 2 - batch.log_count))
     stream.send(LOG)
     assert open_batch(pipeline) is batch
     stream.send(LOG)
@@ -353,100 +323,178 @@ def test_a_batch_never_holds_more_logs_than_the_server_takes() -> None:
     assert not pipeline.accumulator._open
 
 
-# Several shapes, several handles.
+# Memory in advance.
 
 
-def test_handles_of_one_stream_with_shapes_of_their_own_keep_the_order() -> None:
-    """Two handles that alternate leave no empty runs behind, and the records are in the order of the sends."""
-    producer, pipeline = by_hand(batch_count_threshold=40_000, linger_ms=100_000)
-    streams = [_stream(producer), _stream(producer)]
-    known(streams[0], {"a": "x"})
-    known(streams[1], {"b": "x"})
-    for number in range(300):
-        streams[number % 2].send({"ab"[number % 2]: f"{number}"})
+def test_memory_is_granted_in_quanta_that_double_and_what_is_left_goes_back_at_the_seal() -> None:
+    """A batch of many logs asks the budget a few times; sealed, it owes what its records do."""
+    producer, pipeline = by_hand(batch_size_threshold_in_bytes=2**22, linger_ms=100_000)
+    stream = _stream(producer)
+    known(stream, LOG, 2)
+    asked, grant = [], pipeline.budget.grant
     batch = open_batch(pipeline)
-    assert len(batch.records) <= batch.log_count
-    assert all(batch.encoded_records())
+    assert batch.open is not None
+    log = {"m": "x" * 600}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryBudget, "grant", lambda _, *call: asked.append(batch.held) or grant(*call))
+        for _ in range(1000):
+            stream.send(log)
+            assert batch.unspent <= MAX_QUANTUM
+    size = len(encode_log(log, int(pipeline.clock.time()))) + RECORD_OVERHEAD
+    quanta = [after - before for before, after in pairwise(asked)]
+    assert quanta[:6] == [size, 2 * size, 4 * size, 8 * size, 16 * size, 32 * size]
+    assert set(quanta[7:]) == {MAX_QUANTUM}
+    assert len(asked) < 25
+    stats = pipeline.stats()
+    assert stats.memory_used == batch.held
+    assert stats.memory_by_stage["open"] == batch.open.spent == stats.streams[0].pending_bytes
+    assert stats.memory_by_stage["reserved"] == batch.unspent > 0
+    spent = batch.open.spent
+    pipeline.accumulator.seal_open()
+    assert (batch.held, batch.unspent, pipeline.budget.used, pipeline.budget.sealed) == (spent, 0, spent, spent)
+
+
+def test_what_was_granted_and_not_spent_goes_back_before_anybody_is_refused_or_waits() -> None:
+    """Memory that open batches were granted in advance is found by a send that needs it, on any stream and by either
+    way, and then none is granted in advance until there is enough.
+    """
+    producer, pipeline = by_hand(total_size_in_bytes=200_000, max_block_ms=0, linger_ms=100_000)
+    pipeline.hurry = lambda: None  # type: ignore[method-assign]  # the batches stay open
+    streams = [_stream(producer, topic=f"{number}") for number in range(5)]
+    for stream in streams:
+        known(stream, {"m": "x" * 600}, 15)
+    unspent = sum(batch.unspent for batch in pipeline.accumulator.incomplete())
+    assert unspent > 4000
+    free = 200_000 - pipeline.budget.used
+    memory = Reservation(pipeline.budget, 0)
+    memory.acquire(free + unspent)
+    assert pipeline.budget.used == 200_000
+    assert sum(batch.unspent for batch in pipeline.accumulator.incomplete()) == 0
+    with pytest.raises(SendTimeoutError):
+        streams[0].send(LOG)
+    pipeline.budget.take_back(memory, free + unspent - 1000)
+    for stream in streams[:2]:
+        stream.send(LOG)
+    assert sum(batch.unspent for batch in pipeline.accumulator.incomplete()) < 600
+    pipeline.budget.take_back(memory, 0)
+    pipeline.flush(10)
+    settle(pipeline)
+    assert pipeline.budget.used == 0
+
+
+def test_no_memory_is_granted_in_advance_while_others_wait_for_some() -> None:
+    """Who waits finds what open batches had not spent, and they get no more until he has his."""
+    producer, pipeline = by_hand(clock=ManualClock(), total_size_in_bytes=300_000, max_block_ms=-1, linger_ms=10**6)
+    pipeline.hurry = lambda: None  # type: ignore[method-assign]  # the batches stay open
+    stream = _stream(producer)
+    known(stream, {"m": "x" * 600}, 70)
+    batch = open_batch(pipeline)
+    assert batch.unspent > 1000
+    memory = Reservation(pipeline.budget, None)
+    waiter = Call(lambda: memory.acquire(299_000))
+    eventually(lambda: pipeline.budget.waiting == 1)
+    assert batch.unspent == 0
+    assert batch.open is not None
+    assert batch.open.add(LOG, None) is None
+    pipeline.submit_open()
+    settle(pipeline)
+    waiter.result()
+    pipeline.budget.take_back(memory, 0)
+
+
+def test_many_streams_of_few_logs_hold_little_in_advance() -> None:
+    """A hundred thousand open batches must not take 64 KiB each: what is granted is in proportion to what is sent."""
+    producer, pipeline = by_hand(linger_ms=100_000)
+    for number in range(200):
+        stream = _stream(producer, topic=f"{number}")
+        for _ in range(4):
+            stream.send({"m": "x" * 600})
+    batches = pipeline.accumulator.incomplete()
+    assert sum(batch.unspent for batch in batches) < sum(batch.held for batch in batches) / 3
+    assert pipeline.budget.used == sum(batch.held for batch in batches)
+
+
+# Several kinds, several handles.
+
+
+@pytest.mark.parametrize("other", ["another handle", "a list", "the producer"])
+def test_sends_of_two_kinds_that_alternate_keep_the_order(other: str) -> None:
+    """Whatever goes by the general way in between, the records are in the order of the sends."""
+    producer, pipeline = by_hand(batch_count_threshold=40_000, linger_ms=100_000)
+    stream, second = _stream(producer), _stream(producer)
+    known(stream, LOG)
+    for number in range(300):
+        log = {"m": f"{number}"}
+        if number % 2:
+            stream.send(log)
+        elif other == "another handle":
+            second.send(log)
+        elif other == "a list":
+            stream.send([log])
+        else:
+            producer.send("p", "l", log)
+    batch = open_batch(pipeline)
     assert batch.size == len(body_of(pipeline, batch))
     pipeline.flush(10)
     assert _texts(pipeline.sink)[-300:] == [f"{number}" for number in range(300)]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("other", [{"b": "x"}, [{"a": "x"}]], ids=["another shape", "a list"])
-def test_sends_of_two_kinds_that_alternate_on_one_handle_keep_the_order(other: Any) -> None:
-    """They take the general way, and leave no runs behind."""
-    producer, pipeline = by_hand(batch_count_threshold=40_000, linger_ms=100_000)
-    stream = _stream(producer)
-    known(stream, {"b": "x"})
-    known(stream, {"a": "x"})
-    stream.send(other)
-    runs = sum(isinstance(record, Run) for record in open_batch(pipeline).records)
-    for number in range(300):
-        text = f"{number}"
-        odd = [{"a": text}] if isinstance(other, list) else {"b": text}
-        stream.send(odd if number % 2 else {"a": text})
+def test_a_large_piece_is_kept_as_it_is_beside_the_logs() -> None:
+    """What is encoded already is handed on, not copied; the logs around it stand in buffers that are views."""
+    _producer, pipeline = by_hand(linger_ms=100_000)
+    piece = encode_log({"m": "x" * 5000}, 1)
+    stream = _stream(_producer)
+    known(stream, LOG)
+    pipeline.accept(stream.key, piece, 1, None)
+    stream.send(LOG)
     batch = open_batch(pipeline)
-    if not isinstance(other, list):
-        assert sum(isinstance(record, Run) for record in batch.records) == runs
-    assert all(record.fields for record in batch.records if isinstance(record, Run))
-    assert len(batch.records) <= batch.log_count
-    pipeline.flush(10)
-    assert _texts(pipeline.sink)[-300:] == [f"{number}" for number in range(300)]  # type: ignore[arg-type]
+    pipeline.accumulator.seal_open()
+    first, view, kept, last = batch.records
+    assert kept is piece
+    assert bytes(last) == first
+    assert isinstance(view, memoryview)
+    assert bytes(view) == bytes(first) * 11
+    assert all(isinstance(one, bytes | memoryview) for one in batch.records)
 
 
-def test_handles_with_the_same_shape_share_a_run() -> None:
-    """Two handles of one stream that alternate take the short way both."""
-    producer, pipeline = by_hand()
-    streams = [_stream(producer), _stream(producer)]
-    for stream in streams:
-        known(stream, LOG)
-    before, runs = producer.general, len(open_batch(pipeline).records)
-    for number in range(100):
-        streams[number % 2].send(LOG)
-    assert producer.general <= before + 2
-    assert len(open_batch(pipeline).records) <= runs + 2
+# The end.
 
 
-# The end of a run.
-
-
-def test_a_closed_run_holds_nothing() -> None:
+def test_a_handle_holds_nothing_of_a_batch_that_was_sealed() -> None:
     """A batch that is settled, its records and its futures are garbage, though the handle goes on existing."""
     producer, pipeline = by_hand()
     stream = _stream(producer)
     futures = known(stream, LOG)
     future, pack_id = weakref.ref(futures.pop()), open_batch(pipeline).pack_id
-    fields = open_batch(pipeline).records[-1].fields  # type: ignore[union-attr]
-    assert len(fields) == 4
     del futures
     pipeline.flush(10)
     settle(pipeline)
     gc.collect()
     assert future() is None
     assert not any(isinstance(one, ProducerBatch) and one.pack_id == pack_id for one in gc.get_objects())
-    assert not any(isinstance(one, OpenRun | Run) for one in gc.get_referrers(fields))
     assert not takes_short_way(stream)
     assert stream.send(LOG) is not None
 
 
-def test_a_run_is_forgotten_by_its_batch_only_when_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is forked while another thread closes a run finds it, and closes it."""
+def test_a_process_that_is_forked_while_a_batch_is_sealed_adds_nothing_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the other thread is, the child's handles find that the parent's batch takes no logs."""
     producer, pipeline = by_hand()
     stream = _stream(producer)
     known(stream, LOG)
-    batch, run, close = open_batch(pipeline), stream._run, OpenRun.close
+    seal = ProducerBatch.seal
     forked: list[bool] = []
 
-    def fork_and_close(closing: OpenRun) -> None:
+    def fork_and_seal(batch: ProducerBatch) -> None:
         monkeypatch.undo()
         pipeline.abandon_in_child()  # as the child does, which has no lock to wait for
         forked.append(takes_short_way(stream))
-        close(closing)
+        seal(batch)
 
-    monkeypatch.setattr(OpenRun, "close", fork_and_close)
+    monkeypatch.setattr(ProducerBatch, "seal", fork_and_seal)
     pipeline.submit_open()
     assert forked == [False]
-    assert (batch.run, stream._run) == (None, run)
+    assert stream._open is not None
+    assert stream._open.add(LOG, None) is None
 
 
 def test_a_stream_that_stopped_refuses_logs_of_the_short_way_until_it_is_resumed() -> None:
@@ -478,14 +526,14 @@ def test_a_value_that_cannot_be_sent_leaves_nothing_behind() -> None:
     stream = _stream(producer)
     known(stream, LOG)
     batch = open_batch(pipeline)
-    before = batch.size, batch.held, batch.log_count, len(batch.futures), pipeline.budget.used
+    before = batch.size, batch.held, batch.log_count, batch.sends, pipeline.budget.used
     for value in ("\ud800", object(), {1, 2}):
         with pytest.raises(InvalidArgumentError, match="'m'"):
             stream.send({"m": value})
     for callback in (5, "x"):
         with pytest.raises(InvalidArgumentError, match="callback"):
             stream.send(LOG, callback=callback)  # type: ignore[arg-type]
-    assert before == (batch.size, batch.held, batch.log_count, len(batch.futures), pipeline.budget.used)
+    assert before == (batch.size, batch.held, batch.log_count, batch.sends, pipeline.budget.used)
 
 
 class Sending(Decimal):
@@ -499,7 +547,7 @@ class Sending(Decimal):
 
 
 def test_a_value_that_sends_while_it_becomes_text_stands_behind_what_it_sent() -> None:
-    """No lock is held meanwhile, and a run that it closed is not used."""
+    """No lock is held meanwhile, and a batch that it sealed is not used."""
     producer, pipeline = by_hand()
     stream = _stream(producer)
     known(stream, LOG)
@@ -559,7 +607,9 @@ def test_a_half_of_a_cut_batch_settles_the_futures_of_its_logs_alone() -> None:
     futures = known(stream, LOG, 20)
     pipeline.flush(10)
     assert [future.exception(0) is None for future in futures] == [False] * 10 + [True] * 10
-    assert {future._holder.state for future in futures} == {BatchState.FAILED, BatchState.SUCCEEDED}  # type: ignore[attr-defined]
+    holders = {holder_of(future._holder, future._position) for future in futures}
+    assert {holder.state for holder in holders} == {BatchState.FAILED, BatchState.SUCCEEDED}  # type: ignore[attr-defined]
+    assert {future._holder.state for future in futures} == {BatchState.SPLIT}  # type: ignore[attr-defined]
 
 
 # Interrupts.
@@ -570,7 +620,7 @@ def _consistent(producer: CountingProducer, pipeline: Pipeline) -> list[str]:
     assert not pipeline.accumulator._lock.locked()
     for batch in pipeline.accumulator.incomplete():
         assert batch.size == len(body_of(pipeline, batch))
-        assert batch.log_count == len(contents_of(body_of(pipeline, batch))) == len(batch.futures)
+        assert batch.log_count == len(contents_of(body_of(pipeline, batch))) == batch.sends
     assert pipeline.budget.used == sum(batch.held for batch in pipeline.accumulator.incomplete())
     pipeline.flush(10)
     settle(pipeline)
@@ -593,19 +643,20 @@ def test_an_interrupted_send_by_the_short_way_is_complete_or_has_not_happened(
         stream, other = _stream(producer), _stream(producer)
         known(stream, LOG)
         if closed:
+            pipeline.submit_open()
             other.send([LOG])
             assert not takes_short_way(stream)
-        before, general = len(open_batch(pipeline).futures), producer.general
+        before, general = open_batch(pipeline).sends, producer.general
         told: list[Result] = []
 
         def check(interrupted: bool) -> None:
             assert producer.general == general
-            there = len(open_batch(pipeline).futures) - before
+            there = open_batch(pipeline).sends - before
             assert there in ((0, 1) if interrupted else (1,))
             for handle in (stream, other):
                 handle.send({"m": "after"})
             texts = _consistent(producer, pipeline)
-            assert len(texts) == before + there + 2
+            assert len(texts) == before + there + 2 + (12 if closed else 0)
             assert texts[-2:] == ["after", "after"]
             assert len(told) == there
 
@@ -633,27 +684,56 @@ def test_an_interrupted_take_leaves_nobody_who_adds_to_a_batch_that_is_out(witho
     interrupted_everywhere(scenario, 3)
 
 
-def test_an_interrupted_beginning_of_a_run_loses_nothing(without_coverage: None) -> None:
+def test_an_interrupted_look_for_the_open_batch_loses_nothing(without_coverage: None) -> None:
     """Wherever it falls, logs go on to be sent, each once."""
 
     def scenario() -> Any:
         producer, pipeline = by_hand()
-        stream = _stream(producer)
-        for _ in range(10):
-            stream.send(LOG)
-        other = _stream(producer)
-        known(other, {"b": "x"})
+        stream, other = _stream(producer), _stream(producer)
+        known(stream, LOG)
         stream.send([LOG])
 
         def check(interrupted: bool) -> None:
             for _ in range(3):
                 stream.send(LOG)
                 other.send({"b": "y"})
-            assert Counter(_consistent(producer, pipeline)) == {"x": 26, "y": 3}
+            assert Counter(_consistent(producer, pipeline)) == {"x": 16, "y": 3}
 
-        return lambda: pipeline.accumulator.open_run(other.key, producer._encoder), check
+        return lambda: pipeline.accumulator.open_records(other.key), check
 
-    interrupted_everywhere(scenario, 3)
+    interrupted_everywhere(scenario, 2)
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["enough", "short"])
+def test_an_interrupted_grant_is_the_batchs_or_nobodys(short: bool, without_coverage: None) -> None:
+    """Wherever the interrupt falls while memory is granted in advance, or taken back from others, what is used is what
+    batches have, and the log is whole or not there.
+    """
+
+    def scenario() -> Any:
+        producer, pipeline = by_hand(total_size_in_bytes=60_000, max_block_ms=0)
+        stream, other = _stream(producer), _stream(producer, topic="other")
+        log = {"m": "x" * 600}
+        known(other, log, 9)
+        stream.send(log)
+        stream._open = pipeline.open_records(stream.key)
+        memory = Reservation(pipeline.budget, 0)
+        if short:
+            memory.acquire(60_000 - pipeline.budget.used)
+            assert sum(batch.unspent for batch in pipeline.accumulator.incomplete()) > 1000
+
+        def check(interrupted: bool) -> None:
+            batches = pipeline.accumulator.incomplete()
+            assert pipeline.budget.used == sum(batch.held for batch in batches) + pipeline.budget.reserved
+            assert all(batch.open is not None and batch.open.spent <= batch.held for batch in batches)
+            sends = sum(batch.sends for batch in batches)
+            assert sends in ((10, 11) if interrupted else (11,))
+            pipeline.budget.take_back(memory, 0)
+            assert len(_consistent(producer, pipeline)) == sends
+
+        return lambda: stream.send(log), check
+
+    interrupted_everywhere(scenario, 10)
 
 
 @pytest.mark.parametrize("log", [LOG, [LOG, LOG]], ids=["log", "list"])
@@ -669,40 +749,14 @@ def test_an_interrupted_send_by_the_general_way_leaves_the_batch_whole(log: Any,
             stream.send(LOG)
             batch = open_batch(pipeline)
             logs = len(contents_of(body_of(pipeline, batch)))
-            assert logs == batch.log_count == sum(logs_of_sends(batch))
+            assert logs == batch.log_count
             assert logs in ((13, 12 + 1 + len(log)) if interrupted else (12 + 1 + len(log),))
             assert batch.size == len(body_of(pipeline, batch))
-            assert batch.held == BATCH_OVERHEAD + batch.size - batch.tail_size + RECORD_OVERHEAD * len(batch.futures)
+            owed = BATCH_OVERHEAD + batch.size - batch.tail_size + RECORD_OVERHEAD * batch.sends
+            assert batch.held - batch.unspent == owed
+            pipeline.accumulator.seal_open()
+            assert (batch.held, sum(logs_of_sends(batch))) == (owed, logs)
 
         return lambda: producer.send("p", "l", log), check
 
     interrupted_everywhere(scenario, 30)
-
-
-def test_who_had_to_wait_for_the_lock_stands_aside_once_it_is_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender that others overtook in the lock sleeps for a moment, its log accepted; one that was alone does not."""
-    naps: list[float] = []
-    monkeypatch.setattr("producer.pipeline.batching.open_run.sleep", naps.append)
-    producer, pipeline = by_hand()
-    stream = _stream(producer)
-    known(stream, LOG)
-    assert naps == []
-    lock = pipeline.accumulator._lock
-
-    class Contended:
-        def __enter__(self) -> None:
-            lock.acquire()
-            pipeline.budget.used += 1  # what another sender did meanwhile
-
-        def __exit__(self, *_: object) -> None:
-            pipeline.budget.used -= 1
-            lock.release()
-
-    assert stream._run is not None
-    stream._run._lock = Contended()  # type: ignore[assignment]
-    future = stream.send(LOG)
-    assert naps == [0.001]
-    pipeline.flush(10)
-    settle(pipeline)
-    assert future.result(0).successful
-    assert pipeline.budget.used == 0

@@ -1,0 +1,253 @@
+"""OpenRecords: the end of one open batch, where its records are put one behind the other.
+
+It owns what is open: the bytes, their size, the sends and their callbacks, and the memory that was granted for them and
+not spent. A log that is sent by a handle needs nothing else: no look-up of its stream, and no lock but the batch's own.
+Memory is granted in advance, so that most logs find it there; what is left of it goes back at the seal, or before that,
+when it is short.
+
+What is being added counts once a single assignment has made it count: an exception that a signal handler raises before
+it leaves bytes that the next step removes, and nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ...interfaces import Record
+from ...results import Callback, ResultHolder, SendFuture
+from ...wire.log_group import encode_log
+
+#: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
+RECORD_OVERHEAD = 320
+
+_new = object.__new__
+
+
+class Grants(Protocol):
+    """Where memory comes from."""
+
+    def grant(self, open_records: OpenRecords, charge: int) -> bool:
+        """Raise ``open_records.granted`` so that ``charge`` bytes more can be spent, or refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What a batch holds that takes no more records.
+
+    :ivar records: the bytes, in order; some are views of buffers that grow no more.
+    :ivar size: their length and that of the tail, bytes.
+    :ivar logs: how many logs they are.
+    :ivar sends: how many sends; the first has position 0.
+    :ivar spent: the memory that they owe, bytes.
+    :ivar callbacks: by position; shorter than the sends where the last ones have none.
+    :ivar logs_of_send: by position, for the sends that are not of one log.
+    """
+
+    records: list[Record]
+    size: int
+    logs: int
+    sends: int
+    spent: int
+    callbacks: list[Callback | None]
+    logs_of_send: dict[int, int]
+
+
+class OpenRecords:
+    """See the module.
+
+    Logs are added by any number of threads. The rest is called by those who open, fill and seal batches, and hold the
+    budget's lock; its own lock is taken last, for a moment.
+
+    :param holder: the batch, which its futures belong to.
+    :param budget: where more memory is asked for, with no lock held.
+    :param time: the time of day, seconds since the epoch; asked with no lock held.
+    :param thresholds: bytes, and logs: the log that reaches either is refused by :meth:`add`.
+    :param tail_size: bytes of the body that are not records.
+    :ivar granted: the memory that the batch has of the budget, bytes; guarded by the budget's lock, which alone
+        changes it. Never less than what is spent.
+    :ivar quantum: what was granted last beyond what was needed, bytes; the budget's.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_callbacks",
+        "_counts",
+        "_dirty",
+        "_holder",
+        "_lock",
+        "_logs_of_send",
+        "_parts",
+        "_tail_size",
+        "_threshold_bytes",
+        "_threshold_count",
+        "_time",
+        "granted",
+        "quantum",
+    )
+
+    def __init__(
+        self,
+        holder: ResultHolder,
+        budget: Grants,
+        time: Callable[[], float],
+        thresholds: tuple[int, int],
+        tail_size: int,
+    ) -> None:
+        self._budget, self._time, self._tail_size = budget, time, tail_size
+        self._threshold_bytes, self._threshold_count = thresholds
+        self.granted = self.quantum = 0
+        self._lock = threading.Lock()  # guards everything below
+        self._holder: ResultHolder | None = holder  # None: closed
+        #: Size, logs, sends, memory spent: of what counts.
+        self._counts = tail_size, 0, 0, 0
+        self._parts: list[Any] = [bytearray()]  # the last one is a buffer, which grows
+        self._callbacks: list[Callback | None] = []
+        self._logs_of_send: dict[int, int] = {}
+        self._dirty = False  # something was being added
+
+    def add(self, log: Any, callback: Callback | None) -> SendFuture | None:
+        """Add one log, behind all that was added before, with the time of day.
+
+        :returns: the future of its result. None if nothing was done, and the general way has to be taken: what is no
+            ``dict``, a callback that is none, a log that fills the batch, no memory, or others who wait for it, a
+            batch that takes no more.
+        :raises InvalidArgumentError: a name that is not text, a value that cannot become text; nothing was done.
+        """
+        holder = self._holder
+        if holder is None or type(log) is not dict or not (callback is None or callable(callback)):
+            return None
+        record = encode_log(log, int(self._time()))
+        length = len(record)
+        charge = length + RECORD_OVERHEAD
+        while True:
+            with self._lock:
+                size, logs, sends, spent = self._counts
+                size, logs, spent = size + length, logs + 1, spent + charge
+                if self._holder is not holder or size >= self._threshold_bytes or logs >= self._threshold_count:
+                    return None
+                if spent <= self.granted:
+                    if self._dirty:
+                        self._clean()
+                    self._dirty = True
+                    if callback is not None:
+                        self._add_callback(sends, callback)
+                    future = _new(SendFuture)  # without __init__, which would cost as much again
+                    future._holder, future._position = holder, sends
+                    self._parts[-1] += record
+                    self._counts = size, logs, sends + 1, spent
+                    self._dirty = False
+                    return future
+            if not self._budget.grant(self, charge):
+                return None
+
+    def append(self, record: Record, logs: int, callback: Callback | None, charge: int) -> SendFuture | None:
+        """Add one send of encoded logs, which are kept as they are; they may fill the batch.
+
+        :param record: the logs, joined.
+        :param logs: how many they are.
+        :param charge: the memory that it owes; ``granted`` grows by it, and whoever calls sees to it that the budget
+            knows, also where this raises.
+        :returns: the future; None, with nothing done, if the batch is closed or has no room.
+        """
+        with self._lock:
+            holder = self._holder
+            if holder is None or not self.has_room(len(record), logs):
+                return None
+            size, count, sends, spent = self._counts
+            if self._dirty:
+                self._clean()
+            self._dirty = True
+            if callback is not None:
+                self._add_callback(sends, callback)
+            future = SendFuture(holder, sends)
+            self._parts[-1:] = [*filter(None, self._parts[-1:]), record, bytearray()]
+            if logs != 1:
+                self._logs_of_send[sends] = logs
+            counts = size + len(record), count + logs, sends + 1, spent + charge
+            # If an interrupt came between these two, what is granted would be left over, and go back at the seal.
+            self.granted += charge
+            self._counts = counts
+            self._dirty = False
+            return future
+
+    def has_room(self, size: int, logs: int) -> bool:
+        """Whether a send of ``size`` bytes and ``logs`` logs stays within the limits of a batch; the first one does."""
+        filled, count, sends, _ = self._counts
+        fits = not sends or (filled + size <= MAX_BATCH_SIZE_IN_BYTES and count + logs <= MAX_BATCH_COUNT)
+        return fits and self._holder is not None
+
+    def _add_callback(self, position: int, callback: Callback) -> None:
+        self._callbacks += [None] * (position - len(self._callbacks))
+        self._callbacks.append(callback)
+
+    def _clean(self) -> None:
+        """Remove what was being added when an interrupt came."""
+        size, _, sends, _ = self._counts
+        left = size - self._tail_size
+        parts: list[Any] = []
+        for part in self._parts:
+            if isinstance(part, bytearray):
+                del part[left:]
+            if left:
+                parts.append(part)
+            left -= min(left, len(part))
+        if not parts or not isinstance(parts[-1], bytearray):
+            parts.append(bytearray())
+        self._parts = parts
+        del self._callbacks[sends:]
+        self._logs_of_send = {position: logs for position, logs in self._logs_of_send.items() if position < sends}
+
+    def seal(self) -> Sealed:
+        """Take no more records. What was granted and not spent is the caller's to give back: ``granted`` is what was
+        spent from now on. May be called again, until :meth:`forget`.
+        """
+        with self._lock:
+            self._holder = None
+            if self._dirty:
+                self._clean()
+                self._dirty = False
+            size, logs, sends, spent = self._counts
+            self.granted = spent
+            parts = self._parts if self._parts[-1] else self._parts[:-1]
+            records: list[Record] = [memoryview(part) if isinstance(part, bytearray) else part for part in parts]
+            return Sealed(records, size, logs, sends, spent, self._callbacks, self._logs_of_send)
+
+    def reclaim(self) -> None:
+        """Let ``granted`` be what was spent; the caller gives back the difference."""
+        with self._lock:
+            self.granted = self._counts[3]
+            self.quantum = 0
+
+    def forget(self) -> None:
+        """Hold nothing any more but the counts. Takes no lock: in a forked child nobody may be left to give it back."""
+        self._holder = None
+        self._parts, self._callbacks, self._logs_of_send = [bytearray()], [], {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more records."""
+        return self._holder is None
+
+    @property
+    def size(self) -> int:
+        """Of the body as it is now, bytes."""
+        return self._counts[0]
+
+    @property
+    def logs(self) -> int:
+        """How many logs were added."""
+        return self._counts[1]
+
+    @property
+    def sends(self) -> int:
+        """How many sends were added."""
+        return self._counts[2]
+
+    @property
+    def spent(self) -> int:
+        """The memory that they owe, bytes."""
+        return self._counts[3]
