@@ -102,7 +102,7 @@ class MemoryTransaction(BaseTransaction):
 
 
 class MemoryChannel:
-    """See the module, and :class:`~producer.interfaces.Channel`.
+    """Events in a list, and the rules by which transactions change it; a :class:`~producer.interfaces.Channel`.
 
     Pickling carries the configuration; the copy is empty.
 

@@ -94,7 +94,8 @@ class SpillableTransaction(BaseTransaction):
 
 
 class SpillableChannel:
-    """See the module, and :class:`~producer.interfaces.Channel`.
+    """Events in memory as long as there is room, and behind them in another channel; a
+    :class:`~producer.interfaces.Channel`.
 
     Both channels belong to this one: others shall not use them, and :meth:`close` closes them.
 

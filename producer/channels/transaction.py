@@ -42,7 +42,8 @@ TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
 
 
 class BaseTransaction(ABC):
-    """See the module; a channel supplies the ``_do`` methods, which are called in state OPEN only.
+    """The states of a transaction, and what may be called in each; a channel supplies the ``_do`` methods, which are
+    called in state OPEN only.
 
     :param channel: the channel's name, for messages.
     """

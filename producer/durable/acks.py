@@ -68,7 +68,7 @@ _Item = Sequence[Ticket] | _Failed | _Unreadable | _Barrier
 
 
 class Acks:
-    """See the module.
+    """Tells a channel what it may forget, on a thread of its own; what cannot be delivered goes to the dead letters.
 
     Implements :class:`~producer.pipeline.settling.outcomes.OutcomeListener`.
 

@@ -50,7 +50,7 @@ def _message_of(result: Result) -> str:
 
 
 class DeadLetters:
-    """See the module. Used by one thread.
+    """Puts what cannot be delivered into a channel of its own, with the reason. Used by one thread.
 
     :ivar channel: where they go.
     :ivar stored: how many went there.

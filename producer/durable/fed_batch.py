@@ -17,7 +17,7 @@ from .ticket import Ticket
 
 
 class FedBatch(ProducerBatch):
-    """See the module.
+    """A batch that keeps its records, and the tickets that came with them, until it is settled.
 
     :ivar tickets: of its sends, in order; of the one send that was cut, in both halves.
     """

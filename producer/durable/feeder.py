@@ -39,7 +39,7 @@ _PAUSE = 1.0
 
 
 class Feeder:
-    """See the module.
+    """Takes blocks of events from a channel, on a thread of its own, and feeds their records to the pipeline.
 
     :param feed: takes over a record, its ticket, and under what it was sent before a restart; waits for memory.
     :param recovery: knows that of idempotent streams.

@@ -17,7 +17,7 @@ from .ticket import Ticket
 
 
 class Parking:
-    """See the module."""
+    """Holds the tickets of events that were taken for streams that are stopped, by stream."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _lines

@@ -37,7 +37,7 @@ class _Stream:
 
 
 class Recovery:
-    """See the module.
+    """Tells of each event that comes out of the channel whether it belongs to the batch of before the restart.
 
     :param intents: None for a channel without notes: there is nothing to recover.
     :param close: told that the batch of a stream has all its events.

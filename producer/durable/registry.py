@@ -111,7 +111,7 @@ def staying(attempt: Attempt) -> Result:
 
 
 class Registry:
-    """See the module.
+    """Finds the future of a record by the record's number, as long as somebody wants to know its result.
 
     :param tell: has the holders of futures, which are settled, told of their result.
     """

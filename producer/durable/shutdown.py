@@ -19,7 +19,7 @@ _log = logging.getLogger("producer.shutdown")
 
 
 class DurableCloser:
-    """See the module."""
+    """Ends a pipeline behind a channel, one part after the other, by one deadline."""
 
     #: What is not delivered is in the channel, or was told by the dead letters or the log.
     lost_records = 0
@@ -29,7 +29,7 @@ class DurableCloser:
 
     def begin(self) -> None:
         """See :class:`~producer.pipeline.shutdown.Closer`."""
-        self._durable.refusing = True
+        self._durable.refuse()
 
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
         """See :class:`~producer.pipeline.shutdown.Closer`; nothing is ever failed because of the deadline."""

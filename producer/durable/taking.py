@@ -16,7 +16,7 @@ _log = logging.getLogger("producer.feeder")
 
 
 class Taking:
-    """See the module.
+    """One transaction of takes, and which of its events are settled.
 
     :raises ChannelClosedError: the channel is closed.
     """

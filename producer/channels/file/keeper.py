@@ -34,7 +34,9 @@ class Kept(Protocol):
 
 
 class Keeper:
-    """See the module. It holds the channel weakly: one that is dropped without ``close`` ends its thread.
+    """Syncs one channel, and writes its checkpoints, when that is due.
+
+    It holds the channel weakly: one that is dropped without ``close`` ends its thread.
 
     :param channel: whose options say what is due when; without any interval no thread is started.
     """

@@ -95,7 +95,7 @@ class Columns:
 
 
 class EventQueue:
-    """See the module.
+    """The events of one channel, by sequence number: those that wait, and those that are taken.
 
     :ivar taken: events in open transactions, by sequence number.
     """

@@ -26,7 +26,7 @@ Taken = dict[int, Entry]
 
 
 class Ledger:
-    """The books of one file channel: see the module for what is in them.
+    """The books of one file channel: what is queued, taken and claimed, and the counters.
 
     :param name: the channel's.
     :ivar lock: guards everything here.

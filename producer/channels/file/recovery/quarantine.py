@@ -101,7 +101,7 @@ class Uncopied:
 def move(disk: Disk, path: str, suffix: str) -> str:
     """Move a file here; where it lies now.
 
-    :param suffix: why: see the module.
+    :param suffix: why: the end of the name, as in the table above.
     :raises OSError: it could not be moved, and is where it was.
     """
     target = _free_name(disk, path, suffix)

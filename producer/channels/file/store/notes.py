@@ -45,7 +45,7 @@ _of_parents: list[sqlite3.Connection] = []
 
 
 class FileNotes:
-    """See the module. Implements :class:`~producer.interfaces.Notes`; thread-safe.
+    """The notes of one channel, by name, in SQLite. Implements :class:`~producer.interfaces.Notes`; thread-safe.
 
     :param directory: the channel's.
     :param name: the channel's, for messages.

@@ -22,7 +22,7 @@ _SPAN = 1 << 20
 
 
 class Segments:
-    """See the module.
+    """All segments of one channel, by number.
 
     :param directories: where new ones go, in turn.
     :param keys: for new ones, and for old ones that are encrypted; None for plain.

@@ -21,7 +21,7 @@ RESERVE_NAME = "reserve"
 
 
 class Space:
-    """See the module. Called with the log's write lock held.
+    """Knows how much of the disk is free for one channel, and keeps its reserve. Called with the log's write lock held.
 
     :param directories: the channel's; the fullest counts.
     :param minimum: bytes that puts leave free.

@@ -1,0 +1,196 @@
+"""Intake: the way into a pipeline behind a channel: what is sent is committed to the channel, all of it or nothing.
+
+A send waits for room in the channel, not for memory; the feeder takes the memory when it takes the records out again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ..clock import Clock, Deadline
+from ..errors import (
+    ChannelClosedError,
+    ChannelFullError,
+    LogSizeTooLargeError,
+    ProducerClosedError,
+    ProducerError,
+    SendTimeoutError,
+    StreamStoppedError,
+)
+from ..interfaces import Channel, Event
+from ..numbering import Numbering
+from ..pipeline.batching.accumulator import Piece
+from ..pipeline.batching.open_records import RECORD_OVERHEAD
+from ..pipeline.pipeline import Pipeline
+from ..records import StreamKey, plain
+from ..results import Callback, SendFuture
+from .event_format import ident_of, numbered, write_event
+from .known_stats import KnownStats
+from .number_turns import NumberTurns
+from .registry import Registry, StoredFuture
+
+
+class Intake:
+    """Stores what is sent, and opens its futures.
+
+    :param pipeline: what a record has to fit into.
+    :param max_block: seconds that a send waits for room; None is for ever.
+    :param instance: the id of this producer, under which its futures are found again.
+    :param start: called before the first record is stored, and before later ones.
+    :param stopped: why a stream is stopped; None if it is not.
+    :param leave: told of futures whose records stay in the channel.
+    :ivar refusing: nothing more is stored.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        registry: Registry,
+        pipeline: Pipeline,
+        stats: KnownStats,
+        clock: Clock,
+        *,
+        max_block: float | None,
+        instance: bytes,
+        start: Callable[[], None],
+        stopped: Callable[[StreamKey], StreamStoppedError | None],
+        leave: Callable[[Sequence[StoredFuture]], None],
+    ) -> None:
+        self._channel, self._registry, self._pipeline = channel, registry, pipeline
+        self._stats, self._clock, self._max_block, self._instance = stats, clock, max_block, instance
+        self._start, self._stopped, self._leave = start, stopped, leave
+        self._turns = NumberTurns(clock)
+        self.refusing = False
+
+    def bounded(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """The pieces, as long as they fit in the memory together: one transaction needs all of them at once.
+
+        :raises LogSizeTooLargeError: they do not.
+        """
+        size, limit = 0, self._pipeline.budget.limit
+        for piece in pieces:
+            size += len(piece.record) + RECORD_OVERHEAD
+            if size > limit:
+                what = (
+                    "send_many behind a channel stores all its logs in one transaction, which holds them in memory "
+                    "together, against total_size_in_bytes; give it fewer logs at once: these need more than"
+                )
+                raise LogSizeTooLargeError(size, limit, what)
+            yield piece
+
+    def store(self, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
+        """Store all of these, or none; their futures.
+
+        :raises ProducerClosedError: after :attr:`refusing` was set.
+        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
+        """
+        for piece in pieces:
+            self._pipeline.check_size(piece)
+        if self.refusing:
+            raise ProducerClosedError("the producer is closed")
+        for key in {piece.key for piece in pieces if piece.key.order}:
+            if (stopped := self._stopped(key)) is not None:
+                raise stopped
+        self._start()
+        futures = self._registry.open(len(pieces), callback)
+        try:
+            self._store(pieces, futures)
+        except BaseException:
+            self._registry.withdraw(futures)
+            raise
+        self._pipeline.counters.add("accepted", sum(piece.logs for piece in pieces))
+        return list(futures)
+
+    def _store(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> None:
+        """Store all of them; of a stream with a ``SequenceKey`` they have one count."""
+        numbering = pieces[0].key.order if pieces else ""
+        events, deadline = self._events(pieces, futures), self._send_deadline()
+        if not isinstance(numbering, Numbering):
+            self._put(events, futures, deadline)
+            return
+        numbering.check()
+        started = self._clock.monotonic()
+        with self._turns.turn(numbering, deadline) as mine:
+            if not mine:
+                raise self._no_turn(events, self._clock.monotonic() - started)
+            self._put_numbered(numbering, events, futures, deadline)
+
+    def _put_numbered(
+        self, numbering: Numbering, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline
+    ) -> None:
+        first = numbering.next
+        numbering.next += len(events)
+        numbers = enumerate(events, first)
+        try:
+            self._put([Event({**one.headers, **numbered(n)}, one.body) for n, one in numbers], futures, deadline)
+        except ProducerError:  # nothing was stored; of another exception nobody knows, and the numbers are spent
+            numbering.next = first
+            raise
+
+    def _no_turn(self, events: Sequence[Event], waited: float) -> SendTimeoutError:
+        channel = self._stats.now()
+        return SendTimeoutError(
+            limit=channel.byte_capacity or 0,
+            used=channel.bytes,
+            wanted=sum(len(event.body) for event in events),
+            oldest_age=channel.oldest_event_age,
+            waited=waited,
+            text=f"another send on this stream, whose pieces are numbered (SequenceKey), waited for channel "
+            f"{channel.name} all of the {waited:.3f} s (max_block_ms). {_SLOW}",
+        )
+
+    def _events(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> list[Event]:
+        instance, first = self._instance, futures[0].number if futures else 0
+        return [
+            write_event(plain(key) if key.order else key, ident_of(instance, number), logs, record)
+            for number, (key, record, logs) in enumerate(pieces, first)
+        ]
+
+    def _send_deadline(self) -> Deadline:
+        # In a callback it does not wait, for the callbacks after it may be what gives room.
+        return Deadline.after(self._clock, 0.0 if self._pipeline.on_handler_thread() else self._max_block)
+
+    def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline) -> None:
+        try:
+            self._commit(events, futures, deadline)
+        except ChannelFullError as error:
+            raise self._timed_out(error) from error
+        except ChannelClosedError as error:
+            if self.refusing:
+                raise ProducerClosedError(
+                    "the producer was closed while send waited for room in its channel"
+                ) from error
+            raise
+
+    def _commit(self, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline) -> None:
+        with self._channel.transaction() as transaction:
+            transaction.put_many(events)
+            left = deadline.remaining(self._clock)
+            stored = transaction.commit(math.inf if left is None else left)
+        late = self._registry.committed(futures, stored, transaction.last_sequence)
+        if late:
+            self._leave(late)
+
+    def _timed_out(self, error: ChannelFullError) -> SendTimeoutError:
+        return SendTimeoutError(
+            limit=error.byte_capacity or 0,
+            used=error.used_bytes,
+            wanted=error.wanted_bytes,
+            oldest_age=self._stats.now().oldest_event_age,
+            waited=error.waited,
+            text=_full_text(error),
+        )
+
+
+_SLOW = "Is the server slow or down? Raise the channel's capacity or max_block_ms, or send less."
+
+
+def _full_text(error: ChannelFullError) -> str:
+    limit = "no limit" if error.byte_capacity is None else str(error.byte_capacity)
+    advice = "It can never fit: send less at once, or raise the channel's capacity." if error.never else _SLOW
+    return (
+        f"no room in channel {error.channel} within {error.waited:.3f} s (max_block_ms) for {error.wanted} events of "
+        f"{error.wanted_bytes} bytes: it holds {error.size} of {error.capacity} events (capacity) and "
+        f"{error.used_bytes} of {limit} bytes (byte_capacity). {advice}"
+    )
