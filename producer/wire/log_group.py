@@ -98,6 +98,16 @@ class _Heads:
         self._kept += _LENGTH_BYTES + len(head)
 
 
+class _Sizes(dict[int, bytes]):
+    """What precedes a log, by its size."""
+
+    def __missing__(self, size: int) -> bytes:
+        head = b"\x0a" + varint(size)
+        if size < _MAX_LENGTH:
+            self[size] = head
+        return head
+
+
 class _Time:
     """The Time field of logs that get the time of their sending: the same for all of a second.
 
@@ -109,16 +119,10 @@ class _Time:
 
     def field(self, now: int) -> bytes:
         """The field for that second."""
-        self.last = last = now, b"\x08" + varint(now)
-        return last[1]
-
-
-class _Sizes(dict[int, bytes]):
-    """What precedes a log, by its size."""
-
-    def __missing__(self, size: int) -> bytes:
-        head = self[size] = b"\x0a" + varint(size)
-        return head
+        second, field = self.last
+        if second != now:
+            self.last = _, field = now, b"\x08" + varint(now)
+        return field
 
 
 _heads = _Heads()
@@ -134,33 +138,12 @@ def encode_log(log: Mapping[str, Any] | LogItem, now: int) -> bytes:
     :param now: seconds since the epoch, for a log without a time of its own.
     :raises InvalidArgumentError: not a log, a name that is not text, a value that cannot become text.
     """
-    if isinstance(log, LogItem):
-        return _encode_item(log, now)
-    second, time = _time.last
-    if second != now:
-        time = _time.field(now)
     if type(log) is dict:
         # A copy at once, whatever other threads do with it: names and values of one moment.
-        return _encode_pairs(log.copy().items(), time)
-    if isinstance(log, Mapping):
-        return _encode_pairs(log.items(), time)
-    raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}")
-
-
-def _encode_item(item: LogItem, now: int) -> bytes:
-    seconds, nanos = time_of(item, now)
-    end = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
-    contents = item.contents
-    try:
-        pairs = contents.items() if isinstance(contents, Mapping) else [(name, value) for name, value in contents]
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"contents must be a mapping or a sequence of (name, value) pairs: {error}"
-        ) from error
-    return _encode_pairs(pairs, b"\x08" + varint(seconds), end)
-
-
-def _encode_pairs(pairs: Iterable[tuple[str, Any]], start: bytes, end: bytes = b"") -> bytes:
+        start, end = _time.field(now), b""
+        pairs: Iterable[tuple[Any, Any]] = log.copy().items()
+    else:
+        pairs, start, end = _parts_of(log, now)
     parts, known = [start], _heads.known
     add = parts.append
     for name, value in pairs:
@@ -177,11 +160,29 @@ def _encode_pairs(pairs: Iterable[tuple[str, Any]], start: bytes, end: bytes = b
             data = data_of(value, name)
             add(_heads.of(name, len(data)))
         add(data)
-    if end:
-        add(end)
+    add(end)
     body = b"".join(parts)
-    size = len(body)
-    return (_sizes[size] if size < _MAX_LENGTH else b"\x0a" + varint(size)) + body
+    return _sizes[len(body)] + body
+
+
+def _parts_of(log: object, now: int) -> tuple[Iterable[tuple[str, Any]], bytes, bytes]:
+    """The fields of a log that is no ``dict``, what precedes them and what follows them."""
+    if isinstance(log, LogItem):
+        seconds, nanos = time_of(log, now)
+        end = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
+        return _pairs_of(log.contents), b"\x08" + varint(seconds), end
+    if isinstance(log, Mapping):
+        return log.items(), _time.field(now), b""
+    raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}")
+
+
+def _pairs_of(contents: Any) -> Iterable[tuple[str, Any]]:
+    try:
+        return contents.items() if isinstance(contents, Mapping) else [(name, value) for name, value in contents]
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"contents must be a mapping or a sequence of (name, value) pairs: {error}"
+        ) from error
 
 
 def _encode_key(name: object) -> bytes:

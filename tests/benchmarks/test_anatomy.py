@@ -27,7 +27,7 @@ def _warm(stream: Stream, shape: str) -> list[dict[str, str]]:
 @pytest.mark.usefixtures("without_coverage")
 @pytest.mark.parametrize("shape", ["java", "web", "wide", "unicode"])
 def test_a_log_into_an_open_batch_takes_four_python_calls(shape: str) -> None:
-    """``send``, the place in the batch, the record and its fields; the general way takes more than ten."""
+    """``send``, the place in the batch, the record and its time; the general way takes more than ten."""
     calls: list[str] = []
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
@@ -42,12 +42,12 @@ def test_a_log_into_an_open_batch_takes_four_python_calls(shape: str) -> None:
             stream.send(logs[0])
         finally:
             sys.setprofile(None)
-    assert calls == ["send", "add", "encode_log", "_encode_pairs"]
+    assert calls == ["send", "add", "encode_log", "field"]
 
 
 @pytest.mark.usefixtures("without_coverage")
-def test_a_log_that_is_kept_takes_three_blocks_of_memory() -> None:
-    """Its future, its position, and the room for attributes that its base class takes; buffers grow besides."""
+def test_a_log_that_is_kept_takes_four_blocks_of_memory() -> None:
+    """Its record, its future, its position, and the room for attributes that the future's base class takes."""
     with Producer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
         stream = producer.stream("p", "l")
         logs = _warm(stream, "web")
@@ -60,7 +60,7 @@ def test_a_log_that_is_kept_takes_three_blocks_of_memory() -> None:
         finally:
             gc.enable()
     assert len(futures) == len(logs)
-    assert 2 * len(logs) <= taken <= 3.4 * len(logs)
+    assert 3 * len(logs) <= taken <= 4.4 * len(logs)
 
 
 def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:

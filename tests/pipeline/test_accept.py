@@ -246,7 +246,7 @@ def test_an_interrupted_send_returns_its_memory_once_and_leaves_no_batch_behind(
             assert (pipeline.budget.used, pipeline.budget.reserved) == (_held(pipeline), 0)
             for batch in pipeline.accumulator.incomplete():
                 assert batch.log_count
-                assert len(batch.records) == len(batch.futures)
+                assert batch.sends == batch.log_count
             accepted = pipeline.stats().accepted
             clock.advance(2.0)
             settle(pipeline)

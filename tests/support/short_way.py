@@ -64,9 +64,4 @@ def body_of(pipeline: Pipeline, batch: ProducerBatch) -> bytes:
 
 def records_of(records: OpenRecords) -> list[Record]:
     """What counts of an open batch, as it would be sealed now."""
-    left, parts = records.size - records._tail_size, []
-    for part in records._parts:
-        parts.append(bytes(part[:left]))
-        left -= len(parts[-1])
-    assert not left
-    return [part for part in parts if part]
+    return records._records[: records.sends]

@@ -1,12 +1,12 @@
 """OpenRecords: the end of one open batch, where its records are put one behind the other.
 
-It owns what is open: the bytes, their size, the sends and their callbacks, and the memory that was granted for them and
-not spent. A log that is sent by a handle needs nothing else: no look-up of its stream, and no lock but the batch's own.
-Memory is granted in advance, so that most logs find it there; what is left of it goes back at the seal, or before that,
-when it is short.
+It owns what is open: the records, their size, their callbacks, and the memory that was granted for them and not spent.
+A log that is sent by a handle needs nothing else: no look-up of its stream, and no lock but the batch's own. Memory is
+granted in advance, so that most logs find it there; what is left of it goes back at the seal, or before that, when it
+is short.
 
 What is being added counts once a single assignment has made it count: an exception that a signal handler raises before
-it leaves bytes that the next step removes, and nothing else.
+it leaves a record that the next step removes, and nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Grants(Protocol):
 class Sealed:
     """What a batch holds that takes no more records.
 
-    :ivar records: the bytes, in order; some are views of buffers that grow no more.
+    :ivar records: the bytes, in order; each is of a send or of several.
     :ivar size: their length and that of the tail, bytes.
     :ivar logs: how many logs they are.
     :ivar sends: how many sends; the first has position 0.
@@ -76,12 +76,10 @@ class OpenRecords:
         "_budget",
         "_callbacks",
         "_counts",
-        "_dirty",
         "_holder",
         "_lock",
         "_logs_of_send",
-        "_parts",
-        "_tail_size",
+        "_records",
         "_threshold_bytes",
         "_threshold_count",
         "_time",
@@ -97,17 +95,16 @@ class OpenRecords:
         thresholds: tuple[int, int],
         tail_size: int,
     ) -> None:
-        self._budget, self._time, self._tail_size = budget, time, tail_size
+        self._budget, self._time = budget, time
         self._threshold_bytes, self._threshold_count = thresholds
         self.granted = self.quantum = 0
         self._lock = threading.Lock()  # guards everything below
         self._holder: ResultHolder | None = holder  # None: closed
         #: Size, logs, sends, memory spent: of what counts.
         self._counts = tail_size, 0, 0, 0
-        self._parts: list[Any] = [bytearray()]  # the last one is a buffer, which grows
+        self._records: list[Record] = []  # one for each send
         self._callbacks: list[Callback | None] = []
         self._logs_of_send: dict[int, int] = {}
-        self._dirty = False  # something was being added
 
     def add(self, log: Any, callback: Callback | None) -> SendFuture | None:
         """Add one log, behind all that was added before, with the time of day.
@@ -126,20 +123,21 @@ class OpenRecords:
         while True:
             with self._lock:
                 size, logs, sends, spent = self._counts
-                size, logs, spent = size + length, logs + 1, spent + charge
+                size += length
+                logs += 1
+                spent += charge
                 if self._holder is not holder or size >= self._threshold_bytes or logs >= self._threshold_count:
                     return None
                 if spent <= self.granted:
-                    if self._dirty:
-                        self._clean()
-                    self._dirty = True
+                    records = self._records
+                    if len(records) != sends:
+                        self._clean(sends)
+                    records.append(record)
                     if callback is not None:
                         self._add_callback(sends, callback)
                     future = _new(SendFuture)  # without __init__, which would cost as much again
                     future._holder, future._position = holder, sends
-                    self._parts[-1] += record
                     self._counts = size, logs, sends + 1, spent
-                    self._dirty = False
                     return future
             if not self._budget.grant(self, charge):
                 return None
@@ -158,20 +156,17 @@ class OpenRecords:
             if holder is None or not self.has_room(len(record), logs):
                 return None
             size, count, sends, spent = self._counts
-            if self._dirty:
-                self._clean()
-            self._dirty = True
+            self._clean(sends)
+            self._records.append(record)
             if callback is not None:
                 self._add_callback(sends, callback)
             future = SendFuture(holder, sends)
-            self._parts[-1:] = [*filter(None, self._parts[-1:]), record, bytearray()]
             if logs != 1:
                 self._logs_of_send[sends] = logs
             counts = size + len(record), count + logs, sends + 1, spent + charge
             # If an interrupt came between these two, what is granted would be left over, and go back at the seal.
             self.granted += charge
             self._counts = counts
-            self._dirty = False
             return future
 
     def has_room(self, size: int, logs: int) -> bool:
@@ -184,22 +179,10 @@ class OpenRecords:
         self._callbacks += [None] * (position - len(self._callbacks))
         self._callbacks.append(callback)
 
-    def _clean(self) -> None:
+    def _clean(self, sends: int) -> None:
         """Remove what was being added when an interrupt came."""
-        size, _, sends, _ = self._counts
-        left = size - self._tail_size
-        parts: list[Any] = []
-        for part in self._parts:
-            if isinstance(part, bytearray):
-                del part[left:]
-            if left:
-                parts.append(part)
-            left -= min(left, len(part))
-        if not parts or not isinstance(parts[-1], bytearray):
-            parts.append(bytearray())
-        self._parts = parts
-        del self._callbacks[sends:]
-        self._logs_of_send = {position: logs for position, logs in self._logs_of_send.items() if position < sends}
+        del self._records[sends:], self._callbacks[sends:]
+        self._logs_of_send.pop(sends, None)
 
     def seal(self) -> Sealed:
         """Take no more records. What was granted and not spent is the caller's to give back: ``granted`` is what was
@@ -207,14 +190,10 @@ class OpenRecords:
         """
         with self._lock:
             self._holder = None
-            if self._dirty:
-                self._clean()
-                self._dirty = False
             size, logs, sends, spent = self._counts
+            self._clean(sends)
             self.granted = spent
-            parts = self._parts if self._parts[-1] else self._parts[:-1]
-            records: list[Record] = [memoryview(part) if isinstance(part, bytearray) else part for part in parts]
-            return Sealed(records, size, logs, sends, spent, self._callbacks, self._logs_of_send)
+            return Sealed(self._records, size, logs, sends, spent, self._callbacks, self._logs_of_send)
 
     def reclaim(self) -> None:
         """Let ``granted`` be what was spent; the caller gives back the difference."""
@@ -225,7 +204,7 @@ class OpenRecords:
     def forget(self) -> None:
         """Hold nothing any more but the counts. Takes no lock: in a forked child nobody may be left to give it back."""
         self._holder = None
-        self._parts, self._callbacks, self._logs_of_send = [bytearray()], [], {}
+        self._records, self._callbacks, self._logs_of_send = [], [], {}
 
     @property
     def closed(self) -> bool:
