@@ -138,6 +138,13 @@ class WaitingRoom:
             if self._signals:
                 self._signals.popleft().put(None)
 
+    def nudge(self) -> None:
+        """Let everybody look again. It takes no lock, so it may be called with another one held, and by a finalizer,
+        which may run anywhere.
+        """
+        for signal in tuple(self._signals):
+            signal.put(None)
+
     def wake_all(self) -> None:
         """Let everybody look again."""
         with self._lock:

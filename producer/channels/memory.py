@@ -9,7 +9,7 @@ events in use are those queued and those taken, so that this number cannot drift
 What an event counts for is said in :mod:`.limits`; it gives back what it counted for at its put.
 
 **Waiting** is described in :mod:`.turns`, and so is why an interrupt leaves the channel whole: all that a change needs
-is computed first, and then it happens "At once".
+is computed first, and then it is done by steps that may be done again.
 
 **Fork.** In a child the channel is empty and works; the parent's events, and its transactions, stay the parent's.
 
@@ -23,7 +23,8 @@ import logging
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import repeat
 from types import TracebackType
 from typing import Any, Self
@@ -35,7 +36,7 @@ from ..interfaces import ChannelStats, Event, Stored
 from .counters import ChannelCounters
 from .limits import Limits, check_integer, event_sizes, total_within
 from .transaction import BaseTransaction
-from .turns import Turn, Turns
+from .turns import Redo, Turn, Turns
 
 _log = logging.getLogger("producer.channels.memory")
 
@@ -146,13 +147,14 @@ class MemoryChannel:
     def _start_empty(self) -> None:
         # Guards all that changes, here and in the transactions; not held while anybody waits.
         self._lock = threading.Lock()
+        self._redo = Redo()
         self._queue: list[Any] = []  # of _Entry; the places before _head are empty
         self._head = 0
         self._taken = 0
         self._bytes = 0
         self._next = self._first
         self._counters = ChannelCounters(self._clock)
-        self._turns = Turns(self._clock, self._lock, self._roll_back_orphans)
+        self._turns = Turns(self._clock, self._lock, self._tidy)
         self._orphans: deque[MemoryTransaction] = deque()  # appended to without the lock
 
     @property
@@ -193,6 +195,7 @@ class MemoryChannel:
     def number_from(self, first: int) -> None:
         """Give the next put the sequence number ``first``, or the one that it would have had if that is higher."""
         with self._lock:
+            self._redo.finish()
             self._first = first
             self._next = max(self._next, first)
 
@@ -274,9 +277,7 @@ class MemoryChannel:
         with self._lock:
             self._turns.serve()
             lost, garbage = self._used, self._queue
-            # At once.
-            self._closed = True
-            self._queue, self._head, self._taken, self._bytes = [], 0, 0, 0
+            self._redo.do(*_set(self, _closed=True, _queue=[], _head=0, _taken=0, _bytes=0))
             self._turns.dismiss()
         del garbage
         if lost:
@@ -301,14 +302,18 @@ class MemoryChannel:
         sizes = event_sizes(events, self._buffer_percentage)
         count, total = len(sizes), sum(sizes)
         with self._lock:
+            self._redo.finish()
             self._must_be_usable(transaction, "put")
             self._counters.put_attempts += count
-            if len(transaction.puts) + count > self._limits.transaction_capacity:
+            before = len(transaction.puts)
+            if before + count > self._limits.transaction_capacity:
                 raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
-            # At once.
-            transaction.puts += events
-            transaction.put_sizes += sizes
-            transaction.put_bytes += total
+            behind = slice(before, None)
+            self._redo.do(
+                partial(transaction.puts.__setitem__, behind, events),
+                partial(transaction.put_sizes.__setitem__, behind, sizes),
+                *_set(transaction, put_bytes=transaction.put_bytes + total),
+            )
 
     def _take(
         self, transaction: MemoryTransaction, count: int, max_bytes: int | None, timeout: float | None
@@ -319,6 +324,7 @@ class MemoryChannel:
         self._turns.perform(turn, self._turns.takers, wait, lambda: self._must_hold_another(transaction))
         if turn.over and not turn.done:  # closed, or ended or filled by another thread
             with self._lock:
+                self._redo.finish()
                 self._must_hold_another(transaction)
         return [Event(event.headers, event.body, sequence) for sequence, _, event, _ in entries]
 
@@ -330,36 +336,36 @@ class MemoryChannel:
 
     def _acknowledge(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
         with self._lock:
+            self._redo.finish()
             self._must_be_usable(transaction, "acknowledge")
-            taken, counters = transaction.taken, self._counters
-            entries = self._find(taken, events)
+            counters = self._counters
+            entries = self._find(transaction.taken, events)
+            number, size = len(entries), sum(entry[1] for entry in entries)
             try:
-                for sequence, size, _, _ in entries:
-                    # At once; after an interrupt between two of them the rest is still taken.
-                    del taken[sequence]
-                    transaction.taken_bytes -= size
-                    self._taken -= 1
-                    self._bytes -= size
-                    counters.take_successes += 1
-                counters.rated(0, len(entries))
+                self._redo.do(
+                    partial(_drop, transaction.taken, [entry[0] for entry in entries]),
+                    *_set(transaction, taken_bytes=transaction.taken_bytes - size),
+                    *_set(self, _taken=self._taken - number, _bytes=self._bytes - size),
+                    *_set(counters, take_successes=counters.take_successes + number),
+                )
+                counters.rated(0, number)
             finally:
                 self._turns.serve()
 
     def _give_back(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
         with self._lock:
+            self._redo.finish()
             self._must_be_usable(transaction, "give_back")
             known = {event.sequence for event in events if event.sequence in transaction.taken}
             back = sorted(entry for sequence, entry in transaction.taken.items() if sequence in known)
             left = {sequence: entry for sequence, entry in transaction.taken.items() if sequence not in known}
             number, size = len(back), sum(entry[1] for entry in back)
-            start, end, merged = self._merged(back)
             try:
-                # At once.
-                self._queue[start:end] = merged
-                self._head = start
-                self._taken -= number
-                transaction.taken = left
-                transaction.taken_bytes -= size
+                self._redo.do(
+                    *self._merging(back),
+                    *_set(self, _taken=self._taken - number),
+                    *_set(transaction, taken=left, taken_bytes=transaction.taken_bytes - size),
+                )
             finally:
                 self._turns.serve()
 
@@ -375,8 +381,10 @@ class MemoryChannel:
         return entries
 
     def _commit(self, transaction: MemoryTransaction, timeout: float | None) -> Stored:
-        if transaction.ended:  # a commit that had happened when an interrupt ended the call
-            return Stored.MEMORY
+        with self._lock:
+            self._redo.finish()
+            if transaction.ended:  # a commit that had happened when an interrupt ended the call
+                return Stored.MEMORY
         garbage: list[object] = []
         turn = Turn(lambda turn: self._attempt_commit(turn, transaction, garbage))
         wait = self._limits.keep_alive if timeout is None else timeout
@@ -394,6 +402,7 @@ class MemoryChannel:
 
     def _why_not(self, transaction: MemoryTransaction, waited: float) -> ChannelError:
         with self._lock:
+            self._redo.finish()
             if transaction.ended:  # by another thread, while this one waited
                 return transaction.wrong_order("commit")
             self._counters.put_errors += 1
@@ -412,6 +421,7 @@ class MemoryChannel:
     def _rollback(self, transaction: MemoryTransaction) -> None:
         garbage = transaction.puts
         with self._lock:
+            self._redo.finish()
             try:
                 self._roll_back(transaction)
             finally:
@@ -443,23 +453,21 @@ class MemoryChannel:
         if max_bytes is not None:
             del entries[total_within((entry[2].body for entry in entries), max_bytes) :]
         number, size = len(entries), sum([entry[1] for entry in entries])
-        taken, blanks = {entry[0]: entry for entry in entries}, [None] * len(entries)
-        # At once.
-        self._queue[head : head + number] = blanks
-        self._head = head + number
-        self._taken += number
-        self._counters.take_attempts += number - 1
-        transaction.taken |= taken
-        transaction.taken_bytes += size
-        result += entries
-        turn.over = turn.done = True
+        counters = self._counters
+        self._redo.do(
+            partial(transaction.taken.update, {entry[0]: entry for entry in entries}),
+            *_set(transaction, taken_bytes=transaction.taken_bytes + size),
+            partial(self._queue.__setitem__, slice(head, head + number), [None] * number),
+            *_set(self, _head=head + number, _taken=self._taken + number),
+            *_set(counters, take_attempts=counters.take_attempts + number - 1),
+            partial(result.__setitem__, slice(None), entries),
+            *_set(turn, done=True, over=True),
+        )
         self._remove_empty_places()
 
     def _remove_empty_places(self) -> None:
         if self._head >= _EMPTY_PLACES and 2 * self._head >= len(self._queue):
-            # At once.
-            del self._queue[: self._head]
-            self._head = 0
+            self._redo.do(*_set(self, _queue=self._queue[self._head :], _head=0))
 
     def _attempt_commit(self, turn: Turn, transaction: MemoryTransaction, garbage: list[object]) -> None:
         puts, takes = len(transaction.puts), len(transaction.taken)
@@ -472,41 +480,44 @@ class MemoryChannel:
         first, after, now = self._next, self._next + puts, self._clock.monotonic()
         entries = list(zip(range(first, after), transaction.put_sizes, transaction.puts, repeat(now), strict=False))
         counters = self._counters
-        # At once. What goes is kept in the garbage until the lock is free: to destroy it may run anybody's code.
-        self._queue += entries
-        self._next = after
-        self._taken -= takes
-        self._bytes += size
-        counters.put_successes += puts
-        counters.take_successes += takes
+        # What goes is kept in the garbage until the lock is free: to destroy it may run anybody's code.
         garbage += (transaction.puts, transaction.taken)
-        transaction.puts, transaction.put_sizes, transaction.taken = [], [], {}
-        transaction.put_bytes = transaction.taken_bytes = 0
-        transaction._last_sequence = after - 1 if puts else None
-        transaction.ended = turn.over = turn.done = True
+        self._redo.do(
+            partial(self._queue.__setitem__, slice(len(self._queue), None), entries),
+            *_set(self, _next=after, _taken=self._taken - takes, _bytes=self._bytes + size),
+            *_set(
+                counters,
+                put_successes=counters.put_successes + puts,
+                take_successes=counters.take_successes + takes,
+            ),
+            *_emptied(transaction, _last_sequence=after - 1 if puts else None),
+            *_set(turn, done=True, over=True),
+        )
         counters.rated(puts, takes)
 
     def _roll_back(self, transaction: MemoryTransaction) -> None:
         """Put its takes back, once. Those of before a close or a fork are gone."""
         of_now = transaction.epoch == self._epoch and not self._closed
         back = sorted(transaction.taken.values()) if of_now and not transaction.ended else []
-        number = len(back)
-        start, end, merged = self._merged(back)
-        # At once.
-        self._queue[start:end] = merged
-        self._head = start
-        self._taken -= number
-        transaction.puts, transaction.put_sizes, transaction.taken = [], [], {}
-        transaction.put_bytes = transaction.taken_bytes = 0
-        transaction.ended = True
+        self._redo.do(
+            *self._merging(back),
+            *_set(self, _taken=self._taken - len(back)),
+            *_emptied(transaction),
+        )
 
-    def _merged(self, back: list[_Entry]) -> tuple[int, int, list[_Entry]]:
-        """What the queue holds, from where to where, once ``back``, which is sorted, is in it again."""
-        head = self._head
-        end = bisect_left(self._queue, back[-1], head) if back else head
-        return max(0, head - len(back)), end, sorted(back + self._queue[head:end])
+    def _merging(self, back: list[_Entry]) -> list[Callable[[], object]]:
+        """The steps after which ``back``, which is sorted, is in the queue again."""
+        head, queue = self._head, self._queue
+        end = bisect_left(queue, back[-1], head) if back else head
+        start, merged = max(0, head - len(back)), sorted(back + queue[head:end])
+        if len(merged) != end - start:  # too few empty places: the rest moves, and is given anew
+            merged += queue[end:]
+            end = max(len(queue), start + len(merged))
+        return [partial(queue.__setitem__, slice(start, end), merged), *_set(self, _head=start)]
 
-    def _roll_back_orphans(self) -> None:
+    def _tidy(self) -> None:
+        """Finish what was interrupted, and roll back what nobody can."""
+        self._redo.finish()
         while self._orphans:
             self._roll_back(self._orphans[0])
             del self._orphans[0]
@@ -514,9 +525,7 @@ class MemoryChannel:
     def _attempt_resize(self, turn: Turn, limits: Limits, held: list[int]) -> None:
         held[:] = self._used, self._bytes
         if limits.hold(self._used, self._bytes):
-            # At once.
-            self._limits = limits
-            turn.over = turn.done = True
+            self._redo.do(*_set(self, _limits=limits), *_set(turn, done=True, over=True))
 
     def _say_not_resized(self, limits: Limits, events: int, size: int) -> None:
         _log.warning(
@@ -558,6 +567,22 @@ class MemoryChannel:
 
 #: Stands for what was not found.
 _NOTHING: _Entry = (-1, 0, Event(), 0.0)
+
+
+def _set(owner: object, **values: object) -> list[Callable[[], object]]:
+    """The steps after which these attributes have these values."""
+    return [partial(setattr, owner, name, value) for name, value in values.items()]
+
+
+def _emptied(transaction: MemoryTransaction, **values: object) -> list[Callable[[], object]]:
+    """The steps after which a transaction has ended."""
+    empty: dict[str, object] = {"puts": [], "put_sizes": [], "taken": {}, "put_bytes": 0, "taken_bytes": 0}
+    return _set(transaction, **empty, **values, ended=True)
+
+
+def _drop(taken: dict[int, _Entry], sequences: Iterable[int]) -> None:
+    for sequence in sequences:
+        taken.pop(sequence, None)
 
 
 def _restore(*arguments: Any) -> MemoryChannel:

@@ -23,14 +23,13 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
-from ..clock import Clock, Deadline, SystemClock
+from ..clock import Clock, Deadline, SystemClock, WaitingRoom
 from ..errors import (
     ChannelClosedError,
     ChannelError,
@@ -45,9 +44,16 @@ from .counters import ChannelCounters
 from .limits import event_sizes
 from .memory import MemoryChannel
 from .transaction import BaseTransaction
+from .turns import LOOK_AGAIN
 
 #: The sequence numbers of events in memory begin here, above those of any other channel.
 MEMORY_NUMBERS = 2**62
+
+
+class _Spill:
+    """One commit to the overflow that has not ended."""
+
+    __slots__ = ("__weakref__",)
 
 
 class SpillableTransaction(BaseTransaction):
@@ -123,10 +129,10 @@ class SpillableChannel:
         # Guards all that follows, and the transactions; not held while one of the two channels is called.
         self._lock = threading.Lock()
         self._counters = ChannelCounters(self._clock)
-        self._takers: deque[SimpleQueue[None]] = deque()  # who waits for events
+        self._takers = WaitingRoom(self._clock, LOOK_AGAIN)  # of those who wait for events
         self._spilling = True  # whether the overflow may hold anything; looked up when it matters
         self._spills = 0  # commits to the overflow that were begun
-        self._spills_open = 0  # those of them that have not ended
+        self._spills_open: WeakSet[_Spill] = WeakSet()  # those of them that have not ended
 
     @property
     def name(self) -> str:
@@ -205,8 +211,7 @@ class SpillableChannel:
         """
         with self._lock:
             self._closed = True
-            for wake in self._takers:
-                wake.put(None)
+        self._takers.wake_all()
         try:
             self._memory.close()
         finally:
@@ -245,7 +250,7 @@ class SpillableChannel:
             with self._lock:
                 self._counters.put_errors += 1
             raise
-        self._wake_next()
+        self._takers.wake_one()
         return stored
 
     def _put_somewhere(self, transaction: SpillableTransaction, timeout: float | None) -> Stored:
@@ -269,17 +274,16 @@ class SpillableChannel:
             return self._spilling
 
     def _spill(self, transaction: SpillableTransaction, timeout: float | None) -> Stored:
-        counted = False
+        spill = _Spill()
         try:
             with self._lock:
-                # At once.
-                self._spilling = counted = True
+                self._spilling = True
                 self._spills += 1
-                self._spills_open += 1
+                self._spills_open.add(spill)
             return self._put_through(transaction, self._overflow, timeout)
         finally:
             with self._lock:
-                self._spills_open -= counted
+                self._spills_open.discard(spill)
 
     @staticmethod
     def _put_through(transaction: SpillableTransaction, channel: Channel, timeout: float | None) -> Stored:
@@ -315,15 +319,13 @@ class SpillableChannel:
         events = self._take_now(transaction, count, max_bytes)
         if events or timeout <= 0:
             return events
-        deadline = Deadline.after(self._clock, None if timeout == math.inf else timeout)
-        wake: SimpleQueue[None] = SimpleQueue()
-        try:
-            with self._lock:
-                self._takers.append(wake)
-            while not (events := self._take_now(transaction, count, max_bytes)) and not deadline.expired(self._clock):
-                self._clock.wait_for(wake, deadline)
-        finally:
-            self._leave(wake)
+
+        def taken_now() -> bool:
+            events.extend(self._take_now(transaction, count, max_bytes))
+            return bool(events)
+
+        self._takers.wait_until(taken_now, Deadline.after(self._clock, None if timeout == math.inf else timeout))
+        self._takers.wake_one()  # there may be more
         return events
 
     def _take_now(self, transaction: SpillableTransaction, count: int, max_bytes: int | None) -> list[Event]:
@@ -351,18 +353,6 @@ class SpillableChannel:
             new.close()
         return part
 
-    def _leave(self, wake: SimpleQueue[None]) -> None:
-        """Leave the line; the next one looks: there may be more, or a wakeup may have come too late for this one."""
-        with self._lock:
-            if wake in self._takers:
-                self._takers.remove(wake)
-        self._wake_next()
-
-    def _wake_next(self) -> None:
-        with self._lock:
-            if self._takers:
-                self._takers[0].put(None)
-
     def _acknowledge(self, transaction: SpillableTransaction, events: Sequence[Event]) -> None:
         for channel, some in self._by_channel(transaction, events):
             self._part(transaction, channel).acknowledge(some)
@@ -370,7 +360,7 @@ class SpillableChannel:
     def _give_back(self, transaction: SpillableTransaction, events: Sequence[Event]) -> None:
         for channel, some in self._by_channel(transaction, events):
             self._part(transaction, channel).give_back(some)
-        self._wake_next()
+        self._takers.wake_one()
 
     def _by_channel(
         self, transaction: SpillableTransaction, events: Sequence[Event]
@@ -400,7 +390,7 @@ class SpillableChannel:
             self._roll_back_part(transaction, self._memory)
         finally:
             self._roll_back_part(transaction, self._overflow)
-            self._wake_next()
+            self._takers.wake_one()
 
     @staticmethod
     def _roll_back_part(transaction: SpillableTransaction, channel: Channel) -> None:

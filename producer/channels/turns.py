@@ -1,10 +1,11 @@
 """Turns: what somebody wants from a channel, now or, in line with others, as soon as it is possible.
 
 Whoever changes the channel serves the lines: he does for those in front what they wait for, and wakes them. So nobody
-who comes later can be faster, and no wakeup can be lost: between two calls nobody waits for what is possible.
+who comes later can be faster.
 
-An exception raised by a signal handler may end any call half-way. CPython runs such handlers only after a call, where a
-function begins, and at a jump backwards; statements under a comment "At once" have none of these between them.
+An exception raised by a signal handler may end any call half-way. Nothing depends on where: a change that was begun is
+finished by whoever takes the lock next (:class:`Redo`), who waits serves the lines himself from time to time, should
+nobody have done it, and a turn whose owner is gone is passed over.
 """
 
 from __future__ import annotations
@@ -13,9 +14,35 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from weakref import ref
 
-from ..clock import Clock, Deadline
+from ..clock import Clock, Deadline, WaitingRoom
+
+#: Who waits looks again after so many seconds, should an interrupt have kept somebody from waking him.
+LOOK_AGAIN = 1.0
+
+
+class Redo:
+    """Makes changes of several values happen as a whole.
+
+    Each step sets what is to be afterwards, whatever is before: done twice it is the same as once. A change is noted
+    first, and forgotten when all its steps were done; one that is still noted was interrupted. Guarded by the lock of
+    what it changes.
+    """
+
+    def __init__(self) -> None:
+        self._steps: tuple[Callable[[], object], ...] = ()
+
+    def do(self, *steps: Callable[[], object]) -> None:
+        """Change something; all of it happens, at the latest when :meth:`finish` is called next."""
+        self._steps = steps
+        self.finish()
+
+    def finish(self) -> None:
+        """Finish what was interrupted; to be called by whoever has taken the lock, before he looks."""
+        for step in self._steps:
+            step()
+        self._steps = ()
 
 
 class Turn:
@@ -28,71 +55,78 @@ class Turn:
     :ivar done: it was done.
     """
 
-    __slots__ = ("attempt", "done", "over", "queues", "wake")
+    __slots__ = ("__weakref__", "attempt", "done", "over", "queues", "room")
 
     def __init__(self, attempt: Callable[[Turn], None], *, queues: bool = True) -> None:
         self.attempt = attempt
         self.queues = queues
         self.over = self.done = False
-        self.wake: SimpleQueue[None] | None = None
+        self.room: WaitingRoom | None = None
+
+
+#: Those in line; a turn is its owner's, and gone with him.
+Line = deque["ref[Turn]"]
 
 
 class Turns:
     """Two lines, of those who wait for room and of those who wait for events.
 
     :param lock: the channel's; it guards the lines, and is not held while anybody waits.
-    :param tidy: called, with the lock, before the lines are served.
+    :param tidy: called, with the lock, before anything is done.
     """
 
     def __init__(self, clock: Clock, lock: threading.Lock, tidy: Callable[[], None]) -> None:
         self._clock, self._lock, self._tidy = clock, lock, tidy
-        self.rooms: deque[Turn] = deque()
-        self.takers: deque[Turn] = deque()
+        self.rooms: Line = deque()
+        self.takers: Line = deque()
 
-    def perform(self, turn: Turn, line: deque[Turn], timeout: float, check: Callable[[], None]) -> None:
+    def perform(self, turn: Turn, line: Line, timeout: float, check: Callable[[], None]) -> None:
         """Do ``turn`` now, or in its turn within ``timeout`` seconds; what it says afterwards is final.
 
         :param check: called first, with the lock; may raise.
         """
         try:
             with self._lock:
+                self._tidy()
                 check()
                 self._try_or_line_up(turn, line)
-            if not turn.over:
-                self._wait(turn, Deadline.after(self._clock, None if timeout == math.inf else timeout))
+            if turn.room is not None and not turn.over:
+                deadline = Deadline.after(self._clock, None if timeout == math.inf else timeout)
+                turn.room.wait_until(lambda: self._look(turn), deadline)
         finally:
             if not turn.over:
                 self._leave(turn, line)
 
-    def _try_or_line_up(self, turn: Turn, line: deque[Turn]) -> None:
+    def _try_or_line_up(self, turn: Turn, line: Line) -> None:
         try:
             if not line or not turn.queues:
                 turn.attempt(turn)
             if not turn.over:
-                turn.wake = SimpleQueue()
-                line.append(turn)
+                turn.room = WaitingRoom(self._clock, LOOK_AGAIN)
+                line.append(ref(turn))
         finally:
             self.serve()
 
-    def _wait(self, turn: Turn, deadline: Deadline) -> None:
-        while not (turn.over or turn.wake is None or deadline.expired(self._clock)):
-            self._clock.wait_for(turn.wake, deadline)
-            if not turn.over:  # woken by a clock that was moved, or because there is something to tidy
-                with self._lock:
-                    self.serve()
+    def _look(self, turn: Turn) -> bool:
+        """Whether it is over; else there may be something to tidy, or an interrupt has kept somebody from serving."""
+        if not turn.over:
+            with self._lock:
+                self.serve()
+        return turn.over
 
-    def _leave(self, turn: Turn, line: deque[Turn]) -> None:
+    def _leave(self, turn: Turn, line: Line) -> None:
         """Give up the place in the line; those behind may have their turn."""
         with self._lock:
-            if turn in line:
-                line.remove(turn)
+            place = ref(turn)
+            if place in line:
+                line.remove(place)
             self.serve()
 
     def serve(self) -> None:
         """Do whatever is possible for those in line; called with the lock, after every change."""
         try:
             self._serve()
-        except BaseException:  # an interrupt costs nobody his turn
+        except BaseException:  # after an interrupt they need not wait until they look again
             self._serve()
             raise
 
@@ -102,16 +136,17 @@ class Turns:
             pass
 
     @staticmethod
-    def _serve_line(line: deque[Turn]) -> bool:
+    def _serve_line(line: Line) -> bool:
         served = False
         while line:
-            turn = line[0]
-            if not turn.over:
-                turn.attempt(turn)
-            if not turn.over:
-                break
-            if turn.wake is not None:
-                turn.wake.put(None)
+            turn = line[0]()
+            if turn is not None:
+                if not turn.over:
+                    turn.attempt(turn)
+                if not turn.over:
+                    break
+                if turn.room is not None:
+                    turn.room.nudge()
             del line[0]
             served = True
         return served
@@ -119,17 +154,17 @@ class Turns:
     def dismiss(self) -> None:
         """Tell everybody in line that it is over; called with the lock."""
         for line in (self.rooms, self.takers):
-            for turn in line:
-                turn.over = True
+            for place in line:
+                turn = place()
+                if turn is not None:
+                    turn.over = True
         self.serve()
 
     def look_again(self) -> None:
-        """Wake who waits for events, if anybody does, to serve the lines. Takes no lock, so that a finalizer may call
-        it.
-        """
+        """Let who waits for events, if anybody does, serve the lines; takes no lock: a finalizer may call it."""
         try:
-            wake = self.takers[0].wake
+            turn = self.takers[0]()
         except IndexError:
             return
-        if wake is not None:
-            wake.put(None)
+        if turn is not None and turn.room is not None:
+            turn.room.nudge()

@@ -11,7 +11,7 @@ import dis
 import gc
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import CodeType, FrameType
 from typing import Any
 
@@ -49,8 +49,9 @@ def _in_finalizer(frame: FrameType | None) -> bool:
 class _Tracer:
     """Raises KeyboardInterrupt at the ``at``-th place inside the package."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, anywhere: Collection[str]) -> None:
         self.left = at
+        self._anywhere = anywhere
         self.raised = False
         self._last: dict[FrameType, int] = {}
 
@@ -62,7 +63,8 @@ class _Tracer:
             last = self._last.get(frame)
             self._last[frame] = frame.f_lasti
             code = _known.get(frame.f_code) or _known.setdefault(frame.f_code, _Code(frame.f_code))
-            if not self.raised and last is not None and code.is_place(last, frame.f_lasti):
+            anywhere = frame.f_code.co_name in self._anywhere
+            if not self.raised and last is not None and (anywhere or code.is_place(last, frame.f_lasti)):
                 self.left -= 1
                 if self.left == 0:
                     self.raised = True
@@ -80,26 +82,27 @@ class _Tracer:
 Scenario = Callable[[], Any]
 
 
-def interrupted_everywhere(scenario: Scenario, at_least: int) -> int:
+def interrupted_everywhere(scenario: Scenario, at_least: int, anywhere: Collection[str] = ()) -> int:
     """Run ``scenario`` with an interrupt at the first place, the second, … until the operation ends without one.
 
     :param at_least: how many places there must have been, so that a test cannot pass by finding none.
+    :param anywhere: functions in which every instruction is a place, whatever CPython does.
     :returns: how many there were.
     """
     gc.collect()
     gc.freeze()  # to look for garbage is quick then
     try:
-        places = _interrupted_everywhere(scenario)
+        places = _interrupted_everywhere(scenario, anywhere)
     finally:
         gc.unfreeze()
     assert places > at_least, f"only {places} places"
     return places
 
 
-def _interrupted_everywhere(scenario: Scenario) -> int:
+def _interrupted_everywhere(scenario: Scenario, anywhere: Collection[str]) -> int:
     for at in itertools.count(1):
         operation, check = scenario()
-        tracer, before = _Tracer(at), sys.gettrace()
+        tracer, before = _Tracer(at, anywhere), sys.gettrace()
         sys.settrace(tracer)
         try:
             operation()

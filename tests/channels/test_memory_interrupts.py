@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -41,7 +41,13 @@ def fresh(count: int = 3) -> MemoryChannel:
     return channel
 
 
-def run(operation: Callable[[MemoryChannel], Any], *outcomes: list[str], at_least: int = 20, count: int = 3) -> None:
+def run(
+    operation: Callable[[MemoryChannel], Any],
+    *outcomes: list[str],
+    at_least: int = 20,
+    count: int = 3,
+    anywhere: Collection[str] = (),
+) -> None:
     """Interrupt ``operation`` everywhere; then one of the outcomes is in the channel, the last one if it ended."""
 
     def scenario() -> object:
@@ -53,7 +59,7 @@ def run(operation: Callable[[MemoryChannel], Any], *outcomes: list[str], at_leas
 
         return lambda: operation(channel), check
 
-    interrupted_everywhere(scenario, at_least)
+    interrupted_everywhere(scenario, at_least, anywhere)
 
 
 def test_a_put_and_its_commit() -> None:
@@ -64,6 +70,24 @@ def test_a_put_and_its_commit() -> None:
 def test_a_take_and_its_commit() -> None:
     """All of what was taken is gone, or all of it is back, in order."""
     run(lambda channel: take(channel, 2), ["0", "1", "2"], ["2"])
+
+
+#: Where events, room and transactions change.
+CHANGES = {"_attempt_commit", "_attempt_take", "_roll_back", "_remove_empty_places", "_merging", "do", "finish"}
+
+
+def test_a_change_is_whole_between_whichever_instructions_it_is_interrupted() -> None:
+    """Not only where CPython runs signal handlers: a commit of puts and takes, a take, a rollback."""
+
+    def operation(channel: MemoryChannel) -> None:
+        with channel.transaction() as transaction:
+            transaction.take(2)
+            transaction.put_many(events("ab"))
+        one = opened(channel)
+        one.take(2)
+        one.rollback()
+
+    run(operation, ["0", "1", "2"], ["2", "a", "b"], at_least=300, anywhere=CHANGES)
 
 
 def test_takes_that_remove_empty_places() -> None:
