@@ -16,7 +16,7 @@ from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..metrics import Counters
-from ..pipeline.batching.batch import ProducerBatch, logs_of_sends
+from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.settling.outcomes import Abandonment
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
@@ -114,7 +114,7 @@ class Acks:
         :param release: gives back the memory of the records, once they are not needed.
         """
         if isinstance(batch, FedBatch):
-            records, logs = [bytes(record) for record in batch.records], logs_of_sends(batch)
+            records, logs = [bytes(record) for record in batch.records], batch.logs_of_sends
             self._put(_Failed(batch.key, batch.tickets, records, logs, result, release))
 
     def settled(self, ticket: Ticket) -> None:

@@ -189,7 +189,7 @@ class LogAccumulator:
                 future = self._append(batch, piece, recipient, charge, memory)
                 if future is not None:
                     if not forms and self._cut.is_full(batch.size, batch.log_count):
-                        self._seal(key)
+                        self._seal(batch)
                     return future
             if draft is None or not self._is_current(draft):
                 return 0
@@ -269,7 +269,7 @@ class LogAccumulator:
             # One with a number of its own takes no other record, and does not linger.
             full = number is not None or self._cut.is_full(draft.size, draft.log_count)
             if formed is None and key in self._open:
-                self._seal(key)
+                self._seal(self._open[key])
             if self._in_line(draft):
                 self._order.opened(draft)
             if full and formed is None:
@@ -341,48 +341,32 @@ class LogAccumulator:
             batch = self._open.get(key)
             return None if batch is None else batch.open
 
-    def _seal(self, key: StreamKey) -> None:
-        batch = self._open[key]
-        self._end_records(batch)  # first: an interrupt in between must leave nobody who adds to a batch that is out
+    def _seal(self, batch: ProducerBatch) -> None:
+        """Let a batch take no more records; what it has not spent goes back. The caller holds the lock."""
+        records, taking = batch.open, self._forming if batch.forming else self._open
+        if records is not None:
+            before = records.granted
+            try:
+                batch.seal()
+            finally:
+                # No calls from here on: all of this happens.
+                self._budget.used -= before - records.granted
+            self._budget.has_spent(records)
         held, logs = batch.held, batch.log_count
         # No calls from here on: all of this happens.
-        del self._open[key]
-        self._sealed[batch] = None
-        self._budget.sealed += held
-        batch.stream.accepted += logs
-        self._accepted += logs
-
-    def _end_records(self, batch: ProducerBatch) -> None:
-        """Let a batch take no more records; what it has not spent goes back."""
-        records = batch.open
-        if records is None:
-            return
-        before = records.granted
-        try:
-            batch.seal()
-        finally:
-            # No calls from here on: all of this happens.
-            self._budget.used -= before - records.granted
-        self._budget.has_spent(records)
-
-    def _seal_formed(self, key: StreamKey) -> ProducerBatch:
-        batch = self._forming[key]
-        self._end_records(batch)
-        held, logs = batch.held, batch.log_count
-        # No calls from here on: all of this happens.
-        del self._forming[key]
+        del taking[batch.key]
         batch.forming = False
         self._sealed[batch] = None
         self._budget.sealed += held
         batch.stream.accepted += logs
         self._accepted += logs
-        return batch
 
     def seal_formed(self, key: StreamKey) -> None:
         """The stream's batch of before the restart, if there is one, has all its records."""
         with self._lock:
-            if key in self._forming:
-                self._seal_formed(key)
+            batch = self._forming.get(key)
+            if batch is not None:
+                self._seal(batch)
 
     def give_up_forming(self, before: float = math.inf) -> None:
         """Seal the batches of before the restart that were begun before that monotonic time, to be sent under a new
@@ -391,7 +375,7 @@ class LogAccumulator:
         with self._lock:
             given_up = [batch for batch in self._forming.values() if batch.created_at < before]
             for batch in given_up:
-                self._seal_formed(batch.key)
+                self._seal(batch)
                 self._given_up.add(batch.sequence.key if batch.sequence is not None else "")
                 batch.sequence = batch.stream.sequence = None
                 batch.noted, batch.doubt = False, None
@@ -412,9 +396,9 @@ class LogAccumulator:
                 if left > 0:
                     wait = left
                     break
-                expired.append(batch.key)
-            for key in expired:
-                self._seal(key)
+                expired.append(batch)
+            for batch in expired:
+                self._seal(batch)
             self._forget_idle(now)
         if self._forming:
             self.give_up_forming(now - _FORMING_SECONDS)
@@ -423,8 +407,8 @@ class LogAccumulator:
     def seal_open(self) -> int:
         """Seal every open batch; the serial that the next new batch will have."""
         with self._lock:
-            for key in list(self._open):
-                self._seal(key)
+            for batch in list(self._open.values()):
+                self._seal(batch)
             return self._next_serial
 
     @property
@@ -447,8 +431,8 @@ class LogAccumulator:
         """Refuse records from now on, and seal every batch."""
         with self._lock:
             self._closed = True
-            for key in list(self._forming):
-                self._seal_formed(key)
+            for batch in list(self._forming.values()):
+                self._seal(batch)
         self.seal_open()
 
     def may_go(self, batch: ProducerBatch) -> bool:
@@ -473,7 +457,7 @@ class LogAccumulator:
             behind = self._order.stop(batch)
             for waiting in behind:
                 if self._open.get(waiting.key) is waiting:
-                    self._seal(waiting.key)
+                    self._seal(waiting)
         return behind
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:

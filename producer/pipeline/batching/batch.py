@@ -21,7 +21,6 @@ from itertools import chain
 from typing import Protocol, Self
 
 from ...errors import AttemptError
-from ...forks import Stage, call_in_child
 from ...interfaces import Payload, Record, SequenceId
 from ...records import SEQUENCED, StreamKey
 from ...results import (
@@ -32,7 +31,7 @@ from ...results import (
     SendFuture,
 )
 from ..sending.doubt import Doubt
-from .open_records import OpenRecords, Sealed
+from .open_records import EMPTY, OpenRecords, Sealed
 from .stream_state import StreamState
 
 
@@ -103,19 +102,6 @@ TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
 }
 
 
-# Guards the birth of a batch's event, so that two threads that wait at the same time share one.
-_birth = threading.Lock()
-
-
-def renew_locks_in_child() -> None:
-    """Replace the module's lock, which a thread of the parent may have held."""
-    global _birth  # noqa: PLW0603  # a fork is process-wide
-    _birth = threading.Lock()
-
-
-call_in_child(renew_locks_in_child, Stage.LOCKS)
-
-
 class ProducerBatch:
     """Records of one stream, in the order of their sends.
 
@@ -128,9 +114,7 @@ class ProducerBatch:
         "_event",
         "_held",
         "_lock",
-        "_log_count",
-        "_sends",
-        "_size",
+        "_sealed",
         "_watched",
         "attempt_count",
         "attempts",
@@ -142,7 +126,6 @@ class ProducerBatch:
         "forming",
         "key",
         "last_error",
-        "logs_of_send",
         "may_have_been_stored",
         "noted",
         "open",
@@ -182,9 +165,8 @@ class ProducerBatch:
         self.records: list[Record] = []
         #: Of its sends, by position; shorter where the last ones have none.
         self.callbacks: list[Callback | None] = []
-        #: Logs of the sends that do not hold one, by their position.
-        self.logs_of_send: dict[int, int] = {}
-        self._size, self._log_count, self._sends, self._held = tail_size, 0, 0, 0
+        self._sealed = EMPTY
+        self._held = 0
         self.payload: Payload | None = None
         self._lock = threading.Lock()  # guards state, result, parts and the futures that are watched
         self.state = BatchState.OPEN
@@ -214,20 +196,17 @@ class ProducerBatch:
     @property
     def size(self) -> int:
         """Of its body, bytes."""
-        records = self.open
-        return self._size if records is None else records.size
+        return (self.open or self._sealed).size
 
     @property
     def log_count(self) -> int:
         """How many logs it holds."""
-        records = self.open
-        return self._log_count if records is None else records.logs
+        return (self.open or self._sealed).logs
 
     @property
     def sends(self) -> int:
         """How many sends it holds."""
-        records = self.open
-        return self._sends if records is None else records.sends
+        return (self.open or self._sealed).sends
 
     @property
     def held(self) -> int:
@@ -269,8 +248,13 @@ class ProducerBatch:
 
     def fill(self, sealed: Sealed) -> None:
         """Hold what takes no more records."""
-        self.records, self.callbacks, self.logs_of_send = sealed.records, sealed.callbacks, sealed.logs_of_send
-        self._size, self._log_count, self._sends, self._held = sealed.size, sealed.logs, sealed.sends, sealed.spent
+        self._sealed, self._held = sealed, sealed.spent
+        self.records, self.callbacks = sealed.records, sealed.callbacks
+
+    @property
+    def logs_of_sends(self) -> list[int]:
+        """For each send, how many logs it holds; once it takes no more records."""
+        return [self._sealed.logs_of_send.get(position, 1) for position in range(self.sends)]
 
     def move(self, to: BatchState) -> bool:
         """Go to another state; False if somebody settled the batch before.
@@ -322,10 +306,11 @@ class ProducerBatch:
         """See :class:`~producer.results.ResultHolder`."""
         if self.result is not None:  # after a fork there may be nobody left to give the lock back
             return
-        with self._lock:
-            if self.parts is None:
-                self._watched[position] = future
-                return
+        if self.parts is None:
+            with self._lock:
+                if self.parts is None:
+                    self._watched[position] = future
+                    return
         holder, position = self.parts.find(position)
         holder.heed(position, future)
 
@@ -339,7 +324,7 @@ class ProducerBatch:
 
     def wait(self, timeout: float | None) -> None:
         """See :class:`~producer.results.ResultHolder`."""
-        with _birth:
+        with self._lock:  # two threads that wait at the same time share one event
             if self._event is None:
                 self._event = threading.Event()
             event = self._event
@@ -438,8 +423,3 @@ class ProducerBatch:
         """Forget the bytes: they are settled, or other batches carry them."""
         self.payload = None
         self.records = []
-
-
-def logs_of_sends(batch: ProducerBatch) -> Sequence[int]:
-    """For each send in the batch, how many logs it holds."""
-    return [batch.logs_of_send.get(position, 1) for position in range(batch.sends)]

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 
 from ...interfaces import Record
 from ...results import Callback, Result, ResultHolder, SendFuture, holder_of, settle_future
-from ..batching.batch import ProducerBatch, logs_of_sends
+from ..batching.batch import ProducerBatch
 from ..batching.open_records import Sealed
 
 
@@ -131,7 +131,7 @@ def split(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callabl
     """
     if len(records) != batch.log_count:
         raise RuntimeError(f"the sink decoded {len(records)} records from a batch of {batch.log_count} logs")
-    counts = logs_of_sends(batch)
+    counts = batch.logs_of_sends
     if len(counts) == 1:
         return _split_send(batch, records, run)
     starts = [0, *accumulate(counts)]

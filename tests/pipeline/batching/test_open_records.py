@@ -29,7 +29,6 @@ from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
     BatchState,
     ProducerBatch,
-    logs_of_sends,
 )
 from producer.pipeline.batching.memory import MAX_QUANTUM, MemoryBudget, Reservation
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
@@ -752,7 +751,7 @@ def test_an_interrupted_send_by_the_general_way_leaves_the_batch_whole(log: Any,
             owed = BATCH_OVERHEAD + batch.size - batch.tail_size + RECORD_OVERHEAD * batch.sends
             assert batch.held - batch.unspent == owed
             pipeline.accumulator.seal_open()
-            assert (batch.held, sum(logs_of_sends(batch))) == (owed, logs)
+            assert (batch.held, sum(batch.logs_of_sends)) == (owed, logs)
 
         return lambda: producer.send("p", "l", log), check
 
