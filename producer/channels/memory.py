@@ -9,7 +9,7 @@ events in use are those queued and those taken, so that this number cannot drift
 What an event counts for is said in :mod:`.limits`; it gives back what it counted for at its put.
 
 **Waiting** is described in :mod:`.turns`, and so is why an interrupt leaves the channel whole: all that a change needs
-is computed first, and then it is done by steps that may be done again.
+is computed first, and the change, which only sets what is to be, may be made again.
 
 **Fork.** In a child the channel is empty and works; the parent's events, and its transactions, stay the parent's.
 
@@ -23,8 +23,7 @@ import logging
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from types import TracebackType
 from typing import Any, Self
@@ -74,6 +73,12 @@ class MemoryTransaction(BaseTransaction):
         self.put_bytes = 0
         self.taken: dict[int, _Entry] = {}
         self.taken_bytes = 0
+
+    def empty(self) -> None:
+        """It has ended, and holds nothing; may be called again."""
+        self.puts, self.put_sizes, self.taken = [], [], {}
+        self.put_bytes = self.taken_bytes = 0
+        self.ended = True
 
     def wrong_order(self, call: str) -> TransactionStateError:
         """The error of a call that came after the end."""
@@ -277,7 +282,12 @@ class MemoryChannel:
         with self._lock:
             self._turns.serve()
             lost, garbage = self._used, self._queue
-            self._redo.do(*_set(self, _closed=True, _queue=[], _head=0, _taken=0, _bytes=0))
+
+            def change() -> None:
+                self._closed = True
+                self._queue, self._head, self._taken, self._bytes = [], 0, 0, 0
+
+            self._redo.do(change)
             self._turns.dismiss()
         del garbage
         if lost:
@@ -305,15 +315,16 @@ class MemoryChannel:
             self._redo.finish()
             self._must_be_usable(transaction, "put")
             self._counters.put_attempts += count
-            before = len(transaction.puts)
+            before, size = len(transaction.puts), transaction.put_bytes + total
             if before + count > self._limits.transaction_capacity:
                 raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
-            behind = slice(before, None)
-            self._redo.do(
-                partial(transaction.puts.__setitem__, behind, events),
-                partial(transaction.put_sizes.__setitem__, behind, sizes),
-                *_set(transaction, put_bytes=transaction.put_bytes + total),
-            )
+
+            def change() -> None:
+                transaction.puts[before:] = events
+                transaction.put_sizes[before:] = sizes
+                transaction.put_bytes = size
+
+            self._redo.do(change)
 
     def _take(
         self, transaction: MemoryTransaction, count: int, max_bytes: int | None, timeout: float | None
@@ -342,12 +353,17 @@ class MemoryChannel:
             entries = self._find(transaction.taken, events)
             number, size = len(entries), sum(entry[1] for entry in entries)
             try:
-                self._redo.do(
-                    partial(_drop, transaction.taken, [entry[0] for entry in entries]),
-                    *_set(transaction, taken_bytes=transaction.taken_bytes - size),
-                    *_set(self, _taken=self._taken - number, _bytes=self._bytes - size),
-                    *_set(counters, take_successes=counters.take_successes + number),
-                )
+                taken, used, taken_bytes = self._taken - number, self._bytes - size, transaction.taken_bytes - size
+                successes = counters.take_successes + number
+
+                def change() -> None:
+                    for entry in entries:
+                        transaction.taken.pop(entry[0], None)
+                    transaction.taken_bytes = taken_bytes
+                    self._taken, self._bytes = taken, used
+                    counters.take_successes = successes
+
+                self._redo.do(change)
                 counters.rated(0, number)
             finally:
                 self._turns.serve()
@@ -361,11 +377,14 @@ class MemoryChannel:
             left = {sequence: entry for sequence, entry in transaction.taken.items() if sequence not in known}
             number, size = len(back), sum(entry[1] for entry in back)
             try:
-                self._redo.do(
-                    *self._merging(back),
-                    *_set(self, _taken=self._taken - number),
-                    *_set(transaction, taken=left, taken_bytes=transaction.taken_bytes - size),
-                )
+                merge, taken, taken_bytes = self._merging(back), self._taken - number, transaction.taken_bytes - size
+
+                def change() -> None:
+                    merge()
+                    self._taken = taken
+                    transaction.taken, transaction.taken_bytes = left, taken_bytes
+
+                self._redo.do(change)
             finally:
                 self._turns.serve()
 
@@ -453,21 +472,30 @@ class MemoryChannel:
         if max_bytes is not None:
             del entries[total_within((entry[2].body for entry in entries), max_bytes) :]
         number, size = len(entries), sum([entry[1] for entry in entries])
-        counters = self._counters
-        self._redo.do(
-            partial(transaction.taken.update, {entry[0]: entry for entry in entries}),
-            *_set(transaction, taken_bytes=transaction.taken_bytes + size),
-            partial(self._queue.__setitem__, slice(head, head + number), [None] * number),
-            *_set(self, _head=head + number, _taken=self._taken + number),
-            *_set(counters, take_attempts=counters.take_attempts + number - 1),
-            partial(result.__setitem__, slice(None), entries),
-            *_set(turn, done=True, over=True),
-        )
+        counters, blanks = self._counters, [None] * number
+        taken, entered = self._taken + number, {entry[0]: entry for entry in entries}
+        taken_bytes, attempts = transaction.taken_bytes + size, self._counters.take_attempts + number - 1
+
+        def change() -> None:
+            transaction.taken |= entered
+            transaction.taken_bytes = taken_bytes
+            self._queue[head : head + number] = blanks
+            self._head, self._taken = head + number, taken
+            counters.take_attempts = attempts
+            result[:] = entries
+            turn.done = turn.over = True
+
+        self._redo.do(change)
         self._remove_empty_places()
 
     def _remove_empty_places(self) -> None:
         if self._head >= _EMPTY_PLACES and 2 * self._head >= len(self._queue):
-            self._redo.do(*_set(self, _queue=self._queue[self._head :], _head=0))
+            rest = self._queue[self._head :]
+
+            def change() -> None:
+                self._queue, self._head = rest, 0
+
+            self._redo.do(change)
 
     def _attempt_commit(self, turn: Turn, transaction: MemoryTransaction, garbage: list[object]) -> None:
         puts, takes = len(transaction.puts), len(transaction.taken)
@@ -482,38 +510,47 @@ class MemoryChannel:
         counters = self._counters
         # What goes is kept in the garbage until the lock is free: to destroy it may run anybody's code.
         garbage += (transaction.puts, transaction.taken)
-        self._redo.do(
-            partial(self._queue.__setitem__, slice(len(self._queue), None), entries),
-            *_set(self, _next=after, _taken=self._taken - takes, _bytes=self._bytes + size),
-            *_set(
-                counters,
-                put_successes=counters.put_successes + puts,
-                take_successes=counters.take_successes + takes,
-            ),
-            *_emptied(transaction, _last_sequence=after - 1 if puts else None),
-            *_set(turn, done=True, over=True),
-        )
+        end, taken, used = len(self._queue), self._taken - takes, self._bytes + size
+        put_successes, take_successes = counters.put_successes + puts, counters.take_successes + takes
+
+        def change() -> None:
+            self._queue[end:] = entries
+            self._next, self._taken, self._bytes = after, taken, used
+            counters.put_successes, counters.take_successes = put_successes, take_successes
+            transaction.empty()
+            transaction._last_sequence = after - 1 if puts else None
+            turn.done = turn.over = True
+
+        self._redo.do(change)
         counters.rated(puts, takes)
 
     def _roll_back(self, transaction: MemoryTransaction) -> None:
         """Put its takes back, once. Those of before a close or a fork are gone."""
         of_now = transaction.epoch == self._epoch and not self._closed
         back = sorted(transaction.taken.values()) if of_now and not transaction.ended else []
-        self._redo.do(
-            *self._merging(back),
-            *_set(self, _taken=self._taken - len(back)),
-            *_emptied(transaction),
-        )
+        merge, taken = self._merging(back), self._taken - len(back)
 
-    def _merging(self, back: list[_Entry]) -> list[Callable[[], object]]:
-        """The steps after which ``back``, which is sorted, is in the queue again."""
+        def change() -> None:
+            merge()
+            self._taken = taken
+            transaction.empty()
+
+        self._redo.do(change)
+
+    def _merging(self, back: list[_Entry]) -> Callable[[], None]:
+        """The change after which ``back``, which is sorted, is in the queue again."""
         head, queue = self._head, self._queue
         end = bisect_left(queue, back[-1], head) if back else head
         start, merged = max(0, head - len(back)), sorted(back + queue[head:end])
         if len(merged) != end - start:  # too few empty places: the rest moves, and is given anew
             merged += queue[end:]
             end = max(len(queue), start + len(merged))
-        return [partial(queue.__setitem__, slice(start, end), merged), *_set(self, _head=start)]
+
+        def change() -> None:
+            queue[start:end] = merged
+            self._head = start
+
+        return change
 
     def _tidy(self) -> None:
         """Finish what was interrupted, and roll back what nobody can."""
@@ -525,7 +562,12 @@ class MemoryChannel:
     def _attempt_resize(self, turn: Turn, limits: Limits, held: list[int]) -> None:
         held[:] = self._used, self._bytes
         if limits.hold(self._used, self._bytes):
-            self._redo.do(*_set(self, _limits=limits), *_set(turn, done=True, over=True))
+
+            def change() -> None:
+                self._limits = limits
+                turn.done = turn.over = True
+
+            self._redo.do(change)
 
     def _say_not_resized(self, limits: Limits, events: int, size: int) -> None:
         _log.warning(
@@ -567,22 +609,6 @@ class MemoryChannel:
 
 #: Stands for what was not found.
 _NOTHING: _Entry = (-1, 0, Event(), 0.0)
-
-
-def _set(owner: object, **values: object) -> list[Callable[[], object]]:
-    """The steps after which these attributes have these values."""
-    return [partial(setattr, owner, name, value) for name, value in values.items()]
-
-
-def _emptied(transaction: MemoryTransaction, **values: object) -> list[Callable[[], object]]:
-    """The steps after which a transaction has ended."""
-    empty: dict[str, object] = {"puts": [], "put_sizes": [], "taken": {}, "put_bytes": 0, "taken_bytes": 0}
-    return _set(transaction, **empty, **values, ended=True)
-
-
-def _drop(taken: dict[int, _Entry], sequences: Iterable[int]) -> None:
-    for sequence in sequences:
-        taken.pop(sequence, None)
 
 
 def _restore(*arguments: Any) -> MemoryChannel:

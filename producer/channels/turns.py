@@ -25,24 +25,24 @@ LOOK_AGAIN = 1.0
 class Redo:
     """Makes changes of several values happen as a whole.
 
-    Each step sets what is to be afterwards, whatever is before: done twice it is the same as once. A change is noted
-    first, and forgotten when all its steps were done; one that is still noted was interrupted. Guarded by the lock of
-    what it changes.
+    A change sets what is to be afterwards, whatever is before: made twice it is the same as once. It is noted first,
+    and forgotten when it was made; one that is still noted was interrupted. Guarded by the lock of what it changes.
     """
 
     def __init__(self) -> None:
-        self._steps: tuple[Callable[[], object], ...] = ()
+        self._change: Callable[[], object] | None = None
 
-    def do(self, *steps: Callable[[], object]) -> None:
+    def do(self, change: Callable[[], object]) -> None:
         """Change something; all of it happens, at the latest when :meth:`finish` is called next."""
-        self._steps = steps
-        self.finish()
+        self._change = change
+        change()
+        self._change = None
 
     def finish(self) -> None:
         """Finish what was interrupted; to be called by whoever has taken the lock, before he looks."""
-        for step in self._steps:
-            step()
-        self._steps = ()
+        if self._change is not None:
+            self._change()
+            self._change = None
 
 
 class Turn:

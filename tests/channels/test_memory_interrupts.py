@@ -73,7 +73,17 @@ def test_a_take_and_its_commit() -> None:
 
 
 #: Where events, room and transactions change.
-CHANGES = {"_attempt_commit", "_attempt_take", "_roll_back", "_remove_empty_places", "_merging", "do", "finish"}
+CHANGES = {
+    "_attempt_commit",
+    "_attempt_take",
+    "_roll_back",
+    "_remove_empty_places",
+    "_merging",
+    "do",
+    "finish",
+    "change",
+    "empty",
+}
 
 
 def test_a_change_is_whole_between_whichever_instructions_it_is_interrupted() -> None:
