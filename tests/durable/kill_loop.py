@@ -243,14 +243,20 @@ class _Program:
 
 
 def kill_loop_under_faults(
-    directory: Path, rounds: int, *, seed: int, idempotent: bool = False, dead_letters: bool = False
+    directory: Path,
+    rounds: int,
+    *,
+    seed: int,
+    idempotent: bool = False,
+    dead_letters: bool = False,
+    channel: str = "commit",
 ) -> tuple[Outcome, Faulty]:
     """Run ``rounds`` rounds against a faulty server, then let one program deliver what is left to a calm one."""
     dice, outcome, first = random.Random(seed), Outcome(), 0
     # An idempotent stream stops with each record that is refused alone.
     server = Faulty(seed, refuse=0.1 if idempotent else 0.25)
     letters, witness = directory / "letters", directory / "refused"
-    environment = {"REFUSED_ALONE": str(witness)}
+    environment = {"REFUSED_ALONE": str(witness), "CHANNEL": channel}
     environment |= {"DEAD_LETTERS": str(letters)} if dead_letters else {}
     environment |= {"IDEMPOTENT": "1"} if idempotent else {}
     try:

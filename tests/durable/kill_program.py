@@ -3,7 +3,7 @@
 Arguments: the channel's directory, the first number, and how many to send (0: until killed). With a count it waits
 until everything that the channel holds is delivered. Of the environment: ``IDEMPOTENT`` asks for idempotent streams,
 ``DEAD_LETTERS`` names the directory of a channel for what is refused, ``REFUSED_ALONE`` a file for the numbers of the
-records that were found too large in a request of their own.
+records that were found too large in a request of their own, ``CHANNEL`` the kind of channel (see :func:`_channel`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from collections import deque
 from pathlib import Path
 
 from producer import (
@@ -22,9 +23,9 @@ from producer import (
     Stream,
     StreamStoppedError,
 )
-from producer.channels import FileChannel
+from producer.channels import FileChannel, MemoryChannel, SpillableChannel
 from producer.clock import SystemClock
-from producer.interfaces import Delivery, Receipt
+from producer.interfaces import Channel, Delivery, Receipt
 from producer.sinks.loghub.sink import LogHubSink
 from tests.support.log_group_schema import contents_of
 
@@ -76,6 +77,41 @@ def _resumed(stream: Stream) -> bool:
     return True
 
 
+def _channel(directory: str, kind: str) -> Channel:
+    """A file channel whose ``fsync`` is ``kind``; behind a small memory channel, if ``spillable-`` stands before it."""
+    spillable, policy = kind.startswith("spillable-"), kind.removeprefix("spillable-")
+    fsync = policy if policy.isalpha() else float(policy)
+    channel = FileChannel(directory, segment_size=32_768, checkpoint_interval=0.1, minimum_free_space=0, fsync=fsync)
+    return SpillableChannel(MemoryChannel(capacity=20, transaction_capacity=20), channel) if spillable else channel
+
+
+class _Told:
+    """Prints the numbers of records that survive a kill of this process.
+
+    In a file channel that is each that was accepted, whenever it reaches the disk; in a spillable one each that says
+    so: the others are in memory.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._commit, self._spillable = kind == "commit", kind.startswith("spillable-")
+        self._waiting: deque[tuple[int, SendFuture]] = deque(maxlen=1000)
+
+    def add(self, number: int, future: SendFuture) -> None:
+        """Print the number, now or when its future says that it is stored."""
+        if self._commit:
+            assert future.stored
+        if not self._spillable:
+            print(number, flush=True)
+            return
+        self._waiting.append((number, future))
+        for _ in range(len(self._waiting)):
+            one, waiting = self._waiting.popleft()
+            if waiting.stored:
+                print(one, flush=True)
+            elif not waiting.done():
+                self._waiting.append((one, waiting))
+
+
 def main() -> None:
     """Send."""
     directory, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -92,7 +128,8 @@ def main() -> None:
         base_retry_backoff_ms=10,
         io_thread_count=2,
     )
-    channel = FileChannel(directory, segment_size=32_768, checkpoint_interval=0.1, minimum_free_space=0)
+    kind = os.environ.get("CHANNEL", "commit")
+    channel, told = _channel(directory, kind), _Told(kind)
     letters = os.environ.get("DEAD_LETTERS")
     dead_letter = FileChannel(letters, minimum_free_space=0) if letters else None
     idempotent = "IDEMPOTENT" in os.environ
@@ -111,8 +148,7 @@ def main() -> None:
             else:
                 futures = [_sent(streams[each % STREAMS], {"n": str(each)}) for each in numbers]
             for each, future in zip(numbers, futures, strict=True):
-                assert future.stored
-                print(each, flush=True)
+                told.add(each, future)
             number += len(numbers)
         stopped = [True]
         while any(stopped):
