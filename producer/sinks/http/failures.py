@@ -16,6 +16,8 @@ from .connections import Sent
 _STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
     ((urllib3.exceptions.ProxyError,), "proxy"),
     ((ssl.SSLError, urllib3.exceptions.SSLError), "TLS"),
+    # In some versions it is a timeout, too.
+    ((urllib3.exceptions.NewConnectionError,), "no connection"),
     ((TimeoutError, urllib3.exceptions.TimeoutError), "no connection in time"),
 ]
 
