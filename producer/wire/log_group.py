@@ -140,7 +140,10 @@ def encode_log(log: Mapping[str, Any] | LogItem, now: int) -> bytes:
     """
     if type(log) is dict:
         # A copy at once, whatever other threads do with it: names and values of one moment.
-        start, end = _time.field(now), b""
+        second, start = _time.last
+        if second != now:
+            start = _time.field(now)
+        end = b""
         pairs: Iterable[tuple[Any, Any]] = log.copy().items()
     else:
         pairs, start, end = _parts_of(log, now)
