@@ -10,12 +10,12 @@ import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Self
 
 from . import lifecycle
 from .clock import Clock, SystemClock
@@ -337,20 +337,26 @@ class Producer:
 
         alive, name, drain_timeout = weakref.ref(self), self.name, self.config.drain_timeout_ms / 1000
         parts = (self.config, self._sink, self._clock, self.name)
+
         # What the pipeline is given must not hold the producer, or it would never be an orphan.
-        life: _Life = {
-            "orphaned": lambda: alive() is None,
-            "abandon": lambda: _close_orphan(shutdown, name, drain_timeout),
-            "on_start": lambda: lifecycle.drain_at_exit(shutdown, name, drain_timeout),
-        }
+        def orphaned() -> bool:
+            return alive() is None
+
+        def abandon() -> None:
+            _close_orphan(shutdown, name, drain_timeout)
+
+        def on_start() -> bool | None:
+            return lifecycle.drain_at_exit(shutdown, name, drain_timeout)
+
         if self._channel is None:
-            pipeline = Pipeline(*parts, **life)
+            pipeline = Pipeline(*parts, orphaned=orphaned, abandon=abandon, on_start=on_start)
             shutdown = Shutdown(pipeline)
             return pipeline, shutdown
         from .durable.pipeline import DurablePipeline  # noqa: PLC0415
         from .durable.shutdown import DurableCloser  # noqa: PLC0415
 
-        durable = DurablePipeline(*parts, self._channel, self._dead_letter, **life)
+        channels = self._channel, self._dead_letter
+        durable = DurablePipeline(*parts, *channels, orphaned=orphaned, abandon=abandon, on_start=on_start)
         shutdown = Shutdown(durable.pipeline, DurableCloser(durable), threads=durable.working_threads)
         return durable, shutdown
 
@@ -379,14 +385,6 @@ class Producer:
         state = "closed" if self._closed else "open"
         projects = [config.project for config in self._sink.project_configs()]
         return f"<Producer {self.name} {state}, projects: {', '.join(projects) or 'none'}>"
-
-
-class _Life(TypedDict):
-    """How a pipeline begins and ends; see :class:`Pipeline`."""
-
-    orphaned: Callable[[], bool]
-    abandon: Callable[[], None]
-    on_start: Callable[[], bool | None]
 
 
 def _import_stages(*, durable: bool) -> None:

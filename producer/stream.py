@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import InvalidArgumentError, StreamStoppedError
 from .numbering import Numbering
@@ -14,12 +14,35 @@ from .records import LogItem, StreamKey
 from .results import Callback, SendFuture
 
 if TYPE_CHECKING:
-    from .arrow_send import ArrowPiece
-    from .client import Producer
+    from .arrow_send import ArrowPiece, ArrowSender
     from .pipeline.batching.open_records import OpenRecords
+    from .pipeline.sender import Sender
 
 #: What ``send`` takes for one log.
 Log = Mapping[str, Any] | LogItem
+
+
+class Owner(Protocol):
+    """What a stream needs of the producer that it belongs to, and nobody else may call."""
+
+    name: str
+    _pipeline: Sender | None
+
+    def _make_pipeline(self) -> Sender: ...
+
+    def _open_records(self, key: StreamKey) -> OpenRecords | None: ...
+
+    def _send(self, key: StreamKey, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture: ...
+
+    def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]: ...
+
+    def _send_lines(
+        self, key: StreamKey, block: Any, field: str, time: int | datetime | None, callback: Callback | None
+    ) -> list[SendFuture]: ...
+
+    def _arrow_sender(
+        self, key: StreamKey, schema: Any, options: Mapping[str, str | None], callback: Callback | None
+    ) -> ArrowSender: ...
 
 
 class Stream:
@@ -30,7 +53,7 @@ class Stream:
 
     __slots__ = ("_open", "_producer", "key")
 
-    def __init__(self, producer: Producer, key: StreamKey) -> None:
+    def __init__(self, producer: Owner, key: StreamKey) -> None:
         self._producer = producer
         self.key = key
         # The end of the stream's open batch; threads may overwrite what another one wrote, and nothing is lost by it.
