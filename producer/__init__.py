@@ -64,11 +64,12 @@ if TYPE_CHECKING:
         UnauthorizedError,
         UnreachableError,
     )
+    from .futures import SendFuture
     from .interfaces import Channel, ChannelStats, CredentialsProvider, Event, FileStats, Stored, Transaction
     from .metrics import Stats, StreamStats
     from .numbering import SequenceKey
     from .records import LogItem, StreamKey
-    from .results import Attempt, Callback, Result, SendFuture
+    from .results import Attempt, Callback, Result
     from .stream import Stream
 
     __version__: str
@@ -163,7 +164,7 @@ _PLACES = {
     "ProjectConfig": "config",
     "Result": "results",
     "RetryPolicy": "config",
-    "SendFuture": "results",
+    "SendFuture": "futures",
     "SequenceKey": "numbering",
     "SpillableChannel": "channels",
     "StaticCredentials": "credentials",
@@ -177,7 +178,19 @@ _PLACES = {
 
 # Modules that stand in the documents by themselves: they are attributes of the package also before they are imported.
 _MODULES = frozenset(
-    {"channels", "client", "config", "credentials", "errors", "interfaces", "metrics", "records", "results", "stream"}
+    {
+        "channels",
+        "client",
+        "config",
+        "credentials",
+        "errors",
+        "futures",
+        "interfaces",
+        "metrics",
+        "records",
+        "results",
+        "stream",
+    }
 )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,12 @@ import pyarrow as pa
 from .clock import Clock
 from .config import ProducerConfig
 from .errors import InvalidArgumentError, LogSizeTooLargeError, ProducerError
+from .futures import SendFuture
 from .pipeline.batching.accumulator import Piece
 from .pipeline.batching.cut import CutRule
 from .pipeline.sender import Sender
 from .records import StreamKey
-from .results import Callback, SendFuture
+from .results import Callback
 from .stream_keys import StreamKeys
 from .wire.columnar import ColumnarEncoder, EncodedRows, Grouping, Names
 
@@ -142,7 +143,7 @@ class ArrowSender:
             try:
                 futures = self._pipeline.accept_encoded(size, task.encode, self._callback)
             except ProducerError as error:
-                yield from task.pieces_of(error.accepted)
+                yield from task.pieces_of(cast("Sequence[SendFuture]", error.accepted))
                 raise
             yield from task.pieces_of(futures)
 

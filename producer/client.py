@@ -22,10 +22,11 @@ from .clock import Clock, SystemClock
 from .config import ProducerConfig, ProjectConfig
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
 from .forks import Stage, watch_fork
+from .futures import SendFuture
 from .metrics import Stats
 from .numbering import SequenceKey
 from .records import StreamKey
-from .results import Callback, SendFuture
+from .results import Callback
 from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
 from .wire.log_group import encode_log

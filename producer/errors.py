@@ -54,9 +54,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Future
 
     from .records import StreamKey
-    from .results import Result, SendFuture
+    from .results import Result
 
 
 class ProducerError(Exception):
@@ -66,7 +67,7 @@ class ProducerError(Exception):
     :ivar accepted_logs: how many logs those are; the logs after them were not accepted.
     """
 
-    accepted: Sequence[SendFuture] = ()
+    accepted: Sequence[Future[Result]] = ()
     accepted_logs = 0
 
 

@@ -10,12 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from .errors import InvalidArgumentError, LogSizeTooLargeError
+from .futures import SendFuture
 from .pipeline.accept import say_how_far
 from .pipeline.batching.accumulator import Piece
 from .pipeline.batching.cut import CutRule
 from .pipeline.sender import Sender
 from .records import LogItem, StreamKey
-from .results import Callback, SendFuture
+from .results import Callback
 from .wire.log_group import encode_log
 from .wire.speed import encode_lines
 from .wire.text import time_of

@@ -9,9 +9,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import InvalidArgumentError, StreamStoppedError
+from .futures import SendFuture
 from .numbering import Numbering
 from .records import LogItem, StreamKey
-from .results import Callback, SendFuture
+from .results import Callback
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowPiece, ArrowSender

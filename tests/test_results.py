@@ -12,8 +12,9 @@ import time
 import pytest
 
 from producer import NetworkError, Producer, RejectedError, Result, ResultFailedError, SendFuture
+from producer.futures import settle_future
 from producer.pipeline.pipeline import Pipeline
-from producer.results import Attempt, settle_future
+from producer.results import Attempt
 from producer.testing import RecordingSink, ScriptedSink
 from tests.support.pipelines import KEY, config, record, settle, threadless
 from tests.support.sinks import GatedSink

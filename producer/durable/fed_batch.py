@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..futures import SendFuture
 from ..interfaces import Payload, Record
 from ..pipeline.batching.batch import ProducerBatch, Recipient
 from ..records import IDEMPOTENT
-from ..results import SendFuture
 from .ticket import Ticket
 
 

@@ -18,13 +18,14 @@ from ..errors import (
     SendTimeoutError,
     StreamStoppedError,
 )
+from ..futures import SendFuture
 from ..interfaces import Channel, Event
 from ..numbering import Numbering
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.open_records import RECORD_OVERHEAD
 from ..pipeline.pipeline import Pipeline
 from ..records import StreamKey, plain
-from ..results import Callback, SendFuture
+from ..results import Callback
 from .event_format import ident_of, numbered, write_event
 from .known_stats import KnownStats
 from .number_turns import NumberTurns

@@ -21,6 +21,7 @@ from ..errors import (
     FlushTimeoutError,
     StreamStoppedError,
 )
+from ..futures import SendFuture
 from ..interfaces import Channel, Notes, Record, Sink
 from ..metrics import Stats
 from ..pipeline.backing import Backing
@@ -31,7 +32,7 @@ from ..pipeline.pipeline import Pipeline
 from ..pipeline.sending.doubt import SentBefore
 from ..pipeline.threads import StageThread
 from ..records import StreamKey, plain
-from ..results import Callback, SendFuture
+from ..results import Callback
 from .acks import Acks
 from .claims import claim, give_up
 from .dead_letters import DeadLetters

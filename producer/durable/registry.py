@@ -12,8 +12,9 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 
+from ..futures import SendFuture
 from ..interfaces import Channel, Stored
-from ..results import Attempt, Callback, Result, SendFuture
+from ..results import Attempt, Callback, Result
 
 
 class Waiting:
@@ -34,7 +35,7 @@ class Waiting:
         self.result: Result | None = None
 
     def wait(self, timeout: float | None) -> None:
-        """See :class:`~producer.results.ResultHolder`; ends also when a batch takes the record over."""
+        """See :class:`~producer.futures.ResultHolder`; ends also when a batch takes the record over."""
         with self._registry.lock:
             if self._over:
                 return
@@ -52,11 +53,11 @@ class Waiting:
             event.set()
 
     def follow(self, _position: int) -> None:
-        """See :class:`~producer.results.ResultHolder`; a batch that takes the record over takes this one's place."""
+        """See :class:`~producer.futures.ResultHolder`; a batch that takes the record over takes this one's place."""
         return
 
     def heed(self, _position: int, future: SendFuture) -> None:
-        """See :class:`~producer.results.ResultHolder`."""
+        """See :class:`~producer.futures.ResultHolder`."""
         if self.result is None:  # else there may be nobody left who could give the lock back: after a fork
             self._registry.heed(self.number, future)
 
@@ -89,7 +90,7 @@ class StoredFuture(SendFuture):
 
     @property
     def stored(self) -> bool:
-        """See :class:`~producer.results.SendFuture`."""
+        """See :class:`~producer.futures.SendFuture`."""
         stored_as = self._stored_as
         if isinstance(stored_as, bool) or stored_as is None:
             return bool(stored_as)

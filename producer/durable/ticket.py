@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..futures import SendFuture
 from ..records import StreamKey
-from ..results import SendFuture
 from .taking import Taking
 
 

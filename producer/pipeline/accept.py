@@ -13,9 +13,10 @@ from typing import Protocol
 from ..clock import Clock
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
 from ..errors import LogSizeTooLargeError, MaxBatchCountExceedError, ProducerError
+from ..futures import SendFuture
 from ..interfaces import Record
 from ..records import StreamKey
-from ..results import Callback, SendFuture
+from ..results import Callback
 from .batching.accumulator import LogAccumulator, Piece
 from .batching.batch import (
     BATCH_OVERHEAD,

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ..errors import StreamStoppedError
+from ..futures import SendFuture
 from ..interfaces import Record
 from ..metrics import Stats
 from ..records import StreamKey
-from ..results import Callback, SendFuture
+from ..results import Callback
 from .batching.accumulator import Piece
 from .batching.open_records import OpenRecords
 

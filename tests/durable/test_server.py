@@ -13,8 +13,8 @@ import pytest
 from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig
 from producer.durable.fed_batch import FedBatch
 from producer.durable.ticket import Ticket
+from producer.futures import SendFuture
 from producer.interfaces import Channel
-from producer.results import SendFuture
 from producer.server import LogHubServer, faults
 from tests.durable.kit import KeptChannel, crashed, file_channel, pipeline_of
 from tests.support.waiting import PATIENCE, eventually

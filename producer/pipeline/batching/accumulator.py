@@ -23,10 +23,10 @@ from typing import NamedTuple
 from ...clock import Clock, Deadline, WaitingRoom
 from ...config import ProducerConfig
 from ...errors import ProducerClosedError, StreamStoppedError
+from ...futures import SendFuture
 from ...interfaces import Record, SequenceId
 from ...numbering import Numbering
 from ...records import SEQUENCED, StreamKey, hash_key_of
-from ...results import SendFuture
 from ..sending.doubt import Doubt, SentBefore
 from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule

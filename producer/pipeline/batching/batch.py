@@ -21,15 +21,10 @@ from itertools import chain
 from typing import Protocol, Self
 
 from ...errors import AttemptError
+from ...futures import ResultHolder, SendFuture
 from ...interfaces import Payload, Record, SequenceId
 from ...records import SEQUENCED, StreamKey
-from ...results import (
-    Attempt,
-    Callback,
-    Result,
-    ResultHolder,
-    SendFuture,
-)
+from ...results import Attempt, Callback, Result
 from ..sending.doubt import Doubt
 from .open_records import EMPTY, OpenRecords, Sealed
 from .stream_state import StreamState
@@ -299,11 +294,11 @@ class ProducerBatch:
         return True
 
     def follow(self, position: int) -> tuple[ResultHolder, int] | None:
-        """See :class:`~producer.results.ResultHolder`."""
+        """See :class:`~producer.futures.ResultHolder`."""
         return None if self.parts is None else self.parts.find(position)
 
     def heed(self, position: int, future: SendFuture) -> None:
-        """See :class:`~producer.results.ResultHolder`."""
+        """See :class:`~producer.futures.ResultHolder`."""
         if self.result is not None:  # after a fork there may be nobody left to give the lock back
             return
         if self.parts is None:
@@ -323,7 +318,7 @@ class ProducerBatch:
         return True
 
     def wait(self, timeout: float | None) -> None:
-        """See :class:`~producer.results.ResultHolder`."""
+        """See :class:`~producer.futures.ResultHolder`."""
         with self._lock:  # two threads that wait at the same time share one event
             if self._event is None:
                 self._event = threading.Event()

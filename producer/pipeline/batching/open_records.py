@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ...futures import ResultHolder, SendFuture
 from ...interfaces import Record
-from ...results import Callback, ResultHolder, SendFuture
+from ...results import Callback
 from ...wire.log_group import encode_log
 
 #: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.

@@ -16,15 +16,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from ...errors import StreamStoppedError
+from ...futures import SendFuture, settle_future
 from ...metrics import Counters
 from ...records import plain
-from ...results import (
-    Attempt,
-    Callback,
-    Result,
-    SendFuture,
-    settle_future,
-)
+from ...results import Attempt, Callback, Result
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BATCH_OVERHEAD, BatchState, ProducerBatch
 from ..batching.memory import MemoryBudget

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from ...client import Producer
 from ...errors import ProducerError, ResultFailedError
-from ...results import Result, SendFuture
+from ...futures import SendFuture
+from ...results import Result
 from ...stream import Stream
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics

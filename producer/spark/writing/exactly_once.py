@@ -27,8 +27,9 @@ import pyarrow as pa
 from ...client import Producer
 from ...clock import SystemClock
 from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
+from ...futures import SendFuture
 from ...numbering import SequenceKey
-from ...results import Result, SendFuture
+from ...results import Result
 from ...stream import Stream
 from ...wire.columnar import ColumnarEncoder, EncodedRows, Names
 from ...wire.put_logs import adjust_shard_hash

@@ -25,6 +25,7 @@ from producer import (
     StreamKey,
 )
 from producer.config import MAX_BATCH_COUNT
+from producer.futures import holder_of
 from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
     BatchState,
@@ -33,7 +34,6 @@ from producer.pipeline.batching.batch import (
 from producer.pipeline.batching.memory import MAX_QUANTUM, MemoryBudget, Reservation
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
-from producer.results import holder_of
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from producer.wire.log_group import encode_log
 from tests.channels.interrupts import interrupted_everywhere
