@@ -20,8 +20,8 @@ from producer.ship.errors import InputError
 from producer.ship.files.find import Found, find_files
 from producer.ship.job import ShipJob
 from producer.ship.report import counted, summary
-from producer.ship.session import running_session
 from producer.ship.shipment import ship_files
+from producer.ship.spark_engine import running_spark
 from producer.spark.logstore import LogstoreClient
 from producer.spark.options import Target
 from producer.spark.text import readable
@@ -99,9 +99,9 @@ def _demonstrate(found: Found, console: Console) -> int:
 
 
 def _ship(found: Found, project: ProjectConfig, console: Console) -> str | None:
-    job = ShipJob(project=project, logstore=_LOGSTORE, producer={"linger_ms": "200"})
-    with running_session(app_name="loghub-producer demo") as session:
-        shipment = ship_files(session, found, job, console=console)
+    job = ShipJob(project=project, logstore=_LOGSTORE, file_offset=True, producer={"linger_ms": "200"})
+    with running_spark(None) as engine:
+        shipment = ship_files(engine, found, job, console=console)
     console.print(summary(shipment))
     return shipment.failure
 

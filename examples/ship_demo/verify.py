@@ -62,11 +62,11 @@ def digests_of_files(files: Iterable[LogFile]) -> dict[str, Digest]:
 
 
 def digests_of_logs(logs: Iterable[dict[str, str]]) -> dict[str, Digest]:
-    """Sum up the records of a logstore by the file that they came from."""
+    """Sum up the records of a logstore by the file that they came from, which is among their tags."""
     held: dict[str, _Held] = {}
     for fields in logs:
-        of_file = held.setdefault(fields["file_path"], _Held())
-        offset, part = int(fields["file_offset"]), int(fields.get("line_part", 0))
+        of_file = held.setdefault(fields["__tag__:__path__"], _Held())
+        offset, part = int(fields["__file_offset__"]), int(fields.get("line_part", 0))
         if part:
             of_file.pieces.setdefault(offset, []).append((part, content_bytes(fields)))
         else:

@@ -12,7 +12,7 @@ from producer.wire.schema import Content
 
 
 def all_logs(client: LogstoreClient) -> Iterator[dict[str, str]]:
-    """The fields of every log of every shard.
+    """The fields of every log of every shard, and the tags of its group.
 
     :raises LogHubReadError: the server did not hand them out.
     """
@@ -22,6 +22,7 @@ def all_logs(client: LogstoreClient) -> Iterator[dict[str, str]]:
             pulled = client.pull(shard, cursor, MAX_PULL_COUNT)
             cursor, at_end = pulled.next_cursor, pulled.at_end
             for group in pulled.groups:
+                tags = {f"__tag__:{tag.Key.decode()}": tag.Value.decode() for tag in group.LogTags}
                 for log in group.Logs:
                     fields = map(Content.FromString, log.Contents)
-                    yield {field.Key.decode(): field.Value.decode() for field in fields}
+                    yield {field.Key.decode(): field.Value.decode() for field in fields} | tags

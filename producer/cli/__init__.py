@@ -17,7 +17,7 @@ from ..errors import ProducerError
 from .interrupts import INTERRUPTED, Interrupts
 
 _COMMANDS = {
-    "ship": ("producer.cli.ship", "spark", "ship log files to a LogHub by a Spark job"),
+    "ship": ("producer.cli.ship", "ship", "ship log files to a LogHub, by a Spark job or processes of this machine"),
     "channel": ("producer.cli.channel", "encryption", "look into, mend or empty the directory of a file channel"),
     "serve": ("producer.cli.serve", "server", "run an embedded LogHub for development and tests"),
 }

@@ -12,19 +12,17 @@ from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 
-from ..config import ProducerConfig, ProjectConfig
+from ..config import ProjectConfig
 from ..errors import ConfigError, ProducerError
-from ..ship.command import ship
+from ..ship.command import ENGINES, default_engine, ship
 from ..ship.errors import InputError
 from ..ship.files.find import local_path
 from ..ship.files.plan import PARTITION_BYTES
 from ..ship.follow.checkpoint import checkpoint_directory
-from ..ship.follow.query import INTERVAL, SETTLE, FollowOptions
-from ..ship.job import MAX_LINE_BYTES, ShipJob
+from ..ship.follow.options import INTERVAL, SETTLE, FollowOptions
+from ..ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES, ShipJob
 from ..ship.lines.parsers import PARSER_NAMES, make_parser
 from ..ship.report import Shipment, summary
-from ..ship.session import LOCAL_MASTER
-from ..spark.writing.options import ACK_TIMEOUT, WriteOptions
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
@@ -48,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_reading_arguments(parser.add_argument_group("what and how to read"))
     _add_following_arguments(parser.add_argument_group("following"))
     running = parser.add_argument_group("running")
+    running.add_argument(
+        "--engine", choices=ENGINES, default=default_engine(), help="what ships: default: spark where it is installed"
+    )
+    running.add_argument(
+        "--workers", type=_positive_integer, metavar="N", help="processes of --engine local; default: one a core"
+    )
     running.add_argument("--master", help=f"the Spark master; default: {LOCAL_MASTER}, this machine")
     running.add_argument(
         "--producer-option",
@@ -70,6 +74,11 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--pattern", metavar="REGEX", help="for --parser regex; its named groups become fields")
     group.add_argument(
         "--exclude", action="append", default=[], metavar="GLOB", help="file names or paths to leave out"
+    )
+    group.add_argument(
+        "--file-offset",
+        action="store_true",
+        help="give each record its place: the field __file_offset__, and the file's inode as a tag",
     )
     group.add_argument(
         "--max-line-bytes",
@@ -134,7 +143,9 @@ def _ship(args: argparse.Namespace, console: Console) -> Shipment:
         args.paths,
         exclude=args.exclude,
         following=_follow_options(args),
+        engine=args.engine,
         master=args.master,
+        workers=args.workers,
         partition_bytes=args.partition_bytes,
         console=console,
     )
@@ -155,11 +166,12 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         source=args.source,
         parser=args.parser,
         pattern=args.pattern,
+        file_offset=args.file_offset,
         max_line_bytes=args.max_line_bytes,
         producer=_options(args.producer_option),
         ack_timeout=args.ack_timeout,
     )
-    WriteOptions.from_mapping(job.write_options())
+    job.config  # noqa: B018  (it is checked)
     return job
 
 
@@ -180,14 +192,8 @@ def _options(pairs: Iterable[str]) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError("--producer-option", "must be NAME=VALUE, such as linger_ms=200", pair)
-        options[_dotted(name.strip())] = value.strip()
-    ProducerConfig.from_mapping(options)  # or the name of another option of the write would be taken for one
+        options[name.strip()] = value.strip()
     return options
-
-
-def _dotted(name: str) -> str:
-    """A producer's option by the name that it has as an option of the write."""
-    return f"http.{name[5:]}" if name.startswith("http_") else name
 
 
 def _follow_options(args: argparse.Namespace) -> FollowOptions | None:

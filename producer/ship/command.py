@@ -1,22 +1,42 @@
-"""What ``producer ship`` does with its arguments: whatever can be wrong is found before Spark is started."""
+"""What ``producer ship`` does with its arguments: whatever can be wrong is found before anything is started.
+
+Spark is imported only where it ships.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from ..spark.text import readable
+from .errors import InputError
 from .files.find import Found, find_files
 from .follow.checkpoint import claim_checkpoint
-from .follow.query import FollowOptions, follow
+from .follow.options import FollowOptions
 from .job import ShipJob
+from .local_engine import LocalEngine
 from .report import Shipment, counted
-from .session import running_session
-from .shipment import ship_files
+from .shipment import Engine, ship_files
+
+if TYPE_CHECKING:
+    from .spark_engine import SparkEngine
+
+#: The names of what can ship.
+SPARK, LOCAL = "spark", "local"
+ENGINES = (SPARK, LOCAL)
 
 # What would be told about each file is too much for a directory of thousands.
 _SKIPPED_SHOWN = 10
+
+
+def default_engine() -> str:
+    """Spark where it is installed."""
+    return LOCAL if importlib.util.find_spec("pyspark") is None else SPARK
 
 
 def ship(
@@ -25,31 +45,59 @@ def ship(
     *,
     exclude: Sequence[str],
     following: FollowOptions | None,
+    engine: str,
     master: str | None,
+    workers: int | None,
     partition_bytes: int,
     console: Console,
 ) -> Shipment:
-    """Find the files, start Spark, ship them, and end Spark.
+    """Find the files, start what ships them, ship them, and end it.
 
     :param job: where to, and how.
     :param paths: files, directories or globs.
     :param exclude: glob patterns to leave out.
     :param following: how to follow, and what; None ships what is there and ends.
+    :param engine: one of :data:`ENGINES`.
     :param master: a Spark master URL; every core of this machine if left out.
+    :param workers: processes of the engine ``local``; as many as there are cores if left out.
     :param partition_bytes: the most that one task reads, bytes on disk.
     :param console: where progress is shown.
     :raises ProducerError: something that was asked for cannot be done.
     """
+    _check_engine(engine, master, workers, following)
     if following is not None:
         claim_checkpoint(job, following)
-        with running_session(master=master) as session:
-            return follow(session, job, following, console=console)
+        with _running_spark(master) as running:
+            from .follow.query import follow  # noqa: PLC0415  (it needs Spark)
+
+            return follow(running.session, job, following, console=console)
     found = find_files(paths, exclude=exclude)
     _tell_skipped(found, console)
     if not found.files:
         console.print(f"there are no files to ship in {readable(', '.join(paths))}", markup=False, highlight=False)
-    with running_session(master=master) as session:
-        return ship_files(session, found, job, console=console, partition_bytes=partition_bytes)
+    with _running(engine, master, workers) as ready:
+        return ship_files(ready, found, job, console=console, partition_bytes=partition_bytes)
+
+
+def _check_engine(engine: str, master: str | None, workers: int | None, following: FollowOptions | None) -> None:
+    if engine == LOCAL and following is not None:
+        raise InputError("--follow needs --engine spark")
+    if engine == LOCAL and master is not None:
+        raise InputError(f"--master belongs to --engine {SPARK}, and the engine is {LOCAL}")
+    if engine == SPARK and workers is not None:
+        raise InputError(f"--workers belongs to --engine {LOCAL}, and the engine is {SPARK}; use --master local[N]")
+    if engine == SPARK and importlib.util.find_spec("pyspark") is None:
+        raise InputError("--engine spark needs PySpark: pip install 'loghub-producer[spark]', or use --engine local")
+
+
+def _running(engine: str, master: str | None, workers: int | None) -> AbstractContextManager[Engine]:
+    return contextlib.nullcontext(LocalEngine(workers)) if engine == LOCAL else _running_spark(master)
+
+
+def _running_spark(master: str | None) -> AbstractContextManager[SparkEngine]:
+    from .spark_engine import running_spark  # noqa: PLC0415  (the engine local works without Spark)
+
+    return running_spark(master)
 
 
 def _tell_skipped(found: Found, console: Console) -> None:

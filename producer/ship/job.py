@@ -1,13 +1,19 @@
-"""What ``producer ship`` was asked to do, and how its writing half says that to ``format("loghub")``."""
+"""What ``producer ship`` was asked to do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..config import ProjectConfig
-from ..spark.writing.options import ACK_TIMEOUT
-from .lines.columns import FOUND_FIELDS, LABELS
+from ..config import ProducerConfig, ProjectConfig
+from ..spark.options import Target
+
+#: How long a task waits for an acknowledgement, seconds.
+ACK_TIMEOUT = 600.0
+
+#: The Spark master if none is named: every core, and as many attempts for a task as on a cluster (``local[*]`` alone
+#: gives it one).
+LOCAL_MASTER = "local[*,4]"
 
 #: A longer line is shipped in pieces of this size. A piece of bytes that are not UTF-8 grows by 5.4 as a record
 #: (escaped, and in base64 beside it), and must still fit into the largest batch, 8 MiB.
@@ -24,6 +30,7 @@ class ShipJob:
     :ivar source: the records' source; None is the worker's address.
     :ivar parser: a name of :data:`~producer.ship.lines.parsers.PARSER_NAMES`.
     :ivar pattern: the regular expression of the parser ``regex``.
+    :ivar file_offset: whether each record tells where in the file its line begins.
     :ivar max_line_bytes: longer lines are shipped in pieces.
     :ivar producer: options of the producer, as text.
     :ivar ack_timeout: how long a task waits for an acknowledgement, seconds.
@@ -35,29 +42,20 @@ class ShipJob:
     source: str | None = None
     parser: str = "auto"
     pattern: str | None = None
+    file_offset: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
     producer: Mapping[str, str] = field(default_factory=dict)
     ack_timeout: float = ACK_TIMEOUT
 
-    def write_options(self, **more: str) -> dict[str, str]:
-        """The options of the write.
+    @property
+    def target(self) -> Target:
+        """The logstore."""
+        return Target(self.project, self.logstore)
 
-        :param more: options that the job does not know.
+    @property
+    def config(self) -> ProducerConfig:
+        """The producer's options, checked.
+
+        :raises ConfigError: names the option.
         """
-        credentials = self.project.credentials.get_credentials()
-        options = {
-            **self.producer,
-            "endpoint": self.project.endpoint,
-            "project": self.project.project,
-            "logstore": self.logstore,
-            "accessKeyId": credentials.access_key_id,
-            "accessKeySecret": credentials.access_key_secret,
-            "securityToken": credentials.security_token,
-            "topic": self.topic,
-            "source": self.source,
-            "contentsColumn": FOUND_FIELDS,
-            "rowLabels": ",".join(LABELS),
-            "ackTimeout": str(self.ack_timeout),
-            **more,
-        }
-        return {name: value for name, value in options.items() if value is not None}
+        return ProducerConfig.from_mapping({"max_block_ms": int(self.ack_timeout * 1000), **self.producer})

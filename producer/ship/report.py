@@ -11,8 +11,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..spark.writing.metrics import WriteMetrics
-from .counts import Counts
+from .figures import Figures
 
 
 def counted(number: int, noun: str) -> str:
@@ -24,17 +23,15 @@ def counted(number: int, noun: str) -> str:
 class Shipment:
     """How a job ended.
 
-    :ivar counts: what the tasks that ended well have read.
-    :ivar written: what they have written.
+    :ivar figures: of the portions that are shipped.
     :ivar seconds: how long it ran.
-    :ivar failed_tasks: attempts of tasks that failed; Spark ran them again, up to its limit.
+    :ivar failed_attempts: attempts at portions that failed; they were tried again, up to a limit.
     :ivar failure: why the job failed; None if every record was acknowledged.
     """
 
-    counts: Counts
-    written: WriteMetrics
+    figures: Figures
     seconds: float
-    failed_tasks: int = 0
+    failed_attempts: int = 0
     failure: str | None = None
 
 
@@ -45,19 +42,16 @@ class ProgressBar:
         self._progress = progress
         self._task = progress.add_task("shipping", total=total_bytes, detail="")
 
-    def show(self, counts: Counts, failed_tasks: int = 0, retries: int | None = None) -> None:
+    def show(self, figures: Figures, failed_attempts: int = 0) -> None:
         """Bring the bar up to date.
 
-        :param counts: what was read and acknowledged.
-        :param failed_tasks: attempts of tasks that failed.
-        :param retries: of requests; None where that is known only at the end.
+        :param figures: of the portions that are shipped.
+        :param failed_attempts: attempts at portions that failed.
         """
-        detail = f"{counted(counts.lines, 'line')}, {decimal(counts.file_bytes)}"
-        if retries is not None:
-            detail += f", retries: {retries:,}"
-        if failed_tasks:
-            detail += f", {counted(failed_tasks, 'task attempt')} failed"
-        self._progress.update(self._task, completed=counts.file_bytes, detail=detail)
+        detail = f"{counted(figures.lines, 'line')}, {decimal(figures.file_bytes)}, retries: {figures.retries:,}"
+        if failed_attempts:
+            detail += f", {counted(failed_attempts, 'task attempt')} failed"
+        self._progress.update(self._task, completed=figures.file_bytes, detail=detail)
 
 
 @contextmanager
@@ -75,22 +69,22 @@ def progress_bar(console: Console, total_bytes: int | None) -> Iterator[Progress
 
 def summary(shipment: Shipment) -> Table:
     """The table of what was shipped."""
-    counts, written = shipment.counts, shipment.written
+    figures = shipment.figures
     rows = {
-        "files": f"{counts.files:,}",
-        "lines": f"{counts.lines:,}",
-        "bytes": f"{counts.line_bytes:,}",
-        "records acknowledged": f"{written.rows:,}",
-        "batches": f"{written.batches:,}",
-        "attempts": f"{written.attempts:,}",
-        "retries": f"{written.retries:,}",
-        "waited for memory": f"{written.memory_wait_ms / 1000:.1f} s",
+        "files": f"{figures.files:,}",
+        "lines": f"{figures.lines:,}",
+        "bytes": f"{figures.line_bytes:,}",
+        "records acknowledged": f"{figures.records:,}",
+        "batches": f"{figures.batches:,}",
+        "attempts": f"{figures.attempts:,}",
+        "retries": f"{figures.retries:,}",
+        "waited for memory": f"{figures.memory_wait_ms / 1000:.1f} s",
         "rate": _rate(shipment),
         "failures": _failures(shipment),
-        "unparsed lines (shipped as text)": f"{counts.unparsed:,}",
+        "unparsed lines (shipped as text)": f"{figures.unparsed:,}",
     }
-    if counts.long_lines:
-        rows["long lines (shipped in pieces)"] = f"{counts.long_lines:,}"
+    if figures.long_lines:
+        rows["long lines (shipped in pieces)"] = f"{figures.long_lines:,}"
     table = Table(show_header=False)
     for name, value in rows.items():
         table.add_row(name, value)
@@ -100,10 +94,10 @@ def summary(shipment: Shipment) -> Table:
 def _rate(shipment: Shipment) -> str:
     if shipment.seconds <= 0:
         return "unknown"
-    rows, megabytes = shipment.written.rows / shipment.seconds, shipment.written.bytes / shipment.seconds / 1e6
-    return f"{rows:,.0f} rows/s, {megabytes:,.1f} MB/s ({shipment.seconds:.1f} s)"
+    figures, seconds = shipment.figures, shipment.seconds
+    return f"{figures.lines / seconds:,.0f} lines/s, {figures.line_bytes / seconds / 1e6:,.1f} MB/s ({seconds:.1f} s)"
 
 
 def _failures(shipment: Shipment) -> str:
-    attempts = counted(shipment.failed_tasks, "task attempt") if shipment.failed_tasks else "0"
+    attempts = counted(shipment.failed_attempts, "task attempt") if shipment.failed_attempts else "0"
     return f"{attempts}; the job failed" if shipment.failure is not None else attempts

@@ -27,12 +27,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from .java import use_java
+from .job import LOCAL_MASTER
 from .jvm import Jvm, forget_in_environment, held_interrupts, known_to_environment
 
 _log = logging.getLogger("producer.ship.session")
-
-#: Every core, and as many attempts for a task as on a cluster (``local[*]`` alone gives it one).
-LOCAL_MASTER = "local[*,4]"
 
 _COMPILED = (".pyc", ".so", ".pyd", ".pyx", ".pxd", ".pyi")
 _PACKAGE = Path(__file__).resolve().parent.parent

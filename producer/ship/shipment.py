@@ -1,33 +1,62 @@
-"""Runs the job once over a set of files, with a progress bar, and says how it ended."""
+"""Ships a set of files once, with a progress bar, and says how it ended."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
-from pyspark import InheritableThread
 from rich.console import Console
 
-from ..spark.datasource import FORMAT, register
-from .counts import Counts, counts_accumulator
-from .failure import describe
+from ..errors import ConfigError
+from ..spark.target_check import check_target
+from .figures import Figures
 from .files.find import Found
 from .files.plan import PARTITION_BYTES, partition_size, plan
 from .job import ShipJob
-from .portions import Portion, frame_of_plan
-from .report import ProgressBar, Shipment, progress_bar
-from .written import Written
-
-if TYPE_CHECKING:
-    from pyspark import Accumulator, SparkContext
-    from pyspark.sql import SparkSession
+from .portions import Portion
+from .report import Shipment, progress_bar
 
 _POLL_SECONDS = 0.2
 
 
+class Run(Protocol):
+    """Some portions on their way.
+
+    :ivar figures: of the portions that are shipped.
+    :ivar failed_attempts: how many attempts at portions have failed so far.
+    :ivar failure: why it failed; None if it did not, or has not ended.
+    """
+
+    @property
+    def figures(self) -> Figures: ...
+    @property
+    def failed_attempts(self) -> int: ...
+    @property
+    def failure(self) -> str | None: ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end, for a while; whether it has ended."""
+
+    def cancel(self) -> None:
+        """End it now, whatever is on its way."""
+
+
+class Engine(Protocol):
+    """What ships portions.
+
+    :ivar parallelism: how many of them at a time.
+    """
+
+    @property
+    def parallelism(self) -> int: ...
+
+    def start(self, portions: Sequence[Portion], job: ShipJob) -> Run:
+        """Begin to ship portions; there is at least one."""
+
+
 def ship_files(
-    session: SparkSession,
+    engine: Engine,
     found: Found,
     job: ShipJob,
     *,
@@ -36,76 +65,37 @@ def ship_files(
 ) -> Shipment:
     """Ship files and wait for the end.
 
-    An interrupt (Ctrl-C) cancels the job's tasks and is passed on.
+    An interrupt (Ctrl-C) cancels what is on its way and is passed on.
 
-    :param session: the Spark session.
+    :param engine: what ships them.
     :param found: the files.
     :param job: where to, and how.
     :param console: where the progress bar is shown.
     :param partition_bytes: the most that one task reads, bytes on disk.
     """
-    context = session.sparkContext
-    counts = counts_accumulator(context)
-    size = partition_size(found.size, context.defaultParallelism, partition_bytes)
-    portions = [Portion(splits) for splits in plan(found.files, partition_bytes=size)]
     began = time.monotonic()
-    with Written() as written, progress_bar(console, found.size) as bar:
-        run = _Run(
-            context,
-            f"loghub-producer-{id(counts)}",
-            lambda: _write(session, portions, job, counts, written.path),
-        )
-        run.watch(bar, counts)
-        # A file without a byte has no range to be counted by.
-        empty = Counts(files=sum(file.size == 0 for file in found.files))
-        return Shipment(
-            counts.value + empty, written.total(), time.monotonic() - began, run.failed_tasks(), run.failure
-        )
+    size = partition_size(found.size, engine.parallelism, partition_bytes)
+    portions = [Portion(splits) for splits in plan(found.files, partition_bytes=size)]
+    # A file without a byte has no range to be counted by.
+    empty = Figures(files=sum(file.size == 0 for file in found.files))
+    try:
+        check_target(job.target, job.config, patient=False, hint="")
+    except ConfigError as error:
+        return Shipment(empty, time.monotonic() - began, failure=str(error))
+    if not portions:
+        return Shipment(empty, time.monotonic() - began)
+    run = engine.start(portions, job)
+    _watch(run, console, found.size)
+    return Shipment(run.figures + empty, time.monotonic() - began, run.failed_attempts, run.failure)
 
 
-def _write(
-    session: SparkSession, portions: Sequence[Portion], job: ShipJob, counts: Accumulator[Counts], metrics_path: str
-) -> None:
-    """Write every portion; returns when each record is acknowledged."""
-    if portions:
-        register(session)
-        # Spark looks for the format in the session that is active in this thread: createDataFrame makes it so.
-        session.createDataFrame([], "nothing int")
-        options = job.write_options(metricsPath=metrics_path)
-        frame_of_plan(session, portions, job, counts).write.format(FORMAT).options(**options).mode("append").save()
-
-
-class _Run:
-    """A Spark job on a thread of its own, so that the main thread can watch it and be interrupted."""
-
-    def __init__(self, context: SparkContext, group: str, action: Callable[[], None]) -> None:
-        self.failure: str | None = None
-        self._context = context
-        self._group = group
-        self._action = action
-
-    def watch(self, bar: ProgressBar, counts: Accumulator[Counts]) -> None:
-        """Start it and keep the bar moving until it has ended."""
-        thread = InheritableThread(target=self._work, name="loghub-producer-spark-job", daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                thread.join(_POLL_SECONDS)
-                bar.show(counts.value, self.failed_tasks())
-        except BaseException:
-            self._context.cancelJobGroup(self._group)
-            raise
-
-    def failed_tasks(self) -> int:
-        """How many attempts of its tasks have failed so far."""
-        tracker = self._context.statusTracker()
-        jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group))
-        stages = (tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds)
-        return sum(stage.numFailedTasks for stage in stages if stage)
-
-    def _work(self) -> None:
-        self._context.setJobGroup(self._group, "ship log files")
-        try:
-            self._action()
-        except Exception as error:  # noqa: BLE001  (whatever Spark raises is the job's outcome)
-            self.failure = describe(error)
+def _watch(run: Run, console: Console, total_bytes: int) -> None:
+    """Keep the bar moving until it has ended."""
+    try:
+        with progress_bar(console, total_bytes) as bar:
+            while not run.wait(_POLL_SECONDS):
+                bar.show(run.figures, run.failed_attempts)
+            bar.show(run.figures, run.failed_attempts)
+    except BaseException:
+        run.cancel()
+        raise

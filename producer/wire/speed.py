@@ -10,12 +10,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from . import lines
+from . import access_log, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TWIN", "encode_lines"]
+__all__ = ["TWIN", "encode_lines", "split_access"]
 
 
 def _wanted() -> bool:
@@ -26,12 +26,20 @@ def _wanted() -> bool:
 #: ``native`` or ``pure``.
 TWIN = "pure"
 encode_lines = lines.encode_lines
+split_access = access_log.split_access
 
 if _wanted():
+    # Each by itself: there was no compiler, or this is a zip file, or what is compiled is from before.
     try:
         from . import _lines
-    except ImportError:  # there was no compiler, or this is a zip file
+    except ImportError:
         pass
     else:
         TWIN = "native"
         encode_lines = _lines.encode_lines
+    try:
+        from . import _access_log
+    except ImportError:
+        pass
+    else:
+        split_access = _access_log.split_access

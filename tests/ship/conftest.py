@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import os
 import subprocess
 import sys
@@ -13,14 +15,12 @@ from pathlib import Path
 import pytest
 
 from producer.server import LogHubServer
-from producer.ship.counts import Counts
+from producer.ship.figures import Figures
 from producer.ship.files.plan import Split
 from producer.ship.job import ShipJob
-from producer.ship.lines.parsers import make_parser
-from producer.ship.portions import Portion, read_portion
-from producer.spark.writing.metrics import WriteMetrics
-from producer.spark.writing.options import WriteOptions
-from producer.spark.writing.task import write_rows
+from producer.ship.portions import Portion
+from producer.ship.sending import PortionSender
+from producer.spark.executor import leased_producer
 from tests.spark.conftest import LOGSTORE, PROJECT, _own_producers, _unmeasured_processes, project_of, server
 
 #: What these tests share with those of the connector.
@@ -37,29 +37,42 @@ def make_job(server: LogHubServer) -> Callable[..., ShipJob]:
     def make(*, producer: dict[str, object] | None = None, **options: object) -> ShipJob:
         given = {"linger_ms": 100, "base_retry_backoff_ms": 10, **(producer or {})}
         texts = {name: str(value) for name, value in given.items()}
-        return ShipJob(project=project_of(server), logstore=LOGSTORE, producer=texts, **options)  # type: ignore[arg-type]
+        chosen = {"file_offset": True, **options}
+        return ShipJob(project=project_of(server), logstore=LOGSTORE, producer=texts, **chosen)  # type: ignore[arg-type]
 
     return make
 
 
-def ship_splits(splits: Iterable[Split], job: ShipJob) -> tuple[Counts, WriteMetrics]:
-    """What the workers do for one partition, in this process: read, then write."""
-    counts = Counts()
-    parser = make_parser(job.parser, job.pattern)
-    rows = read_portion(Portion(tuple(splits)), parser, job.max_line_bytes, counts)
-    written = write_rows(rows, WriteOptions.from_mapping(job.write_options()), None)
-    return counts, written
+def ship_splits(splits: Iterable[Split], job: ShipJob) -> Figures:
+    """What a task does for one portion, in this process."""
+    with leased_producer(job.project, config=job.config) as producer:
+        return PortionSender(producer, job).ship(Portion(tuple(splits)))
 
 
 def held(server: LogHubServer) -> list[dict[str, str]]:
-    """The fields of every log that the server holds, by file and offset."""
-    logs = [dict(log.contents) for log in server.logs(PROJECT, LOGSTORE)]
-    return sorted(logs, key=lambda log: (log["file_path"], int(log["file_offset"]), int(log.get("line_part", 0))))
+    """The fields and the tags of every log that the server holds, by file and offset."""
+    logs = [
+        dict(log.contents) | {f"__tag__:{name}": value for name, value in log.tags.items()}
+        for log in server.logs(PROJECT, LOGSTORE)
+    ]
+    return sorted(
+        logs, key=lambda log: (log["__tag__:__path__"], int(log["__file_offset__"]), int(log.get("line_part", 0)))
+    )
 
 
 def contents(server: LogHubServer, path: Path | str | None = None) -> list[str]:
     """The lines that the server holds, of one file or of all."""
-    return [log["content"] for log in held(server) if path is None or log["file_path"] == str(path)]
+    return [log["content"] for log in held(server) if path is None or log["__tag__:__path__"] == str(path)]
+
+
+def write_logs(folder: Path, lines: int = 3000) -> None:
+    """Files of every kind that the job reads."""
+    (folder / "sub").mkdir()
+    (folder / "json.log").write_text("".join(json.dumps({"n": number, "k": "é"}) + "\n" for number in range(lines)))
+    (folder / "sub" / "crlf.log").write_bytes(b"".join(b"line %d\r\n" % number for number in range(lines)))
+    (folder / "sub" / "old.log.gz").write_bytes(gzip.compress(b"".join(b"old %d\n" % n for n in range(lines))))
+    (folder / "odd.log").write_bytes(b"\xff\xfe not text\n\n\r\n\rlone\n" + b"x" * (1 << 20) + b"\nno end")
+    (folder / "empty.log").write_bytes(b"")
 
 
 def ship_arguments(server: LogHubServer, *arguments: object) -> list[str]:
@@ -72,6 +85,7 @@ def ship_arguments(server: LogHubServer, *arguments: object) -> list[str]:
         f"--access-key-id={server.access_key_id}",
         f"--access-key-secret={server.access_key_secret}",
         "--producer-option=linger_ms=100",
+        "--file-offset",
     ]
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
-import json
 import re
 import signal
 from collections.abc import Callable
@@ -19,38 +17,40 @@ from examples.ship_demo.verify import differences, digests_of_files, digests_of_
 from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import Refuse, answer, delay
-from producer.ship import command
+from producer.ship import spark_engine
 from producer.ship.errors import InputError
 from producer.ship.files.find import find_files
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
 from producer.ship.shipment import ship_files
+from producer.ship.spark_engine import SparkEngine
 
-from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, parse_ship, ship_arguments, start_ship, wait_for
+from .conftest import (
+    LOGSTORE,
+    PATIENCE,
+    PROJECT,
+    contents,
+    held,
+    parse_ship,
+    ship_arguments,
+    start_ship,
+    wait_for,
+    write_logs,
+)
 
 MakeJob = Callable[..., ShipJob]
 
 
 def run_job(spark: SparkSession, path: Path, job: ShipJob, **options: int) -> Shipment:
     console = Console(file=io.StringIO())
-    return ship_files(spark, find_files([str(path)]), job, console=console, **options)
+    return ship_files(SparkEngine(spark), find_files([str(path)]), job, console=console, **options)
 
 
 @pytest.fixture
 def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command uses the tests' session and leaves it running."""
-    monkeypatch.setattr(command, "running_session", lambda **_: contextlib.nullcontext(spark))
+    monkeypatch.setattr(spark_engine, "running_session", lambda **_: contextlib.nullcontext(spark))
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
-
-
-def write_logs(folder: Path, lines: int = 3000) -> None:
-    """Files of every kind that the job reads."""
-    (folder / "sub").mkdir()
-    (folder / "json.log").write_text("".join(json.dumps({"n": number, "k": "é"}) + "\n" for number in range(lines)))
-    (folder / "sub" / "crlf.log").write_bytes(b"".join(b"line %d\r\n" % number for number in range(lines)))
-    (folder / "sub" / "old.log.gz").write_bytes(gzip.compress(b"".join(b"old %d\n" % n for n in range(lines))))
-    (folder / "odd.log").write_bytes(b"\xff\xfe not text\n\n\r\n\rlone\n" + b"x" * (1 << 20) + b"\nno end")
-    (folder / "empty.log").write_bytes(b"")
 
 
 def test_every_line_of_a_directory_arrives_once_and_unchanged(
@@ -62,9 +62,9 @@ def test_every_line_of_a_directory_arrives_once_and_unchanged(
     assert shipment.failure is None
     files = find_files([str(tmp_path)]).files
     assert differences(digests_of_files(files), digests_of_logs(held(server))) == []
-    assert (shipment.counts.files, shipment.counts.lines) == (5, 9006)
-    assert shipment.written.rows == 9006
-    assert shipment.counts.file_bytes == sum(file.size for file in files)
+    assert (shipment.figures.files, shipment.figures.lines) == (5, 9006)
+    assert shipment.figures.records == 9006
+    assert shipment.figures.file_bytes == sum(file.size for file in files)
 
 
 def test_task_whose_record_was_refused_is_run_again_by_spark(
@@ -75,7 +75,7 @@ def test_task_whose_record_was_refused_is_run_again_by_spark(
     server.faults.add(answer(404, "LogStoreNotExist"), times=1, operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job(parser="text"))
     assert shipment.failure is None
-    assert shipment.failed_tasks == 1
+    assert shipment.failed_attempts == 1
     assert contents(server) == ["one", "two", "three"]
 
 
@@ -86,9 +86,9 @@ def test_job_fails_when_records_are_refused_for_good(
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(answer(400, "PostBodyInvalid", "no good"), operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job())
-    assert shipment.failed_tasks == 4
+    assert shipment.failed_attempts == 4
     assert shipment.failure is not None
-    assert f"row 0 (file_path {tmp_path}/a.log, file_offset 0)" in shipment.failure
+    assert f"a line of {tmp_path}/a.log from byte 0 on" in shipment.failure
     assert f"{PROJECT}/{LOGSTORE} at {server.url}" in shipment.failure
     assert "PostBodyInvalid: no good" in shipment.failure
     assert "\n" not in shipment.failure
@@ -107,9 +107,9 @@ def test_other_records_of_a_failed_job_are_those_of_the_file(
 
     server.faults.add(refuse_the_last_batch_once, operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job(parser="text", producer={"batch_count_threshold": 100}))
-    assert (shipment.failure, shipment.failed_tasks) == (None, 1)
+    assert (shipment.failure, shipment.failed_attempts) == (None, 1)
     logs = held(server)
-    unique = {(log["file_path"], log["file_offset"]): log["content"] for log in logs}
+    unique = {(log["__tag__:__path__"], log["__file_offset__"]): log["content"] for log in logs}
     assert len(logs) > 1000
     assert sorted(unique.values()) == sorted(f"line {number}" for number in range(1000))
 
@@ -128,7 +128,7 @@ def test_command_ships_and_reports(tmp_path: Path, server: LogHubServer, capsys:
         for row in capsys.readouterr().out.splitlines()
         if "│" in row
     }
-    assert re.fullmatch(r"[\d,]+ rows/s, [\d,.]+ MB/s \([\d.]+ s\)", table.pop("rate"))
+    assert re.fullmatch(r"[\d,]+ lines/s, [\d,.]+ MB/s \([\d.]+ s\)", table.pop("rate"))
     assert table.pop("waited for memory").endswith(" s")
     assert table == {
         "files": "1",
@@ -191,7 +191,7 @@ def test_wrong_use_is_told_before_spark_is_started(
     said: str,
 ) -> None:
     """The exit code is 2 and the message says what to do, at once."""
-    monkeypatch.setattr(command, "running_session", lambda **_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(spark_engine, "running_session", lambda **_: pytest.fail("Spark was started"))
     assert cli.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
     assert said in capsys.readouterr().err
 

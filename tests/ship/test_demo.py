@@ -17,6 +17,7 @@ from examples.ship_demo.verify import differences, digests_of_files, digests_of_
 from examples.ship_demo.whole import all_logs
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
+from producer.ship import spark_engine
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
@@ -32,7 +33,7 @@ Tamper = Callable[[list[dict[str, str]]], None]
 @pytest.fixture
 def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demonstration uses the tests' session and leaves it running."""
-    monkeypatch.setattr(demo, "running_session", lambda **_: contextlib.nullcontext(spark))
+    monkeypatch.setattr(spark_engine, "running_session", lambda **_: contextlib.nullcontext(spark))
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
 
@@ -126,8 +127,8 @@ def test_logs_too_large_for_a_demonstration_are_left_out(tmp_path: Path, monkeyp
         pytest.param(lambda logs: logs.pop(), id="a line is missing"),
         pytest.param(lambda logs: logs.append(logs[0]), id="a line is there twice"),
         pytest.param(lambda logs: tampered(logs[0], content="ONE"), id="a line is changed"),
-        pytest.param(lambda logs: tampered(logs[0], file_offset="4"), id="a line is moved"),
-        pytest.param(lambda logs: tampered(logs[0], file_path="/other"), id="a line is in another file"),
+        pytest.param(lambda logs: tampered(logs[0], __file_offset__="4"), id="a line is moved"),
+        pytest.param(lambda logs: tampered(logs[0], **{"__tag__:__path__": "/other"}), id="a line is in another file"),
         pytest.param(lambda logs: tampered(logs[1], content=logs[0]["content"]), id="one line for another"),
     ],
 )
@@ -158,5 +159,5 @@ def test_everything_is_read_back_through_the_protocol(
     ship_splits(plan(find_files([str(tmp_path)]).files)[0], job)
     assert len(server.log_groups(PROJECT, LOGSTORE)) == 300
     with LogstoreClient(Target(project_of(server), LOGSTORE)) as client:
-        logs = sorted(all_logs(client), key=lambda log: int(log["file_offset"]))
+        logs = sorted(all_logs(client), key=lambda log: int(log["__file_offset__"]))
     assert logs == held(server)

@@ -19,11 +19,13 @@ from producer.ship.command import _tell_skipped
 from producer.ship.errors import FileChangedError
 from producer.ship.files.find import Found, LogFile, find_files
 from producer.ship.files.plan import Split, plan
-from producer.ship.follow.query import FollowOptions, follow
+from producer.ship.follow.options import FollowOptions
+from producer.ship.follow.query import follow
 from producer.ship.job import ShipJob
 from producer.ship.portions import Portion
 from producer.ship.report import Shipment
 from producer.ship.shipment import ship_files
+from producer.ship.spark_engine import SparkEngine
 from producer.spark.errors import SparkJobError
 from producer.spark.text import readable
 from tests.support.waiting import Call
@@ -68,10 +70,10 @@ def test_file_with_such_a_name_is_shipped_and_verified(
     write(tmp_path, b"good.log", b"four\n")
     found = find_files([str(tmp_path)])
     console = Console(file=io.StringIO())
-    run = Call(lambda: ship_files(spark, found, make_job(), console=console, partition_bytes=100))
+    run = Call(lambda: ship_files(SparkEngine(spark), found, make_job(), console=console, partition_bytes=100))
     shipment: Shipment = run.result(JOB_SECONDS)
     assert shipment.failure is None
-    assert shipment.counts.lines == 202
+    assert shipment.figures.lines == 202
     assert contents(server, f"{tmp_path}/old\\xe4.log.gz") == ["three"]
     assert differences(digests_of_files(found.files), digests_of_logs(held(server))) == []
 
@@ -83,7 +85,7 @@ def test_failure_over_such_a_file_reaches_the_driver(
     write(tmp_path, b"bad\xff.gz", gzip.compress(b"one\n" * 10_000)[:-20])
     console = Console(file=io.StringIO())
     found = find_files([str(tmp_path)])
-    run = Call(lambda: ship_files(spark, found, make_job(), console=console))
+    run = Call(lambda: ship_files(SparkEngine(spark), found, make_job(), console=console))
     failure = run.result(JOB_SECONDS).failure
     assert failure is not None
     assert f"{tmp_path}/bad\\xff.gz: damaged or incomplete gzip data" in failure

@@ -12,32 +12,25 @@ from pathlib import Path
 import pytest
 
 from producer.server import LogHubServer
-from producer.ship.counts import Counts
 from producer.ship.errors import FileChangedError
+from producer.ship.figures import Figures
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import plan
 from producer.ship.job import MAX_LINE_BYTES, ShipJob
 from producer.ship.lines.record import content_bytes
-from producer.spark.writing.metrics import WriteMetrics
 
 from .conftest import contents, held, ship_splits
 
 MakeJob = Callable[..., ShipJob]
 
 
-def ship_path(path: Path, job: ShipJob, *, partition_bytes: int = 1 << 20) -> Counts:
-    """Plan and ship, each partition after the other; what was read, and each line of it was written."""
-    counts, written = ship_and_count(path, job, partition_bytes=partition_bytes)
-    assert written.rows >= counts.lines
-    return counts
-
-
-def ship_and_count(path: Path, job: ShipJob, *, partition_bytes: int = 1 << 20) -> tuple[Counts, WriteMetrics]:
-    counts, written = Counts(), WriteMetrics()
+def ship_path(path: Path, job: ShipJob, *, partition_bytes: int = 1 << 20) -> Figures:
+    """Plan and ship, each portion after the other; each line was acknowledged."""
+    figures = Figures()
     for partition in plan(find_files([str(path)]).files, partition_bytes=partition_bytes):
-        done = ship_splits(partition, job)
-        counts, written = counts + done[0], written + done[1]
-    return counts, written
+        figures += ship_splits(partition, job)
+    assert figures.records >= figures.lines
+    return figures
 
 
 @pytest.mark.parametrize(
@@ -60,9 +53,9 @@ def test_lines_arrive_as_documented(
     """Each reading rule holds from the file to the server."""
     file = tmp_path / "a.log"
     file.write_bytes(data)
-    counts, written = ship_and_count(file, make_job(parser="text"))
+    figures = ship_path(file, make_job(parser="text"))
     assert contents(server) == expected
-    assert (counts.lines, written.rows) == (len(expected), len(expected))
+    assert (figures.lines, figures.records) == (len(expected), len(expected))
 
 
 def test_line_of_a_megabyte_arrives_whole(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
@@ -79,13 +72,13 @@ def test_line_over_the_limit_arrives_in_pieces(tmp_path: Path, server: LogHubSer
     long = b"0123456789" * 2_000_000
     file = tmp_path / "a.log"
     file.write_bytes(b"before\n" + long + b"\nafter\n")
-    counts = ship_path(file, make_job(parser="auto"))
+    figures = ship_path(file, make_job(parser="auto"))
     before, *pieces, after = held(server)
     assert "".join(piece["content"] for piece in pieces).encode() == long
     assert [piece["line_part"] for piece in pieces] == [str(part) for part in range(1, len(pieces) + 1)]
-    assert {piece["file_offset"] for piece in pieces} == {"7"}
-    assert (before["content"], after["content"], after["file_offset"]) == ("before", "after", str(len(long) + 8))
-    assert (counts.lines, counts.long_lines, counts.line_bytes) == (3, 1, len(long) + 11)
+    assert {piece["__file_offset__"] for piece in pieces} == {"7"}
+    assert (before["content"], after["content"], after["__file_offset__"]) == ("before", "after", str(len(long) + 8))
+    assert (figures.lines, figures.long_lines, figures.line_bytes) == (3, 1, len(long) + 11)
 
 
 def test_longest_line_of_invalid_bytes_still_fits_a_batch(
@@ -105,19 +98,19 @@ def test_line_whose_fields_do_not_fit_is_shipped_as_text(
     """Where line and fields together are too large for a batch, the line goes without them and is counted."""
     file = tmp_path / "a.log"
     file.write_bytes(b"\xff" * MAX_LINE_BYTES + b"\n")
-    counts = ship_path(file, make_job(parser="regex", pattern="(?P<all>.*)"))
+    figures = ship_path(file, make_job(parser="regex", pattern="(?P<all>.*)"))
     (log,) = held(server)
     assert "all" not in log
-    assert counts.unparsed == 1
+    assert figures.unparsed == 1
 
 
 def test_parsed_and_unparsed_lines_are_told_apart(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
     """A line that does not parse is shipped as text and counted, never dropped."""
     file = tmp_path / "a.log"
     file.write_text('{"level": "INFO"}\nTraceback:\n{"level": "WARN"}\n')
-    counts = ship_path(file, make_job(parser="json"))
+    figures = ship_path(file, make_job(parser="json"))
     assert [log.get("level") for log in held(server)] == ["INFO", None, "WARN"]
-    assert (counts.lines, counts.unparsed) == (3, 1)
+    assert (figures.lines, figures.unparsed) == (3, 1)
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
@@ -128,7 +121,7 @@ def test_compressed_file_arrives_decompressed(
     file = tmp_path / "a.log"
     file.write_bytes(compress(b"one\ntw") + compress(b"o\nthree\n"))
     ship_path(file, make_job())
-    assert [(log["content"], log["file_offset"]) for log in held(server)] == [
+    assert [(log["content"], log["__file_offset__"]) for log in held(server)] == [
         ("one", "0"),
         ("two", "4"),
         ("three", "8"),
@@ -142,11 +135,11 @@ def test_offsets_and_lines_do_not_depend_on_the_partitions(
     file = tmp_path / "a.log"
     lines = [f"line {number} {'é' * (number % 7)}" for number in range(60)]
     file.write_text("\n".join(lines))
-    counts = ship_path(file, make_job(parser="text"), partition_bytes=97)
+    figures = ship_path(file, make_job(parser="text"), partition_bytes=97)
     assert contents(server) == lines
     data = file.read_bytes()
-    assert all(data[int(log["file_offset"]) :].startswith(log["content"].encode()) for log in held(server))
-    assert (counts.files, counts.file_bytes) == (1, len(data))
+    assert all(data[int(log["__file_offset__"]) :].startswith(log["content"].encode()) for log in held(server))
+    assert (figures.files, figures.file_bytes) == (1, len(data))
 
 
 def test_what_is_appended_after_the_plan_is_left_to_the_next_job(
@@ -197,8 +190,8 @@ def test_counts_tell_batches_and_attempts(tmp_path: Path, server: LogHubServer, 
     file = tmp_path / "a.log"
     file.write_text("".join(f"{json.dumps({'n': number})}\n" for number in range(1000)))
     server.faults.add(answer(503, "ServerBusy"), times=2)
-    _, written = ship_and_count(file, make_job(producer={"batch_count_threshold": 100}))
+    figures = ship_path(file, make_job(producer={"batch_count_threshold": 100}))
     puts = [request for request in server.requests if request.operation == "PutLogs"]
-    assert written.rows == 1000
-    assert (written.attempts, written.retries) == (len(puts), 2)
-    assert written.batches == len(puts) - 2
+    assert figures.records == 1000
+    assert (figures.attempts, figures.retries) == (len(puts), 2)
+    assert figures.batches == len(puts) - 2

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from .find import LogFile
 
 #: What a partition holds if not told otherwise, bytes on disk.
-PARTITION_BYTES = 8 << 20
+PARTITION_BYTES = 64 << 20
 
 # Less than this is not worth a task.
 _SMALLEST_PARTITION = 256 << 10

@@ -16,7 +16,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..files.find import lies_in, local_path
 from ..job import ShipJob
-from .query import FollowOptions
+from .options import FollowOptions
 
 _FILE = "loghub-producer-target.json"
 

@@ -12,24 +12,22 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyspark
 from rich.console import Console
 
-from ...spark.datasource import FORMAT, register
-from ..counts import Counts, counts_accumulator
 from ..errors import InputError
 from ..failure import describe
-from ..files.plan import PARTITION_BYTES
+from ..figures import Figures
 from ..job import ShipJob
-from ..portions import frame_of_stream
 from ..report import ProgressBar, Shipment, progress_bar
-from ..written import Written
+from ..spark_engine import ShipPortions, figures_accumulator
+from .options import FollowOptions
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -38,38 +36,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("producer.ship.follow")
 
-#: How often to look for something new, seconds.
-INTERVAL = 1.0
-#: A file that was not written to for this long is complete, seconds.
-SETTLE = 10.0
+#: The columns of what the tasks return: no row.
+NOTHING = "nothing int"
 
 _POLL_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowOptions:
-    """How to follow.
-
-    :ivar paths: directories, files or globs.
-    :ivar exclude: glob patterns of files to leave out.
-    :ivar checkpoint: the directory that remembers how far each file was shipped; never followed itself.
-    :ivar once: ship what is there and end.
-    :ivar interval: how often to look for something new, seconds.
-    :ivar settle: a file that was not written to for this long is complete, seconds.
-    :ivar batch_bytes: about how much one micro-batch takes, bytes on disk.
-    :ivar partition_bytes: what one task reads, bytes on disk.
-    :ivar stop_timeout: how long a stop waits for the micro-batch that is running, seconds.
-    """
-
-    paths: Sequence[str]
-    exclude: Sequence[str] = ()
-    checkpoint: str
-    once: bool = False
-    interval: float = INTERVAL
-    settle: float = SETTLE
-    batch_bytes: int = 1 << 30
-    partition_bytes: int = PARTITION_BYTES
-    stop_timeout: float = 60.0
 
 
 def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, console: Console) -> Shipment:
@@ -80,26 +50,25 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
     :param options: what to follow.
     :param console: where progress is shown.
     """
-    counts = counts_accumulator(session.sparkContext)
+    figures = figures_accumulator(session.sparkContext)
     stop = threading.Event()
     began = time.monotonic()
-    with Written() as written, _stopping_on_signals(stop):
-        query = _start(session, job, options, counts, written.path)
+    with _stopping_on_signals(stop):
+        query = _start(session, job, options, figures)
         with progress_bar(console, None) as bar:
-            watch = _Watch(counts, written, bar)
+            watch = _Watch(figures, bar)
             failure = watch.until_end(query, stop, options.stop_timeout)
-        return Shipment(counts.value, written.total(), time.monotonic() - began, failure=failure or watch.loss)
+        return Shipment(figures.value, time.monotonic() - began, failure=failure or watch.loss)
 
 
 def _start(
-    session: SparkSession, job: ShipJob, options: FollowOptions, counts: Accumulator[Counts], metrics_path: str
+    session: SparkSession, job: ShipJob, options: FollowOptions, figures: Accumulator[Figures]
 ) -> StreamingQuery:
     try:
         from .source import FILES, FilesSource  # noqa: PLC0415  (an older PySpark can still ship without it)
     except ImportError as error:
         raise InputError(f"--follow needs PySpark 4.2 or newer, this is {pyspark.__version__}") from error
     session.dataSource.register(FilesSource)
-    register(session)
     trigger: dict[str, Any] = (
         {"availableNow": True} if options.once else {"processingTime": f"{round(options.interval * 1000)} milliseconds"}
     )
@@ -115,14 +84,24 @@ def _start(
         .load()
     )
     return (
-        frame_of_stream(stream, job, counts)
-        .writeStream.format(FORMAT)
-        # Asked before each micro-batch otherwise, and a follower has to outlive a server that is down.
-        .options(**job.write_options(metricsPath=metrics_path, checkTarget="false"))
+        stream.mapInArrow(_ShipBatches(job, figures), NOTHING)
+        # The tasks have sent everything: there is nothing left to write.
+        .writeStream.format("noop")
         .option("checkpointLocation", options.checkpoint)
         .trigger(**trigger)
         .start()
     )
+
+
+class _ShipBatches:
+    """The function that ``mapInArrow`` runs in the tasks: each row is a packed portion."""
+
+    def __init__(self, job: ShipJob, figures: Accumulator[Figures]) -> None:
+        self._ship = ShipPortions(job, figures)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self._ship(portion for batch in batches for portion in batch.column(0).to_pylist())
+        return iter(())
 
 
 class _Watch:
@@ -131,10 +110,9 @@ class _Watch:
     :ivar loss: the last sentence about bytes that were gone before they could be shipped; None if there was none.
     """
 
-    def __init__(self, counts: Accumulator[Counts], written: Written, bar: ProgressBar) -> None:
+    def __init__(self, figures: Accumulator[Figures], bar: ProgressBar) -> None:
         self.loss: str | None = None
-        self._counts = counts
-        self._written = written
+        self._figures = figures
         self._bar = bar
         self._told = 0
 
@@ -149,12 +127,12 @@ class _Watch:
         return None if error is None else describe(error)
 
     def _look(self) -> None:
-        counts = self._counts.value
-        self._bar.show(counts, retries=self._written.total().retries)
-        for loss in counts.lost[self._told :]:
+        figures = self._figures.value
+        self._bar.show(figures)
+        for loss in figures.lost[self._told :]:
             self.loss = loss
             _log.error("%s", loss)
-        self._told = len(counts.lost)
+        self._told = len(figures.lost)
 
 
 def _stop(query: StreamingQuery, timeout: float) -> None:

@@ -22,11 +22,13 @@ from pyspark.sql.types import StructType
 from ...spark.text import readable
 from ..files.find import LINK_TO_DIRECTORY, Found
 from ..files.plan import PARTITION_BYTES, cut, pack, partition_size
-from ..portions import PORTION, Portion
+from ..portions import Portion
 from .tracking import Offset, Range, advance, ranges, scan
 
 _log = logging.getLogger("producer.ship.follow")
 
+#: The column of packed portions.
+PORTION = "portion"
 #: The name by which the source is registered.
 FILES = "loghub_producer_files"
 

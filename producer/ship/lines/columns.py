@@ -1,119 +1,257 @@
-"""Records as columns: the rows of the DataFrame that ``producer ship`` writes.
+"""Blocks of lines as columns: what ``Stream.send_arrow`` takes, without a Python object for each line if that can be.
 
-The fields that every record may have are columns of their own, those that a parser found are entries of the map
-``fields``. A value that a record does not have is null, and is not sent.
+The line and its offset are columns, and so is each field that a parser finds in most lines. What it finds in single
+lines of another kind are entries of the map ``fields``. A value that a line does not have is null, and is not sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from ..counts import Counts
-from .line import Line
-from .record import Record
+from ...wire.access_log import FIELDS
+from ...wire.speed import split_access
+from ..figures import Figures
+from .line import Block
+from .parsers import Parser, compiled_pattern, make_parser
+from .parsers.json_object import json_text
+from .record import sendable, sendable_fields
 
-#: The column of the fields that a parser found: the writer's ``contentsColumn``.
+#: The column of what is found in single lines: the option ``contents_column``.
 FOUND_FIELDS = "fields"
-#: The columns, as Spark declares them.
-COLUMNS = (
-    "content string, content_base64 string, file_path string, file_offset bigint, line_part int, "
-    f"{FOUND_FIELDS} map<string, string>"
-)
-#: The columns whose values name a record to people.
-LABELS = ("file_path", "file_offset")
 
-# A batch is handed on when it has so many records, or so many bytes of lines.
-_MOST_RECORDS = 4096
-_MOST_BYTES = 1 << 20
+_Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 
-class LineColumns:
-    """Collects records, and makes batches of columns of them.
+@dataclass(slots=True)
+class Found:
+    """What a parser found in some lines.
 
-    :param counts: grows by the lines that are added.
+    :ivar parsed: which of them it knew.
+    :ivar columns: fields that most of them have.
+    :ivar fields: those of single lines, by their place.
     """
 
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
-        self._path = ""
-        self._clear()
+    parsed: _Mask
+    columns: Mapping[str, pa.Array] = field(default_factory=dict)
+    fields: dict[int, dict[str, str]] = field(default_factory=dict)
 
-    def _clear(self) -> None:
-        self._content: list[str] = []
-        self._offsets: list[int] = []
-        self._names: list[str] = []
-        self._values: list[str] = []
-        self._ends = [0]
-        # Few records have these: by the record's place.
-        self._exact: dict[int, str] = {}
-        self._parts: dict[int, int] = {}
-        self._runs: list[tuple[str, int]] = []  # each file with the place of its first record
-        self._bytes = 0
 
-    def begin(self, path: str) -> None:
-        """The records that come now are of this file.
+#: From the column of lines to what is in them.
+ColumnParser: TypeAlias = Callable[[pa.StringArray], Found]
 
-        :param path: as text that can be sent.
+
+class BlockColumns:
+    """Makes batches of columns of blocks.
+
+    :param parser: a name of :data:`~producer.ship.lines.parsers.PARSER_NAMES`.
+    :param pattern: of the parser ``regex``.
+    :param offset: whether each record tells where its line begins.
+    """
+
+    def __init__(self, parser: str, pattern: str | None, *, offset: bool) -> None:
+        self._parse = _column_parser(parser, pattern)
+        self._offset = offset
+
+    def batch(self, block: Block, figures: Figures) -> pa.RecordBatch:
+        """The records of a block of UTF-8.
+
+        :param figures: grows by the lines that are not parsed.
         """
-        self._path = path
-        self._runs.append((path, len(self._content)))
+        lines, starts = _lines(block)
+        found = self._parse(lines)
+        columns: dict[str, pa.Array] = {"content": lines}
+        if self._offset:
+            columns["__file_offset__"] = pa.array(starts + block.offset)
+        columns.update(found.columns)
+        if found.fields:
+            columns[FOUND_FIELDS] = _map(found.fields, len(lines))
+        figures.unparsed += int(len(lines) - np.count_nonzero(found.parsed))
+        return pa.RecordBatch.from_pydict(columns)
 
-    def add(self, line: Line, record: Record) -> bool:
-        """Add the record of a line; whether it is time to :meth:`take`."""
-        offset, part, data = line
-        content, exact, found, parsed = record
-        if exact is not None:
-            self._exact[len(self._content)] = exact
-        if part:
-            self._parts[len(self._content)] = part
-        # The pieces of a long line are one line.
-        if not parsed and part <= 1:
-            self._counts.unparsed += 1
-        self._content.append(content)
-        self._offsets.append(offset)
-        if found:
-            self._names.extend(found)
-            self._values.extend(found.values())
-        self._ends.append(len(self._names))
-        self._bytes += len(data)
-        return len(self._content) >= _MOST_RECORDS or self._bytes >= _MOST_BYTES
 
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """The records since the last time, as columns; nothing if there are none."""
-        if not self._content:
-            return
-        self._count()
-        text, rows = pa.string(), len(self._content)
-        found = pa.MapArray.from_arrays(
-            pa.array(self._ends, pa.int32()), pa.array(self._names, text), pa.array(self._values, text)
+def _lines(block: Block) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:
+    """The lines without their ends, and where each begins in the block."""
+    data = block.data
+    codes = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(codes == ord("\n"))
+    if not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    sizes = ends - starts
+    if b"\r" in data:
+        # The last line may end without a line end, and then keeps what it has.
+        ended = ends[:-1] if not data.endswith(b"\n") else ends
+        sizes[: len(ended)] -= (codes[ended - 1] == ord("\r")) & (sizes[: len(ended)] > 0)
+        data = data.replace(b"\r\n", b"\n")
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    text = pa.py_buffer(data.replace(b"\n", b""))
+    return pa.StringArray.from_buffers(len(sizes), pa.py_buffer(offsets), text), starts
+
+
+def _map(fields: Mapping[int, Mapping[str, str]], rows: int) -> pa.MapArray:
+    """The fields of single lines as a column; empty for the others."""
+    sizes = np.zeros(rows + 1, np.int32)
+    names: list[str] = []
+    values: list[str] = []
+    for row in sorted(fields):
+        sizes[row + 1] = len(fields[row])
+        names.extend(fields[row])
+        values.extend(fields[row].values())
+    ends = pa.array(np.cumsum(sizes, dtype=np.int32))
+    return pa.MapArray.from_arrays(ends, pa.array(names, pa.string()), pa.array(values, pa.string()))
+
+
+def _column_parser(name: str, pattern: str | None) -> ColumnParser:
+    parse = make_parser(name, pattern)
+    match name:
+        case "text":
+            return lambda lines: Found(np.ones(len(lines), bool))
+        case "apache":
+            return lambda lines: _access_logs(lines, b"[", parse)
+        case "auto":
+            return lambda lines: _access_logs(lines, b"{[<", parse)
+        case "json":
+            return _json_objects
+        case "regex" if pattern is not None:
+            return _regex(compiled_pattern(pattern), parse)
+    return lambda lines: _line_by_line(lines, parse)
+
+
+def _line_by_line(lines: pa.StringArray, parse: Parser) -> Found:
+    """What a parser of single lines finds."""
+    found = Found(np.zeros(len(lines), bool))
+    _add_single(found, range(len(lines)), lines.to_pylist(), parse)
+    return found
+
+
+def _add_single(found: Found, rows: Sequence[int], texts: Sequence[str], parse: Parser) -> None:
+    """Add what a parser of single lines finds in some of them."""
+    for row, text in zip(rows, texts, strict=True):
+        parsed = parse(text)
+        fields = None if parsed is None else sendable_fields(parsed)
+        if fields is not None:
+            found.parsed[row] = True
+            if fields:
+                found.fields[row] = fields
+
+
+def _access_logs(lines: pa.StringArray, others: bytes, parse: Parser) -> Found:
+    """Access logs as columns, other lines by a parser of single lines."""
+    _, offsets, data = lines.buffers()
+    split = split_access(memoryview(offsets), memoryview(data), others)
+    known = np.frombuffer(split.known, np.uint8).astype(bool)
+    columns = {
+        name: pa.StringArray.from_buffers(
+            len(lines), pa.py_buffer(column.offsets), pa.py_buffer(column.data), pa.py_buffer(column.validity)
         )
+        for name, column in zip(FIELDS, split.columns, strict=True)
+        if column.data
+    }
+    found = Found(known, columns if known.any() else {})
+    if not known.all():
+        rows = np.flatnonzero(~known)
+        _add_single(found, rows.tolist(), lines.take(pa.array(rows)).to_pylist(), parse)
+    return found
+
+
+def _regex(expression: re.Pattern[str], parse: Parser) -> ColumnParser:
+    """The groups of an expression as columns."""
+    names = sorted(expression.groupindex, key=lambda name: expression.groupindex[name])
+    free = sendable_fields(dict.fromkeys(names, ""))
+    if free is None:  # a name that is too long: every line goes as text
+        return lambda lines: _line_by_line(lines, parse)
+    fullmatch, places = expression.fullmatch, tuple(expression.groupindex[name] for name in names)
+
+    def columns(lines: pa.StringArray) -> Found:
+        matches = [fullmatch(text) for text in lines.to_pylist()]
+        parsed = np.fromiter((match is not None for match in matches), bool, len(matches))
         columns = {
-            "content": pa.array(self._content, text),
-            "content_base64": _sparse(self._exact, rows, text),
-            "file_path": self._paths(rows),
-            "file_offset": pa.array(self._offsets, pa.int64()),
-            "line_part": _sparse(self._parts, rows, pa.int32()),
-            FOUND_FIELDS: found,
+            name: pa.array([None if match is None else match[place] for match in matches], pa.string())
+            for name, place in zip(free, places, strict=True)
         }
-        self._clear()
-        self._runs.append((self._path, 0))
-        yield pa.RecordBatch.from_pydict(columns)
+        return Found(parsed, columns)
 
-    def _count(self) -> None:
-        first_pieces = sum(part == 1 for part in self._parts.values())
-        self._counts.lines += len(self._content) - len(self._parts) + first_pieces
-        self._counts.long_lines += first_pieces
-        self._counts.line_bytes += self._bytes
-
-    def _paths(self, rows: int) -> pa.Array:
-        ends = [start for _, start in self._runs[1:]] + [rows]
-        return pa.concat_arrays(
-            [pa.repeat(pa.scalar(path), end - start) for (path, start), end in zip(self._runs, ends, strict=True)]
-        )
+    return columns
 
 
-def _sparse(values: Mapping[int, str | int], rows: int, kind: pa.DataType) -> pa.Array:
-    """A column of which few rows have a value."""
-    return pa.array([values.get(place) for place in range(rows)], kind) if values else pa.nulls(rows, kind)
+# What ``json.loads`` calls at last.
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+def _json_objects(lines: pa.StringArray) -> Found:
+    """The values of the keys that most of the objects have as columns, other objects one by one."""
+    objects = [_object(text) for text in lines.to_pylist()]
+    parsed = np.fromiter((each is not None for each in objects), bool, len(objects))
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for row, each in enumerate(objects):
+        if each is not None:
+            rows.setdefault(tuple(each), []).append(row)
+    found = Found(parsed)
+    if not rows:
+        return found
+    usual = max(rows, key=lambda names: len(rows[names]))
+    names = sendable_fields(dict.fromkeys(usual, ""))
+    if names is not None:
+        found.columns = _json_columns(list(names), objects, rows.pop(usual))
+    for others in rows.values():
+        for row in others:
+            _add_object(found, row, objects[row] or {})
+    return found
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The object that a line is; None if it is another value, or no JSON."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value, end = _scan(text, 0) if text[0] == "{" else ({}, -1)
+        if end != len(text):
+            value = json.loads(text)
+        for name, inner in value.items():
+            if type(inner) in {dict, list}:
+                value[name] = json_text(inner)
+        return value
+    # Too deep for the parser or, in integers, too long for Python: not a line to make fields of.
+    except (ValueError, RecursionError, StopIteration):
+        return None
+
+
+def _json_columns(
+    names: Sequence[str], objects: Sequence[dict[str, Any] | None], rows: Sequence[int]
+) -> dict[str, pa.Array]:
+    """The columns of objects that have the same keys; null where a line has others."""
+    values = list(zip(*[(objects[row] or {}).values() for row in rows], strict=True))
+    columns = {name: _text_column(column) for name, column in zip(names, values, strict=True)}
+    if len(rows) < len(objects):
+        places = np.full(len(objects), -1)
+        places[rows] = np.arange(len(rows))
+        taken = pa.array(places, mask=places < 0)
+        columns = {name: column.take(taken) for name, column in columns.items()}
+    return columns
+
+
+def _text_column(values: Sequence[Any]) -> pa.Array:
+    texts = values if set(map(type, values)) == {str} else [_text(value) for value in values]
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([text if text is None else sendable(text) for text in texts], pa.string())
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else json_text(value)
+
+
+def _add_object(found: Found, row: int, value: Mapping[str, Any]) -> None:
+    fields = sendable_fields({name: json_text(each) for name, each in value.items() if each is not None})
+    found.parsed[row] = fields is not None
+    if fields:
+        found.fields[row] = fields

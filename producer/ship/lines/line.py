@@ -1,10 +1,10 @@
-r"""Bytes to lines, by the rules that a person expects of a log file.
+r"""Bytes to blocks of whole lines, by the rules that a person expects of a log file.
 
 * A line ends at ``\n`` or ``\r\n``; neither is part of it. A lone ``\r`` is an ordinary byte.
 * A last line without an end is a line; the empty rest after a final ``\n`` is not.
 * An empty line is a line.
 * A line longer than ``max_line_bytes`` comes in pieces, cut between two UTF-8 characters, so that memory stays bounded
-  and no byte is lost. The pieces carry the offset of their line and count from 1; a whole line is piece 0.
+  and no byte is lost. The pieces carry the offset of their line and count from 1.
 
 A range of a file yields the lines that **begin** in it: so adjacent ranges share each line out exactly once, wherever
 they are cut. Where a range is known to begin a line, though no line end lies before it, the caller says so.
@@ -16,7 +16,7 @@ import io
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-#: How much is read from a file at a time, bytes.
+#: How much is read from a file at a time, bytes; about as much is a block.
 READ_BYTES = 1 << 20
 
 # A UTF-8 character has at most three continuation bytes, which look like 10xxxxxx.
@@ -36,7 +36,38 @@ class Line(NamedTuple):
     data: bytes
 
 
-def lines_of(
+class Block(NamedTuple):
+    """Whole lines, one behind the other; none is longer than the limit.
+
+    :ivar offset: where the first one begins in the (decompressed) file, bytes.
+    :ivar data: their bytes with their ends; the last line of a file may have none.
+    """
+
+    offset: int
+    data: bytes
+
+    def lines(self) -> Iterator[Line]:
+        """Each line of it."""
+        offset = self.offset
+        *ended, last = self.data.split(b"\n")
+        for data in ended:
+            yield Line(offset, 0, data.removesuffix(b"\r"))
+            offset += len(data) + 1
+        if last:
+            yield Line(offset, 0, last)
+
+    def halves(self) -> tuple[Block, Block] | None:
+        """Cut in two between lines; None if there is but one."""
+        middle = len(self.data) // 2
+        cut = self.data.find(b"\n", middle) + 1
+        if cut in {0, len(self.data)}:
+            cut = self.data.rfind(b"\n", 0, middle) + 1
+        if cut == 0:
+            return None
+        return Block(self.offset, self.data[:cut]), Block(self.offset + cut, self.data[cut:])
+
+
+def blocks_of(
     file: io.BufferedIOBase,
     start: int,
     end: int | None,
@@ -44,8 +75,8 @@ def lines_of(
     limit: int | None,
     max_line_bytes: int,
     begins_line: bool = False,
-) -> Iterator[Line]:
-    """The lines that begin at ``start`` or later and before ``end``.
+) -> Iterator[Block | Line]:
+    """The lines that begin at ``start`` or later and before ``end``: in blocks, and long ones in pieces.
 
     :param file: a binary file; it must be able to seek unless ``start`` is 0.
     :param start: first byte of the range.
@@ -56,7 +87,7 @@ def lines_of(
     """
     position = file.seek(start) if begins_line and start else _seek_to_line(file, start, limit)
     if position is not None:
-        yield from _Splitter(file, position, limit, max_line_bytes).lines(end)
+        yield from _Splitter(file, position, limit, max_line_bytes).blocks(end)
 
 
 def _seek_to_line(file: io.BufferedIOBase, start: int, limit: int | None) -> int | None:
@@ -82,7 +113,7 @@ def _read(file: io.BufferedIOBase, position: int, limit: int | None) -> bytes:
 
 
 class _Splitter:
-    """Cuts a file into lines, holding at most one chunk and the unfinished line or piece before it."""
+    """Cuts a file into blocks, holding at most one chunk and the unfinished line or piece before it."""
 
     def __init__(self, file: io.BufferedIOBase, position: int, limit: int | None, max_line_bytes: int) -> None:
         self._file = file
@@ -92,31 +123,72 @@ class _Splitter:
         self._line_start = position
         self._parts = 0  # pieces given of the line that is being read
 
-    def lines(self, end: int | None) -> Iterator[Line]:
+    def blocks(self, end: int | None) -> Iterator[Block | Line]:
         """Yield until a line begins at ``end`` or after it, or the file is over."""
         rest = b""
         while self._is_before(end) and (chunk := _read(self._file, self._position, self._limit)):
-            scanned = self._position - len(rest)
             self._position += len(chunk)
-            *complete, rest = (rest + chunk).split(b"\n")
-            for data in complete:
-                yield from self._finish(data.removesuffix(b"\r"))
-                scanned += len(data) + 1
-                self._line_start = scanned
-                if not self._is_before(end):
-                    return
+            data = rest + chunk
+            if self._parts:
+                data = yield from self._end_long_line(data)
+            whole = self._whole(data, end)
+            if whole:
+                yield from self._lines(data[:whole])
             # One byte more than the maximum may still be a line end's "\r".
-            rest = yield from self._cut(rest, self._max + 1)
-        if rest or self._parts:
+            rest = data[whole:]
+            if self._is_before(end):
+                rest = yield from self._cut(rest, self._max + 1)
+        if self._is_before(end) and (rest or self._parts):
             yield from self._finish(rest)
 
     def _is_before(self, end: int | None) -> bool:
         return end is None or self._line_start < end
 
-    def _finish(self, data: bytes) -> Iterator[Line]:
+    def _end_long_line(self, data: bytes) -> Generator[Block | Line, None, bytes]:
+        """Yield the pieces that the long line has in ``data``; what is behind them, or the piece that is unfinished."""
+        found = data.find(b"\n")
+        if found < 0:
+            return data
+        yield from self._finish(data[:found].removesuffix(b"\r"))
+        data = data[found + 1 :]
+        self._line_start = self._position - len(data)
+        return data
+
+    def _whole(self, data: bytes, end: int | None) -> int:
+        """How many bytes of ``data``, with which a line begins, are whole lines that begin before ``end``."""
+        if self._parts or not self._is_before(end):
+            return 0
+        if end is not None:
+            found = data.find(b"\n", end - 1 - self._line_start)
+            if found >= 0:
+                return found + 1
+        return data.rfind(b"\n") + 1
+
+    def _lines(self, data: bytes) -> Iterator[Block | Line]:
+        """Whole lines as blocks; the long ones among them in pieces."""
+        base, begun, at = self._line_start, 0, 0
+        # No line is longer than all of them.
+        while len(data) > self._max and at < len(data):
+            line_end = data.index(b"\n", at)
+            text = data[at:line_end].removesuffix(b"\r") if line_end - at > self._max else b""
+            if len(text) > self._max:
+                if begun < at:
+                    yield Block(base + begun, data[begun:at])
+                self._line_start = base + at
+                yield from self._finish(text)
+                begun = line_end + 1
+            at = line_end + 1
+        if begun < len(data):
+            yield Block(base + begun, data[begun:])
+        self._line_start = base + len(data)
+
+    def _finish(self, data: bytes) -> Iterator[Block | Line]:
         """The line is complete: yield it, or the pieces of it that remain."""
         data = yield from self._cut(data, self._max)
-        yield Line(self._line_start, self._parts + 1 if self._parts else 0, data)
+        if self._parts:
+            yield Line(self._line_start, self._parts + 1, data)
+        else:
+            yield Block(self._line_start, data)
         self._parts = 0
 
     def _cut(self, data: bytes, allowed: int) -> Generator[Line, None, bytes]:

@@ -3,14 +3,13 @@ r"""A line becomes the fields of one LogHub record.
 ===================  ==================================================================================================
 ``content``          the line as text; bytes that are not UTF-8 appear as ``\xNN``
 ``content_base64``   only if the line is not valid UTF-8: its exact bytes, base64
-``file_path``        the file it came from; bytes of its name that are not UTF-8 appear as ``\xNN``
-``file_offset``      where the line begins in the file, bytes; in a compressed file, of the decompressed bytes
+``__file_offset__``  where asked for, and on pieces of a long line: where the line begins in the file, bytes; in a
+                     compressed file, of the decompressed bytes
 ``line_part``        only on pieces of a line longer than the limit: 1, 2, …; joined in order they are the line
 (parsed fields)      what the parser found
 ===================  ==================================================================================================
 
-``(file_path, file_offset, line_part)`` is thus the identity of a record: a second copy, sent because a task ran twice,
-has the same.
+The file that it came from is in the tags of its batch (:mod:`producer.ship.sending`).
 
 A parsed field whose name one of these or LogHub itself claims (``__time__``, ``__source__``, ``__topic__``,
 ``__tag__:…``) gets an underscore (after its name; before it for tags); one without a name is called ``_``.
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 #: The names that this module gives, and those that LogHub claims for itself.
 RESERVED_FIELDS = frozenset(
-    {"content", "content_base64", "file_path", "file_offset", "line_part"}
+    {"content", "content_base64", "__file_offset__", "line_part"}
     | {"__time__", "__time_ns_part__", "__source__", "__topic__", "__partition_time__"}
     | {"_extract_others_", "__extract_others__"}
 )
@@ -59,6 +58,21 @@ class Record(NamedTuple):
         texts = (self.content, self.exact or "", *self.found, *self.found.values())
         return sum(len(text.encode()) for text in texts)
 
+    def fields(self, line: Line, *, offset: bool) -> dict[str, str]:
+        """All fields of the record.
+
+        :param line: what it was made of.
+        :param offset: whether the line's place was asked for.
+        """
+        fields = {"content": self.content}
+        if self.exact is not None:
+            fields["content_base64"] = self.exact
+        if offset or line.part:
+            fields["__file_offset__"] = str(line.offset)
+        if line.part:
+            fields["line_part"] = str(line.part)
+        return fields | self.found
+
     def as_text(self) -> Record:
         """The record without what a parser found."""
         return Record(self.content, self.exact, {}, parsed=False)
@@ -71,7 +85,7 @@ def to_record(line: Line, parser: Parser) -> Record:
     found = None if line.part else parser(content)
     if not found:
         return Record(content, exact, {}, found is not None)
-    fields = _sendable_fields(found)
+    fields = sendable_fields(found)
     return Record(content, exact, fields or {}, fields is not None)
 
 
@@ -88,17 +102,17 @@ def _decode(data: bytes) -> tuple[str, str | None]:
         return data.decode(errors="backslashreplace"), base64.b64encode(data).decode()
 
 
-def _sendable_fields(found: dict[str, str]) -> dict[str, str] | None:
+def sendable_fields(found: dict[str, str]) -> dict[str, str] | None:
     """What the parser found under names that are free; None if a name is longer than LogHub takes."""
     # Nearly every line of a file has the same names, and ASCII text in all fields.
     if all(map(_is_plain, found)) and "".join(found.values()).isascii():
         return found
     named: dict[str, str] = {}
     for name, value in found.items():
-        free = _free_name(_sendable(name), named)
+        free = _free_name(sendable(name), named)
         if len(free.encode()) > MAX_NAME_BYTES:
             return None
-        named[free] = _sendable(value)
+        named[free] = sendable(value)
     return named
 
 
@@ -116,6 +130,7 @@ def _free_name(name: str, taken: dict[str, str]) -> str:
     return name
 
 
-def _sendable(text: str) -> str:
+def sendable(text: str) -> str:
+    """Text that UTF-8 can carry."""
     # JSON can spell half of a surrogate pair ("\ud800"), which no UTF-8 can carry.
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()

@@ -10,11 +10,11 @@ from ..errors import FileChangedError
 from ..files.compressed import DAMAGE, decompressing
 from ..files.find import open_file
 from ..files.plan import Split
-from .line import Line, lines_of
+from .line import Block, Line, blocks_of
 
 
-def read_split(split: Split, max_line_bytes: int) -> Iterator[Line]:
-    """The lines that begin in a range of a file.
+def read_split(split: Split, max_line_bytes: int) -> Iterator[Block | Line]:
+    """The lines that begin in a range of a file: in blocks, and long ones in pieces.
 
     :raises FileChangedError: the file is shorter than planned, gone, or damaged.
     """
@@ -23,15 +23,15 @@ def read_split(split: Split, max_line_bytes: int) -> Iterator[Line]:
         with open_file(split.file) as file:
             _check_length(file.fileno(), split)
             if compression is None:
-                yield from _plain_lines(file, split, max_line_bytes)
+                yield from _plain_blocks(file, split, max_line_bytes)
             else:
-                yield from _decompressed_lines(decompressing(file, compression), split, max_line_bytes)
+                yield from _decompressed_blocks(decompressing(file, compression), split, max_line_bytes)
     except OSError as error:
         raise FileChangedError(f"{path}: cannot be read (any more): {error.strerror or error}") from error
 
 
-def _plain_lines(file: io.BufferedIOBase, split: Split, max_line_bytes: int) -> Iterator[Line]:
-    return lines_of(
+def _plain_blocks(file: io.BufferedIOBase, split: Split, max_line_bytes: int) -> Iterator[Block | Line]:
+    return blocks_of(
         file,
         split.start,
         split.end,
@@ -50,16 +50,21 @@ def _check_length(descriptor: int, split: Split) -> None:
         )
 
 
-def _decompressed_lines(file: io.BufferedIOBase, split: Split, max_line_bytes: int) -> Iterator[Line]:
+def _decompressed_blocks(file: io.BufferedIOBase, split: Split, max_line_bytes: int) -> Iterator[Block | Line]:
     """The lines of a compressed file; the error for a damaged one says how far it could be read."""
     last = None
     try:
-        for line in lines_of(file, 0, None, limit=None, max_line_bytes=max_line_bytes):
-            last = line
-            yield line
+        for block in blocks_of(file, 0, None, limit=None, max_line_bytes=max_line_bytes):
+            last = block
+            yield block
     except DAMAGE as error:
-        read = "nothing could be read" if last is None else f"the last readable line begins at byte {last.offset}"
+        read = "nothing could be read" if last is None else f"the last readable line begins at byte {_last_line(last)}"
         raise FileChangedError(
             f"{split.file.path}: damaged or incomplete {split.file.compression} data ({error}); {read}. "
             "Repair it, or leave it out with --exclude"
         ) from error
+
+
+def _last_line(read: Block | Line) -> int:
+    """Where the last line of what was read begins."""
+    return read.offset + (read.data.rfind(b"\n", 0, -1) + 1 if isinstance(read, Block) else 0)

@@ -17,10 +17,11 @@ from ...errors import ProducerError, ResultFailedError
 from ...futures import SendFuture
 from ...results import Result
 from ...stream import Stream
+from ..blame import blames_rows, reason_of
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
 from .options import WriteOptions
-from .refusals import UNSENDABLE, Refusals, blames_row, blames_rows, full_reason, reason_of, reason_of_error
+from .refusals import UNSENDABLE, Refusals, blames_row, full_reason, reason_of_error
 from .rows import Rows
 
 

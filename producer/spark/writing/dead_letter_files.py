@@ -17,8 +17,8 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from ...errors import ConfigError
+from ..blame import Reason
 from ..errors import DeliveryFailedError
-from .refusals import Reason
 from .rows import Rows
 
 

@@ -33,19 +33,11 @@ from ...results import Result
 from ...stream import Stream
 from ...wire.columnar import ColumnarEncoder, EncodedRows, Names
 from ...wire.put_logs import adjust_shard_hash
+from ..blame import Reason, blames_rows, reason_of
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
 from .options import OnFailure, WriteOptions
-from .refusals import (
-    UNSENDABLE,
-    Reason,
-    Refusals,
-    blames_row,
-    blames_rows,
-    full_reason,
-    reason_of,
-    reason_of_error,
-)
+from .refusals import UNSENDABLE, Refusals, blames_row, full_reason, reason_of_error
 from .rows import Rows
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyarrow import ArrowException
 
 from ...config import MAX_BATCH_SIZE_IN_BYTES
 from ...errors import InvalidArgumentError, LogSizeTooLargeError
-from ...results import Result
+from ..blame import Reason
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
 from .options import OnFailure
@@ -30,47 +29,13 @@ _log = logging.getLogger("producer.spark.write")
 _ROW = re.compile(r"^row \d+: ")
 #: What is raised for rows that cannot become logs; some of it by Arrow, of values that no row should have.
 UNSENDABLE = (InvalidArgumentError, UnicodeError, OverflowError, ArrowException)
-# What LogHub says of a LogGroup that it does not take.
-_FOR_ROWS = frozenset(
-    {"PostBodyTooLarge", "PostBodyInvalid", "InvalidEncoding", "InvalidFormat", "InvalidKey", "InvalidTimestamp"}
-)
 #: Refused rows that are told in the log of a task; more are only counted.
 _TOLD = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why rows were refused.
-
-    :ivar code: LogHub's, or the name of an error of this package.
-    :ivar message: in words.
-    :ivar request_id: for the service's support; may be empty.
-    """
-
-    code: str
-    message: str
-    request_id: str = ""
-
-    def __str__(self) -> str:
-        request = f" (request {self.request_id})" if self.request_id else ""
-        return f"{self.code}: {self.message}{request}"
-
-
-def reason_of(result: Result) -> Reason:
-    """The reason of a failed delivery."""
-    return Reason(result.error_code, result.error_message, result.request_id)
 
 
 def reason_of_error(error: Exception) -> Reason:
     """The reason why a row cannot become a log at all; its number in the partition is told elsewhere."""
     return Reason(type(error).__name__, _ROW.sub("", str(error)))
-
-
-def blames_rows(result: Result) -> bool:
-    """Whether LogHub refused a request for what its rows are, so that others may be accepted: not for the network, the
-    credentials, a logstore that does not exist, or a proxy on the way.
-    """
-    return result.error_code in _FOR_ROWS
 
 
 def blames_row(error: Exception) -> bool:

@@ -16,10 +16,11 @@ from pyspark.sql.types import StructType
 
 from ...errors import ConfigError
 from ..errors import SparkJobError
+from ..target_check import check_target
 from .dead_letter_files import make_folder
 from .metrics import WriteMetrics, report
 from .options import WriteOptions
-from .planning import check_schema, check_target
+from .planning import check_schema
 from .task import write_rows
 
 _log = logging.getLogger("producer.spark.write")

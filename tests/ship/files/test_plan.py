@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.ship.files.find import LogFile
-from producer.ship.files.plan import Split, cut, pack, partition_size, plan
+from producer.ship.files.plan import PARTITION_BYTES, Split, cut, pack, partition_size, plan
 
 _FILES = st.lists(st.tuples(st.integers(0, 500), st.sampled_from([None, "gzip"])), max_size=12).map(
     lambda files: [LogFile(f"/logs/{index}", size, kind) for index, (size, kind) in enumerate(files)]
@@ -71,5 +71,5 @@ def test_small_job_is_divided_among_the_cores() -> None:
     """A job smaller than a partition still gives each core two tasks, but none of a few lines."""
     assert partition_size(8 << 20, parallelism=4) == 1 << 20
     assert partition_size(1000, parallelism=4) == 256 << 10
-    assert partition_size(1 << 40, parallelism=4) == 8 << 20
+    assert partition_size(1 << 40, parallelism=4) == PARTITION_BYTES
     assert partition_size(1 << 40, parallelism=4, most=100) == 100

@@ -13,7 +13,7 @@ from producer.server import LogHubServer
 from producer.ship import command
 from producer.ship.errors import InputError
 from producer.ship.follow.checkpoint import checkpoint_directory, claim_checkpoint
-from producer.ship.follow.query import FollowOptions
+from producer.ship.follow.options import FollowOptions
 
 from ..conftest import parse_ship, ship_arguments
 

@@ -20,7 +20,8 @@ from rich.console import Console
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.ship.files.find import LINK_TO_DIRECTORY
-from producer.ship.follow.query import FollowOptions, _stopping_on_signals, follow
+from producer.ship.follow.options import FollowOptions
+from producer.ship.follow.query import _stopping_on_signals, follow
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
@@ -63,11 +64,11 @@ def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs:
     (logs / "a.log").rename(logs / "a.log.1")
     append(logs / "a.log", "four\nunfinished")
     append(logs / "b.log", "other\n")
-    shipment = run_once()
+    shipment = run_once(settle=3600.0)
     assert shipment.failure is None
     assert sorted(contents(server)) == ["four", "one", "other", "three", "two"]
-    assert shipment.counts.lines == 3
-    assert run_once().counts.lines == 0
+    assert shipment.figures.lines == 3
+    assert run_once(settle=3600.0).figures.lines == 0
 
 
 def test_bytes_added_to_a_settled_line_arrive_as_a_line_of_their_own(
@@ -79,7 +80,7 @@ def test_bytes_added_to_a_settled_line_arrive_as_a_line_of_their_own(
     assert run_once().failure is None
     append(logs / "a.log", "more\nc\n")
     assert run_once().failure is None
-    assert [(log["content"], log["file_offset"]) for log in held(server)] == [
+    assert [(log["content"], log["__file_offset__"]) for log in held(server)] == [
         ("a", "0"),
         ("b", "2"),
         ("unfinished", "4"),
@@ -103,7 +104,7 @@ def test_backlog_is_taken_in_batches_until_nothing_is_left(
     """A backlog larger than a micro-batch takes several, each committed by itself, in one run."""
     for name in "abc":
         append(logs / name, f"line of {name}\n")
-    assert run_once(batch_bytes=5).counts.lines == 3
+    assert run_once(batch_bytes=5).figures.lines == 3
     assert sorted(contents(server)) == ["line of a", "line of b", "line of c"]
     commits = [path for path in (tmp_path / "checkpoint" / "commits").iterdir() if path.name.isdecimal()]
     assert len(commits) >= 3
@@ -180,7 +181,7 @@ def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_pat
     assert follower.returncode == 0, err
     assert "lines" in out
     assert "Traceback" not in err
-    assert [log["file_offset"] for log in held(server)] == ["0", "4"]
+    assert [log["__file_offset__"] for log in held(server)] == ["0", "4"]
     assert server.count(PROJECT, LOGSTORE) == 2
 
 

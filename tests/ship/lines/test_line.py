@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from producer.ship.lines import line as lines
-from producer.ship.lines.line import Line, lines_of
+from producer.ship.lines.line import Block, Line, blocks_of
 
 _CONTENT = st.lists(
     st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"word", b"\xff", "é".encode(), "日本".encode(), b"\0", b""]),
@@ -21,7 +22,11 @@ _CONTENT = st.lists(
 def read(
     content: bytes, start: int = 0, end: int | None = None, *, limit: int | None = None, longest: int = 1000
 ) -> list[Line]:
-    return list(lines_of(io.BytesIO(content), start, end, limit=limit, max_line_bytes=longest))
+    return single_lines(blocks_of(io.BytesIO(content), start, end, limit=limit, max_line_bytes=longest))
+
+
+def single_lines(read: Iterable[Block | Line]) -> list[Line]:
+    return [line for each in read for line in (each.lines() if isinstance(each, Block) else [each])]
 
 
 def simple_lines(content: bytes) -> list[Line]:
@@ -122,8 +127,8 @@ def test_what_follows_a_line_that_was_handed_out_unfinished_is_a_line_of_its_own
     found = [
         line
         for first, end in itertools.pairwise(bounds)
-        for line in lines_of(
-            io.BytesIO(content), first, end, limit=None, max_line_bytes=1000, begins_line=first == start
+        for line in single_lines(
+            blocks_of(io.BytesIO(content), first, end, limit=None, max_line_bytes=1000, begins_line=first == start)
         )
     ]
     assert found == [line._replace(offset=line.offset + start) for line in simple_lines(content[start:])]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.ship.counts import Counts
-from producer.ship.lines.columns import FOUND_FIELDS, LineColumns
 from producer.ship.lines.line import Line
 from producer.ship.lines.parsers import Parser, make_parser
 from producer.ship.lines.record import MAX_NAME_BYTES, content_bytes, to_record
@@ -16,24 +14,16 @@ _TEXT = make_parser("text")
 
 
 def fields_of(line: Line, parser: Parser) -> dict[str, str]:
-    """The fields that are sent for a line of ``/logs/a``: what the columns hold, without what is null."""
-    columns = LineColumns(Counts())
-    columns.begin("/logs/a")
-    columns.add(line, to_record(line, parser))
-    ((row,),) = (batch.to_pylist() for batch in columns.take())
-    found = dict(row.pop(FOUND_FIELDS))
-    fields = {name: str(value) for name, value in row.items() if value is not None}
-    assert not fields.keys() & found.keys()
-    return fields | found
+    """The fields that are sent for a line."""
+    return to_record(line, parser).fields(line, offset=True)
 
 
 def test_line_is_kept_beside_its_fields() -> None:
-    """The raw line is in ``content``, with file and offset, whatever the parser found."""
+    """The raw line is in ``content``, with its offset, whatever the parser found."""
     line = Line(7, 0, b'{"level":"INFO"}')
     assert fields_of(line, _JSON) == {
         "content": '{"level":"INFO"}',
-        "file_path": "/logs/a",
-        "file_offset": "7",
+        "__file_offset__": "7",
         "level": "INFO",
     }
     assert to_record(line, _JSON).parsed
@@ -42,7 +32,7 @@ def test_line_is_kept_beside_its_fields() -> None:
 def test_line_of_another_format_is_shipped_as_text() -> None:
     """A line the parser does not know has the fields of every line, and is counted as not parsed."""
     line = Line(0, 0, b"not json")
-    assert fields_of(line, _JSON) == {"content": "not json", "file_path": "/logs/a", "file_offset": "0"}
+    assert fields_of(line, _JSON) == {"content": "not json", "__file_offset__": "0"}
     assert not to_record(line, _JSON).parsed
 
 
@@ -80,14 +70,14 @@ def test_bytes_of_any_line_can_be_had_back(data: bytes) -> None:
 
 def test_reserved_names_get_an_underscore() -> None:
     """A parsed field never replaces one of the job's or LogHub's, nor another parsed one."""
-    line = b'{"content":"c","content_":"d","file_path":"p","__time__":1,"__tag__:x":"t","":"e"}'
+    line = b'{"content":"c","content_":"d","__file_offset__":"p","__time__":1,"__tag__:x":"t","":"e"}'
     fields = fields_of(Line(0, 0, line), _JSON)
     assert fields["content"] == line.decode()
-    assert fields["file_path"] == "/logs/a"
-    assert {name: value for name, value in fields.items() if name not in {"content", "file_path", "file_offset"}} == {
+    assert fields["__file_offset__"] == "0"
+    assert {name: value for name, value in fields.items() if name not in {"content", "__file_offset__"}} == {
         "content_": "c",
         "content__": "d",
-        "file_path_": "p",
+        "__file_offset___": "p",
         "__time___": "1",
         "___tag__:x": "t",
         "_": "e",

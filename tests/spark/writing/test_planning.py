@@ -23,8 +23,9 @@ from producer.errors import ConfigError
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.spark.options import Target
+from producer.spark.target_check import check_target
 from producer.spark.writing.options import Columns
-from producer.spark.writing.planning import check_schema, check_target
+from producer.spark.writing.planning import check_schema
 from tests.server.client import Client
 
 SCHEMA = (

@@ -13,8 +13,10 @@ from ...errors import InputError
 from .apache import parse_apache
 from .auto import parse_auto
 from .json_object import parse_json
-from .regex import regex_parser
+from .regex import compiled_pattern, regex_parser
 from .syslog import parse_syslog
+
+__all__ = ["PARSER_NAMES", "Parser", "compiled_pattern", "make_parser"]
 
 #: From a line's text to its fields; None if it is not of the parser's format.
 Parser = Callable[[str], dict[str, str] | None]

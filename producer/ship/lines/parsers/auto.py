@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .apache import parse_access_log, parse_error_log
+from ....wire.access_log import parse_access_line
+from .apache import parse_error_log
 from .json_object import parse_json
 from .syslog import parse_syslog
 
@@ -31,4 +32,4 @@ def parse_auto(line: str) -> dict[str, str] | None:
     if only is not None:
         return only(line)
     # The access log's pattern needs a quote; asking for it spares the other lines the attempt.
-    return (parse_access_log(line) if '"' in line else None) or parse_syslog(line)
+    return (parse_access_line(line) if '"' in line else None) or parse_syslog(line)

@@ -18,11 +18,12 @@ def parse_json(line: str) -> dict[str, str] | None:
         return None
     try:
         loaded = json.loads(line)
-        return {key: _text(value) for key, value in loaded.items() if value is not None}
+        return {key: json_text(value) for key, value in loaded.items() if value is not None}
     # Too deep for the parser or, in integers, too long for Python: not a line to make fields of.
     except (ValueError, RecursionError):
         return None
 
 
-def _text(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """A value as the text of its field."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

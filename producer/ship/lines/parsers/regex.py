@@ -8,10 +8,8 @@ from collections.abc import Callable
 from ...errors import InputError
 
 
-def regex_parser(pattern: str) -> Callable[[str], dict[str, str] | None]:
-    """A parser for lines that ``pattern`` matches from their first to their last character.
-
-    A group that took no part in the match is left out.
+def compiled_pattern(pattern: str) -> re.Pattern[str]:
+    """The user's expression.
 
     :param pattern: a Python regular expression with at least one named group, such as ``(?P<level>\\w+)
         (?P<message>.*)``.
@@ -25,6 +23,17 @@ def regex_parser(pattern: str) -> Callable[[str], dict[str, str] | None]:
         raise InputError(
             f"--pattern {pattern!r} has no named group, such as (?P<message>.*): nothing would become a field"
         )
+    return expression
+
+
+def regex_parser(pattern: str) -> Callable[[str], dict[str, str] | None]:
+    """A parser for lines that ``pattern`` matches from their first to their last character.
+
+    A group that took no part in the match is left out.
+
+    :raises InputError: as :func:`compiled_pattern`.
+    """
+    expression = compiled_pattern(pattern)
 
     def parse(line: str) -> dict[str, str] | None:
         match = expression.fullmatch(line)

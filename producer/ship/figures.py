@@ -1,0 +1,40 @@
+"""What a job has done: counted where a portion is shipped, and added up where the job is watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class Figures:
+    """Figures of portions that ended well; what a failed attempt did is not in them.
+
+    :ivar files: files whose first byte was read.
+    :ivar file_bytes: bytes of files, as they lie on disk.
+    :ivar lines: lines read.
+    :ivar line_bytes: bytes of those lines, without line ends.
+    :ivar unparsed: lines that the parser did not know, shipped as text.
+    :ivar long_lines: lines longer than the limit, shipped in pieces.
+    :ivar records: records acknowledged; each piece of a long line is one.
+    :ivar batches: requests that were acknowledged.
+    :ivar attempts: requests that those took.
+    :ivar retries: requests beyond the first of each batch.
+    :ivar memory_wait_ms: how long was waited for the producer's memory, milliseconds.
+    :ivar lost: sentences about bytes that were gone before they could be read.
+    """
+
+    files: int = 0
+    file_bytes: int = 0
+    lines: int = 0
+    line_bytes: int = 0
+    unparsed: int = 0
+    long_lines: int = 0
+    records: int = 0
+    batches: int = 0
+    attempts: int = 0
+    retries: int = 0
+    memory_wait_ms: int = 0
+    lost: tuple[str, ...] = ()
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(Figures)))

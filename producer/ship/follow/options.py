@@ -1,0 +1,39 @@
+"""How files are followed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..files.plan import PARTITION_BYTES
+
+#: How often to look for something new, seconds.
+INTERVAL = 1.0
+#: A file that was not written to for this long is complete, seconds.
+SETTLE = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowOptions:
+    """How to follow.
+
+    :ivar paths: directories, files or globs.
+    :ivar exclude: glob patterns of files to leave out.
+    :ivar checkpoint: the directory that remembers how far each file was shipped; never followed itself.
+    :ivar once: ship what is there and end.
+    :ivar interval: how often to look for something new, seconds.
+    :ivar settle: a file that was not written to for this long is complete, seconds.
+    :ivar batch_bytes: about how much one micro-batch takes, bytes on disk.
+    :ivar partition_bytes: what one task reads, bytes on disk.
+    :ivar stop_timeout: how long a stop waits for the micro-batch that is running, seconds.
+    """
+
+    paths: Sequence[str]
+    exclude: Sequence[str] = ()
+    checkpoint: str
+    once: bool = False
+    interval: float = INTERVAL
+    settle: float = SETTLE
+    batch_bytes: int = 1 << 30
+    partition_bytes: int = PARTITION_BYTES
+    stop_timeout: float = 60.0

@@ -1,0 +1,239 @@
+"""Ships portions in processes of this machine, without Spark.
+
+Each worker process ships a portion at a time and tells by its pipe what came of it. A portion that failed, or whose
+worker died, is tried again, as often as Spark would. A worker ends with its pipe, so none outlives the command, however
+that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import Any, cast
+
+from ..client import Producer
+from ..errors import ProducerError
+from .figures import Figures
+from .job import ShipJob
+from .portions import Portion
+from .sending import PortionSender
+
+#: How often a portion is tried.
+ATTEMPTS = 4
+
+# A worker that is told to end has nothing left to send, seconds.
+_END_SECONDS = 5.0
+_INTERRUPTS = {signal.SIGINT, signal.SIGTERM}
+
+
+class LocalEngine:
+    """Processes that ship.
+
+    :ivar parallelism: how many of them run at a time.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.parallelism = workers or _cores()
+
+    def start(self, portions: Sequence[Portion], job: ShipJob) -> LocalRun:
+        """Begin to ship portions."""
+        return LocalRun(portions, job, self.parallelism)
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+@dataclass(slots=True)
+class _Task:
+    """A portion, and how often it was tried."""
+
+    packed: bytes
+    attempts: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """A process, and what it ships; None while it has nothing to do."""
+
+    process: BaseProcess
+    pipe: Connection
+    task: _Task | None = field(default=None)
+
+
+class LocalRun:
+    """Some portions on their way; whoever waits for the end hands them out.
+
+    :ivar figures: of the portions that are shipped.
+    :ivar failed_attempts: how many attempts at portions have failed so far.
+    :ivar failure: why it failed; None if it did not, or has not ended.
+    """
+
+    def __init__(self, portions: Sequence[Portion], job: ShipJob, parallelism: int) -> None:
+        self.figures = Figures()
+        self.failed_attempts = 0
+        self.failure: str | None = None
+        self._job = job
+        self._tasks = deque(_Task(portion.packed()) for portion in portions)
+        self._workers: list[_Worker] = []
+        try:
+            while len(self._workers) < min(parallelism, len(portions)):
+                self._hire()
+        except BaseException:
+            self.cancel()
+            raise
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end, for a while; whether it has ended."""
+        busy = {worker.pipe: (worker, worker.task) for worker in self._workers if worker.task is not None}
+        for pipe in wait(list(busy), seconds):
+            self._hear(*busy[cast("Connection", pipe)])
+        if self.failure is not None:
+            self.cancel()
+        elif any(worker.task is not None for worker in self._workers):
+            return False
+        self._dismiss()
+        return True
+
+    def cancel(self) -> None:
+        """End the workers at once."""
+        self._tasks.clear()
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
+            worker.pipe.close()
+        self._workers.clear()
+
+    def _hire(self) -> None:
+        """Start a worker, with a portion to ship."""
+        context = _context()
+        ours, theirs = context.Pipe()
+        inherited = [worker.pipe for worker in self._workers] + [ours] if context.get_start_method() == "fork" else []
+        process = context.Process(  # type: ignore[attr-defined]
+            target=_work, args=(theirs, self._job, inherited), name="loghub-producer-ship", daemon=True
+        )
+        with _held_interrupts():  # or one would end the worker in its first moments with a trace
+            process.start()
+        theirs.close()
+        self._workers.append(_Worker(process, ours))
+        self._hand_out(self._workers[-1])
+
+    def _hand_out(self, worker: _Worker) -> None:
+        worker.task = self._tasks.popleft() if self._tasks else None
+        if worker.task is not None:
+            worker.task.attempts += 1
+            with contextlib.suppress(OSError):  # it has died, which its pipe tells next
+                worker.pipe.send(worker.task.packed)
+
+    def _hear(self, worker: _Worker, task: _Task) -> None:
+        """Take what a worker says of its portion."""
+        try:
+            said = worker.pipe.recv()
+        except (EOFError, OSError):
+            said = None
+        if isinstance(said, Figures):
+            self.figures += said
+        else:
+            self._failed(task, said or _death(worker.process))
+        if said is None:
+            self._workers.remove(worker)
+            worker.pipe.close()
+            if self._tasks:
+                self._hire()
+        else:
+            self._hand_out(worker)
+
+    def _failed(self, task: _Task, reason: str) -> None:
+        self.failed_attempts += 1
+        if task.attempts < ATTEMPTS:
+            self._tasks.appendleft(task)
+        else:
+            self.failure = self.failure or reason
+            self._tasks.clear()
+
+    def _dismiss(self) -> None:
+        """Let the workers end."""
+        for worker in self._workers:
+            worker.pipe.close()
+        for worker in self._workers:
+            worker.process.join(_END_SECONDS)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self._workers.clear()
+
+
+def _death(process: BaseProcess) -> str:
+    process.join()
+    return f"a worker process died (exit code {process.exitcode}) while it shipped a portion"
+
+
+def _context() -> BaseContext:
+    # A forked worker has all modules already: a spawned one takes longer to start than a small job to run.
+    return multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+
+
+@contextlib.contextmanager
+def _held_interrupts() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(pipe: Connection, job: ShipJob, inherited: Sequence[Connection]) -> None:
+    """What a worker does until its pipe ends.
+
+    :param inherited: the parent's ends of pipes, which would else stay open when the parent has died.
+    """
+    for other in inherited:
+        other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends the workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
+    portions: SimpleQueue[bytes | None] = SimpleQueue()
+    working = threading.Event()
+    threading.Thread(target=_listen, args=(pipe, portions, working), name="loghub-ship-pipe", daemon=True).start()
+    with Producer(job.project, config=job.config) as producer:
+        sender = PortionSender(producer, job)
+        while (packed := portions.get()) is not None:
+            working.set()
+            said = _ship(sender, packed)
+            working.clear()
+            pipe.send(said)
+
+
+def _ship(sender: PortionSender, packed: bytes) -> Figures | str:
+    """Ship a portion; its figures, or why it failed."""
+    try:
+        return sender.ship(Portion.unpacked(packed))
+    except ProducerError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is the portion's outcome)
+        return f"{type(error).__name__}: {error}"
+
+
+def _listen(pipe: Connection, portions: SimpleQueue[Any], working: threading.Event) -> None:
+    """Take portions from the pipe; at its end, end, whatever is on its way."""
+    while True:
+        try:
+            portions.put(pipe.recv())
+        except (EOFError, OSError):
+            if working.is_set():
+                os._exit(1)  # the parent is gone, and nobody will hear of this portion
+            portions.put(None)
+            return

@@ -1,0 +1,301 @@
+"""Sends what is read of files, and vouches for each line: acknowledged, or the task fails.
+
+Blocks of lines are sent as they come, many requests at a time: as they are where nothing is looked for in them, as
+columns where a parser finds fields, and record by record where a line is not UTF-8, or in pieces. Where LogHub refuses
+a request for what is in it, the block is sent again in halves until the lines at fault are known; the others arrive.
+
+The tags of a batch say where its lines come from, as those of the service's own collectors do: ``__path__``,
+``__hostname__``, and ``__inode__`` where the offset is asked for.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..client import Producer
+from ..errors import ProducerError, ResultFailedError
+from ..futures import SendFuture
+from ..results import Result
+from ..spark.blame import Reason, blames_rows, reason_of
+from ..spark.errors import DeliveryFailedError
+from ..spark.text import readable
+from ..stream import Stream
+from .figures import Figures
+from .files.find import LogFile
+from .job import ShipJob
+from .lines.line import Block, Line
+from .lines.parsers import make_parser
+from .lines.record import to_record
+from .lines.split_lines import read_split
+from .portions import Portion
+
+if TYPE_CHECKING:
+    from .lines.columns import BlockColumns
+
+# A record may fill a batch but for the group's own fields.
+_MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
+# No shorter line can come to that: what a parser finds in it is at most eight times as much.
+_LONG_LINE_BYTES = _MAX_RECORD_BYTES // 8
+# Refused lines of a portion that are looked for; their task fails at the first one anyway.
+_MOST_REFUSED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """Where lines come from.
+
+    :ivar path: for people, and for the tag.
+    :ivar stream: of its own, with its tags.
+    """
+
+    path: str
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """Lines that are on their way.
+
+    :ivar of: the file.
+    :ivar lines: the block, or the piece of a line.
+    :ivar records: how many they are.
+    :ivar futures: of all of them.
+    :ivar alone: no other lines are in their batches.
+    """
+
+    of: _File
+    lines: Block | Line
+    records: int
+    futures: list[SendFuture]
+    alone: bool = False
+
+    def __str__(self) -> str:
+        what = "a line" if self.records == 1 else f"{self.records:,} lines"
+        return f"{what} of {self.of.path} from byte {self.lines.offset} on"
+
+
+class PortionSender:
+    """Ships portions, one after the other; one a process.
+
+    :param producer: sends.
+    :param job: where to, and how.
+    """
+
+    def __init__(self, producer: Producer, job: ShipJob) -> None:
+        self._producer = producer
+        self._job = job
+        self._parser = make_parser(job.parser, job.pattern)
+        self._columns: BlockColumns | None = None
+        if job.parser != "text" or job.file_offset:
+            from .lines.columns import BlockColumns  # noqa: PLC0415  (text needs no Arrow, which takes long to import)
+
+            self._columns = BlockColumns(job.parser, job.pattern, offset=job.file_offset)
+        self._host = socket.gethostname()
+
+    def ship(self, portion: Portion) -> Figures:
+        """Read a portion, send it, and wait until each line of it is acknowledged.
+
+        :raises FileChangedError: a file is shorter than planned, gone, or damaged.
+        :raises DeliveryFailedError: lines were not acknowledged, or refused.
+        """
+        figures = Figures(lost=portion.lost)
+        delivery = _Delivery(self._producer, self._job, figures, self._send)
+        waited = self._producer.stats().memory_wait_seconds
+        for split in portion.splits:
+            figures.files += split.start == 0
+            figures.file_bytes += split.size
+            of = self._file(split.file)
+            for lines in read_split(split, self._job.max_line_bytes):
+                delivery.add(of, lines)
+        delivery.finish()
+        figures.memory_wait_ms = round(1000 * (self._producer.stats().memory_wait_seconds - waited))
+        return figures
+
+    def _file(self, file: LogFile) -> _File:
+        path, job = readable(file.path), self._job
+        tags = {"__path__": path, "__hostname__": self._host}
+        if job.file_offset:
+            tags["__inode__"] = str(file.inode)
+        stream = self._producer.stream(job.project.project, job.logstore, topic=job.topic, source=job.source, tags=tags)
+        return _File(path, stream)
+
+    def _send(self, stream: Stream, lines: Block | Line, figures: Figures) -> list[SendFuture]:
+        """Send lines in the quickest way that does right by them."""
+        if isinstance(lines, Block) and _is_text(lines.data):
+            if self._columns is None:
+                return stream.send_lines(lines.data)
+            if len(lines.data) <= _LONG_LINE_BYTES or _longest(lines.data) <= _LONG_LINE_BYTES:
+                from .lines.columns import FOUND_FIELDS  # noqa: PLC0415
+
+                batch = self._columns.batch(lines, figures)
+                contents = FOUND_FIELDS if FOUND_FIELDS in batch.schema.names else None
+                return stream.send_arrow(batch, contents_column=contents)
+        return self._send_records(stream, lines, figures)
+
+    def _send_records(self, stream: Stream, lines: Block | Line, figures: Figures) -> list[SendFuture]:
+        """Send lines record by record."""
+        records = []
+        for line in lines.lines() if isinstance(lines, Block) else [lines]:
+            record = to_record(line, self._parser)
+            if len(line.data) > _LONG_LINE_BYTES and record.size > _MAX_RECORD_BYTES:
+                record = record.as_text()
+            # The pieces of a long line are one line.
+            figures.unparsed += not record.parsed and line.part <= 1
+            records.append(record.fields(line, offset=self._job.file_offset))
+        return stream.send_many(records)
+
+
+class _Delivery:
+    """The lines of one portion, from their sending to their acknowledgement.
+
+    :param send: sends lines to a stream.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        job: ShipJob,
+        figures: Figures,
+        send: Callable[[Stream, Block | Line, Figures], list[SendFuture]],
+    ) -> None:
+        self._producer = producer
+        self._job = job
+        self._figures = figures
+        self._send_to = send
+        self._sent: deque[_Sent] = deque()
+        self._refused: list[str] = []
+        self._last_result: Result | None = None
+
+    def add(self, of: _File, lines: Block | Line) -> None:
+        """Send lines; an error may be about earlier ones.
+
+        :raises DeliveryFailedError: lines were not acknowledged, or refused.
+        """
+        self._count(lines)
+        self._send(of, lines, self._figures)
+        # Not only from the head: what is acknowledged behind a slow request need not stay in memory.
+        if self._sent[0].futures[-1].done() or len(self._sent) % 8 == 0:
+            for sent in [sent for sent in self._sent if all(future.done() for future in sent.futures)]:
+                self._sent.remove(sent)
+                self._settle(sent)
+
+    def finish(self) -> None:
+        """Wait until every line is acknowledged.
+
+        :raises DeliveryFailedError: as :meth:`add`.
+        """
+        self._wait()
+        if self._refused:
+            raise self._refusal()
+
+    def _count(self, lines: Block | Line) -> None:
+        figures, data = self._figures, lines.data
+        figures.line_bytes += len(data)
+        if isinstance(lines, Line):
+            figures.lines += lines.part == 1
+            figures.long_lines += lines.part == 1
+            return
+        ends = data.count(b"\n")
+        figures.lines += ends + (not data.endswith(b"\n"))
+        figures.line_bytes -= ends + (data.count(b"\r\n") if b"\r" in data else 0)
+
+    def _send(self, of: _File, lines: Block | Line, figures: Figures, *, alone: bool = False) -> None:
+        records = lines.data.count(b"\n") + (not lines.data.endswith(b"\n")) if isinstance(lines, Block) else 1
+        try:
+            futures = self._send_to(of.stream, lines, figures)
+        except ProducerError as error:
+            raise self._not_acknowledged(_Sent(of, lines, records, []), f"{type(error).__name__}: {error}") from error
+        self._sent.append(_Sent(of, lines, records, futures, alone))
+
+    def _wait(self) -> None:
+        """Settle everything."""
+        self._flush()
+        while self._sent:
+            self._settle(self._sent.popleft())
+
+    def _flush(self) -> None:
+        """Send at once what lingers in open batches; whether it arrived is for the futures to say."""
+        if not self._sent:
+            return
+        try:
+            self._producer.flush(timeout=self._job.ack_timeout)
+        except ProducerError as error:
+            raise self._not_acknowledged(self._sent[0], str(error)) from error
+
+    def _settle(self, sent: _Sent) -> None:
+        refused = None
+        for future in sent.futures:
+            try:
+                result = future.result(self._job.ack_timeout)
+            except TimeoutError as error:
+                raise self._not_acknowledged(sent, str(error)) from error
+            except ResultFailedError as error:
+                refused = error.result
+                if not blames_rows(refused):
+                    raise self._not_acknowledged(sent, str(reason_of(refused))) from error
+            else:
+                self._count_result(result)
+        if refused is None:
+            self._figures.records += sent.records
+        else:
+            self._divide(sent, reason_of(refused))
+
+    def _count_result(self, result: Result) -> None:
+        # The pieces of one batch share one result, and neighbours share a batch.
+        if result is not self._last_result:
+            self._last_result = result
+            self._figures.batches += 1
+            self._figures.attempts += result.attempt_count
+            self._figures.retries += result.attempt_count - 1
+
+    def _divide(self, sent: _Sent, reason: Reason) -> None:
+        """Send refused lines without those that shared their batch, then in halves; a single line is at fault."""
+        parts: tuple[Block | Line, ...] | None = (sent.lines,)
+        if sent.alone:
+            parts = sent.lines.halves() if isinstance(sent.lines, Block) else None
+        if parts is None:
+            self._refused.append(f"{sent}: {reason}")
+            if len(self._refused) >= _MOST_REFUSED:
+                raise self._refusal()
+            return
+        self._flush()  # or the parts would share the batch of what is open
+        others, self._sent = self._sent, deque()
+        try:
+            for part in parts:
+                self._send(sent.of, part, Figures(), alone=True)
+                self._wait()
+        finally:
+            self._sent = others
+
+    def _refusal(self) -> DeliveryFailedError:
+        more = f" (and {len(self._refused) - 1} more)" if len(self._refused) > 1 else ""
+        return DeliveryFailedError(
+            f"refused by {self._job.target}: {' '.join(self._refused[0].split())}{more}. Mend it, or leave the file "
+            f"out with --exclude. Acknowledged of this portion before: {self._figures.records:,} records"
+        )
+
+    def _not_acknowledged(self, sent: _Sent, reason: str) -> DeliveryFailedError:
+        return DeliveryFailedError(
+            f"{sent} for {self._job.target} were not acknowledged: {' '.join(reason.split())}. Acknowledged of this "
+            f"portion before: {self._figures.records:,} records; still on their way: "
+            f"{sum(other.records for other in self._sent):,}"
+        )
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether bytes are UTF-8."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _longest(data: bytes) -> int:
+    return max(map(len, data.split(b"\n")))

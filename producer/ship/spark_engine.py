@@ -1,0 +1,126 @@
+"""Ships portions as the tasks of a Spark job. A portion goes to its task, figures come back: no line enters the JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark import InheritableThread
+from pyspark.accumulators import AccumulatorParam
+
+from ..spark.executor import leased_producer
+from .failure import describe
+from .figures import Figures
+from .job import ShipJob
+from .portions import Portion
+from .sending import PortionSender
+from .session import running_session
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext
+    from pyspark.sql import SparkSession
+
+
+class _FiguresParam(AccumulatorParam[Figures]):
+    def zero(self, value: Figures) -> Figures:  # noqa: ARG002  (Spark's signature)
+        return Figures()
+
+    def addInPlace(self, value1: Figures, value2: Figures) -> Figures:  # noqa: N802  (Spark's name)
+        return value1 + value2
+
+
+def figures_accumulator(context: SparkContext) -> Accumulator[Figures]:
+    """New figures at zero, which grow as tasks end well; Spark adds nothing of a failed attempt, or of a losing one."""
+    return context.accumulator(Figures(), _FiguresParam())
+
+
+class ShipPortions:
+    """What a task does: it ships its portions; picklable.
+
+    :param figures: grows when the task ends.
+    """
+
+    def __init__(self, job: ShipJob, figures: Accumulator[Figures]) -> None:
+        self._job = job
+        self._figures = figures
+
+    def __call__(self, portions: Iterable[bytes]) -> None:
+        """Ship packed portions."""
+        with leased_producer(self._job.project, config=self._job.config) as producer:
+            sender = PortionSender(producer, self._job)
+            for packed in portions:
+                self._figures.add(sender.ship(Portion.unpacked(packed)))
+
+
+@contextmanager
+def running_spark(master: str | None) -> Iterator[SparkEngine]:
+    """Spark for a block.
+
+    :param master: a Spark master URL; every core of this machine if left out.
+    """
+    with running_session(master=master) as session:
+        yield SparkEngine(session)
+
+
+class SparkEngine:
+    """A Spark session that ships.
+
+    :ivar session: the session.
+    :ivar parallelism: tasks that run at a time.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self.parallelism = int(session.sparkContext.defaultParallelism)
+
+    def start(self, portions: Sequence[Portion], job: ShipJob) -> SparkRun:
+        """Begin to ship portions, a task each."""
+        return SparkRun(self.session.sparkContext, portions, job)
+
+
+class SparkRun:
+    """A Spark job on a thread of its own, so that the main thread can watch it and be interrupted.
+
+    :ivar failure: why it failed; None if it did not, or has not ended.
+    """
+
+    def __init__(self, context: SparkContext, portions: Sequence[Portion], job: ShipJob) -> None:
+        self.failure: str | None = None
+        self._context = context
+        self._figures = figures_accumulator(context)
+        self._group = f"loghub-producer-{id(self)}"
+        self._thread = InheritableThread(
+            target=self._work, args=(portions, job), name="loghub-producer-spark-job", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end, for a while; whether it has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Cancel its tasks."""
+        self._context.cancelJobGroup(self._group)
+
+    @property
+    def figures(self) -> Figures:
+        """Of the portions that are shipped."""
+        return self._figures.value
+
+    @property
+    def failed_attempts(self) -> int:
+        """How many attempts of its tasks have failed so far."""
+        tracker = self._context.statusTracker()
+        jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group))
+        stages = (tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds)
+        return sum(stage.numFailedTasks for stage in stages if stage)
+
+    def _work(self, portions: Sequence[Portion], job: ShipJob) -> None:
+        self._context.setJobGroup(self._group, "ship log files")
+        packed: list[Any] = [portion.packed() for portion in portions]
+        try:
+            self._context.parallelize(packed, len(packed)).foreachPartition(ShipPortions(job, self._figures))
+        except Exception as error:  # noqa: BLE001  (whatever Spark raises is the job's outcome)
+            self.failure = describe(error)

@@ -1,0 +1,74 @@
+"""What can be found wrong with a target before a job begins: the endpoint, the logstore, the credentials."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from ..config import ProducerConfig
+from ..errors import AttemptError, ConfigError, MisconfiguredError, NetworkError
+from .errors import LogHubReadError
+from .logstore import LogstoreClient
+from .options import Target, knows_credentials
+
+_log = logging.getLogger("producer.spark.write")
+
+#: How often LogHub is asked for the logstore before the job begins, besides the first time, and the longest pause.
+_RETRIES, _LONGEST_PAUSE_MS = 3, 1000
+
+# What a refusal of the question says about the options. Unauthorized is not among them: it may mean the question alone.
+_OPTION_OF_CODE = {
+    "InvalidAccessKeyId": "accessKeyId",
+    "MissAccessKeyId": "accessKeyId",
+    "SignatureNotMatch": "accessKeySecret",
+    "SecurityTokenExpired": "securityToken",
+    "InvalidSecurityToken": "securityToken",
+    "ProjectNotExist": "project",
+    "LogStoreNotExist": "logstore",
+    "LogstoreNotExist": "logstore",
+    "ParameterInvalid": "logstore",
+}
+
+
+def check_target(
+    target: Target, config: ProducerConfig, *, patient: bool, hint: str = "; checkTarget=false leaves that out"
+) -> None:
+    """Ask LogHub for the logstore's shards, to find out now what would else fail every task.
+
+    A key that may write and not list shards is as good as any; what only the executors' environment knows cannot be
+    tried here.
+
+    :param config: how requests travel.
+    :param patient: whether a server that cannot be reached or is busy is no error: it may be there again when the rows
+        are.
+    :param hint: how to do without, for the message.
+    :raises ConfigError: names the option that is wrong.
+    """
+    if not knows_credentials(target):
+        return
+    quick = dataclasses.replace(config, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
+    try:
+        with LogstoreClient(target, quick) as client:
+            client.list_shards()
+    except LogHubReadError as error:
+        cause = error.__cause__
+        option = _option_at_fault(cause)
+        if option is None or (option == "endpoint" and patient):
+            _log.warning("could not ask for %s before the job, going on: %s", target, error)
+            return
+        rule = f"{error} (asked before the job{hint})"
+        raise ConfigError(option, rule, _shown(target, option)) from error
+
+
+def _option_at_fault(cause: BaseException | None) -> str | None:
+    if not isinstance(cause, AttemptError):
+        return None
+    if cause.code in _OPTION_OF_CODE:
+        return _OPTION_OF_CODE[cause.code]
+    unsent = isinstance(cause, MisconfiguredError) and cause.http_status is None
+    return "endpoint" if unsent or isinstance(cause, NetworkError) else None
+
+
+def _shown(target: Target, option: str) -> str:
+    shown = {"endpoint": target.project.endpoint, "project": target.project.project, "logstore": target.logstore}
+    return shown.get(option, "***")

@@ -1,0 +1,290 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of ``access_log.py``, which says what it does."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memchr, memcpy, memset
+
+from .access_log import AccessLines, TextColumn
+
+
+cdef enum:
+    # The places of the fields in a line's spans.
+    VHOST, REMOTE_ADDR, IDENT, REMOTE_USER, TIME, REQUEST, STATUS, BYTES, REFERER, USER_AGENT, EXTRA
+    METHOD, URI, PROTOCOL
+    FIELDS
+
+
+cdef struct Span:
+    # Where a field begins in the data, and how long it is; -1 if it is null.
+    int32_t start
+    int32_t size
+
+
+cdef struct Cursor:
+    # The rest of a line.
+    const uint8_t* data
+    int32_t at
+    int32_t end
+
+
+def split_access(offsets, data, bytes others not None):
+    """See the pure twin."""
+    cdef Py_buffer bounds, text
+    PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(data, &text, PyBUF_SIMPLE)
+        try:
+            return split(<const int32_t*> bounds.buf, bounds.len // 4 - 1, <const uint8_t*> text.buf, others)
+        finally:
+            PyBuffer_Release(&text)
+    finally:
+        PyBuffer_Release(&bounds)
+
+
+cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data, bytes others):
+    cdef bytes known = PyBytes_FromStringAndSize(NULL, rows)
+    cdef uint8_t* marks = <uint8_t*> PyBytes_AS_STRING(known)
+    cdef const uint8_t* skipped = <const uint8_t*> PyBytes_AS_STRING(others)
+    cdef size_t skipped_size = len(others)
+    cdef Span* spans = <Span*> malloc(max(rows, 1) * FIELDS * sizeof(Span))
+    if spans == NULL:
+        raise MemoryError()
+    try:
+        with nogil:
+            take_apart(bounds, rows, data, skipped, skipped_size, spans, marks)
+        return AccessLines(known, [column(data, spans + field, rows) for field in range(FIELDS)])
+    finally:
+        free(spans)
+
+
+cdef void take_apart(
+    const int32_t* bounds, Py_ssize_t rows, const uint8_t* data, const uint8_t* others, size_t others_size,
+    Span* spans, uint8_t* marks
+) noexcept nogil:
+    cdef Py_ssize_t row
+    cdef Cursor line
+    cdef Span* of_line
+    for row in range(rows):
+        line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
+        of_line = spans + row * FIELDS
+        # -1 in every byte is -1.
+        memset(of_line, 0xFF, FIELDS * sizeof(Span))
+        if line.at < line.end and memchr(others, data[line.at], others_size) != NULL:
+            marks[row] = 0
+            continue
+        marks[row] = with_host(line, of_line)
+        if marks[row] == 0:
+            memset(of_line, 0xFF, FIELDS * sizeof(Span))
+            marks[row] = from_address(line, of_line)
+        if marks[row]:
+            split_request(data, of_line)
+            leave_dashes_out(data, of_line)
+        else:
+            memset(of_line, 0xFF, FIELDS * sizeof(Span))
+
+
+cdef object column(const uint8_t* data, const Span* spans, Py_ssize_t rows):
+    """The column of a field, whose spans are ``FIELDS`` apart."""
+    cdef bytes validity = PyBytes_FromStringAndSize(NULL, (rows + 7) // 8)
+    cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (rows + 1) * 4)
+    cdef uint8_t* bits = <uint8_t*> PyBytes_AS_STRING(validity)
+    cdef int32_t* ends = <int32_t*> PyBytes_AS_STRING(offsets)
+    cdef int32_t size = 0
+    cdef Py_ssize_t row
+    cdef const Span* span = spans
+    cdef bytes values
+    cdef uint8_t* at
+    with nogil:
+        memset(bits, 0, (rows + 7) // 8)
+        ends[0] = 0
+        for row in range(rows):
+            if span.size >= 0:
+                bits[row >> 3] |= <uint8_t> (1 << (row & 7))
+                size += span.size
+            ends[row + 1] = size
+            span += FIELDS
+    values = PyBytes_FromStringAndSize(NULL, size)
+    at = <uint8_t*> PyBytes_AS_STRING(values)
+    with nogil:
+        span = spans
+        for row in range(rows):
+            if span.size > 0:
+                memcpy(at, data + span.start, span.size)
+                at += span.size
+            span += FIELDS
+    return TextColumn(validity, offsets, values)
+
+
+cdef inline bint is_space(uint8_t byte) noexcept nogil:
+    return byte == 32 or 9 <= byte <= 13
+
+
+cdef inline bint is_digit(uint8_t byte) noexcept nogil:
+    return 48 <= byte <= 57
+
+
+cdef inline bint skip(Cursor* line, uint8_t byte) noexcept nogil:
+    """Whether the next byte is this one; it is taken then."""
+    if line.at < line.end and line.data[line.at] == byte:
+        line.at += 1
+        return True
+    return False
+
+
+cdef inline bint word(Cursor* line, Span* span) noexcept nogil:
+    """Take bytes that are no white space; whether there are some."""
+    span.start = line.at
+    while line.at < line.end and not is_space(line.data[line.at]):
+        line.at += 1
+    span.size = line.at - span.start
+    return span.size > 0
+
+
+cdef inline bint digits(Cursor* line, Span* span) noexcept nogil:
+    """Take digits; whether there are some."""
+    span.start = line.at
+    while line.at < line.end and is_digit(line.data[line.at]):
+        line.at += 1
+    span.size = line.at - span.start
+    return span.size > 0
+
+
+cdef inline bint quoted(Cursor* line, Span* span) noexcept nogil:
+    """Take what is between quotes, and these."""
+    if not skip(line, 34):
+        return False
+    span.start = line.at
+    while line.at < line.end:
+        if line.data[line.at] == 34:
+            span.size = line.at - span.start
+            line.at += 1
+            return True
+        # What is behind a backslash is no quote; of a longer character the first byte.
+        line.at += 2 if line.data[line.at] == 92 else 1
+    return False
+
+
+cdef bint with_host(Cursor line, Span* spans) noexcept nogil:
+    """A line that begins with a virtual host and a port."""
+    cdef Span port
+    cdef uint8_t byte
+    cdef Span* host = &spans[VHOST]
+    host.start = line.at
+    while line.at < line.end:
+        byte = line.data[line.at]
+        if byte == 58 or byte == 34 or is_space(byte):
+            break
+        line.at += 1
+    if line.at == host.start or not skip(&line, 58) or not digits(&line, &port):
+        return False
+    host.size = line.at - host.start
+    return skip(&line, 32) and from_address(line, spans)
+
+
+cdef bint from_address(Cursor line, Span* spans) noexcept nogil:
+    """A line from the client's address on."""
+    if not (word(&line, &spans[REMOTE_ADDR]) and skip(&line, 32)):
+        return False
+    if not (word(&line, &spans[IDENT]) and skip(&line, 32)):
+        return False
+    if not (word(&line, &spans[REMOTE_USER]) and skip(&line, 32)):
+        return False
+    return time_of(&line, &spans[TIME]) and skip(&line, 32) and from_request(line, spans)
+
+
+cdef bint time_of(Cursor* line, Span* span) noexcept nogil:
+    """Take what is between brackets, and these."""
+    if not skip(line, 91):
+        return False
+    span.start = line.at
+    while line.at < line.end and line.data[line.at] != 93:
+        line.at += 1
+    span.size = line.at - span.start
+    return span.size > 0 and skip(line, 93)
+
+
+cdef bint from_request(Cursor line, Span* spans) noexcept nogil:
+    if not (quoted(&line, &spans[REQUEST]) and skip(&line, 32)):
+        return False
+    if not (status(&line, &spans[STATUS]) and skip(&line, 32)):
+        return False
+    if not digits(&line, &spans[BYTES]):
+        spans[BYTES].size = 1
+        if not skip(&line, 45):
+            return False
+    if line.at == line.end:
+        return True
+    if agents(line, spans):
+        return True
+    spans[REFERER].size = spans[USER_AGENT].size = -1
+    return extra(line, spans)
+
+
+cdef bint status(Cursor* line, Span* span) noexcept nogil:
+    span.start = line.at
+    span.size = 3
+    if line.end - line.at >= 3 and is_digit(line.data[line.at]):
+        if is_digit(line.data[line.at + 1]) and is_digit(line.data[line.at + 2]):
+            line.at += 3
+            return True
+    span.size = 1
+    return skip(line, 45)
+
+
+cdef bint agents(Cursor line, Span* spans) noexcept nogil:
+    """The referer, the user agent, and what is behind them."""
+    if not (skip(&line, 32) and quoted(&line, &spans[REFERER])):
+        return False
+    if not (skip(&line, 32) and quoted(&line, &spans[USER_AGENT])):
+        return False
+    return line.at == line.end or extra(line, spans)
+
+
+cdef bint extra(Cursor line, Span* spans) noexcept nogil:
+    """All that is left, behind a space."""
+    if not skip(&line, 32) or line.at == line.end:
+        return False
+    spans[EXTRA].start, spans[EXTRA].size = line.at, line.end - line.at
+    return True
+
+
+cdef void split_request(const uint8_t* data, Span* spans) noexcept nogil:
+    cdef Cursor request
+    cdef Span method, uri, protocol
+    request.data, request.at = data, spans[REQUEST].start
+    request.end = request.at + spans[REQUEST].size
+    method.start = request.at
+    while request.at < request.end and (65 <= data[request.at] <= 90 or data[request.at] == 95):
+        request.at += 1
+    method.size = request.at - method.start
+    protocol.start, protocol.size = 0, -1
+    if method.size == 0 or not skip(&request, 32) or not word(&request, &uri):
+        return
+    if request.at < request.end and not (skip(&request, 32) and version(&request, &protocol)):
+        return
+    if request.at == request.end:
+        spans[METHOD], spans[URI], spans[PROTOCOL] = method, uri, protocol
+
+
+cdef bint version(Cursor* request, Span* span) noexcept nogil:
+    """``HTTP/`` and digits with points."""
+    cdef const char* name = "HTTP/"
+    cdef int place
+    span.start = request.at
+    for place in range(5):
+        if not skip(request, name[place]):
+            return False
+    while request.at < request.end and (is_digit(request.data[request.at]) or request.data[request.at] == 46):
+        request.at += 1
+    span.size = request.at - span.start
+    return span.size > 5
+
+
+cdef inline void leave_dashes_out(const uint8_t* data, Span* spans) noexcept nogil:
+    cdef int field
+    for field in range(FIELDS):
+        if spans[field].size == 1 and data[spans[field].start] == 45:
+            spans[field].size = -1

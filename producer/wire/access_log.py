@@ -1,0 +1,106 @@
+r"""The lines of access logs, taken apart: the common and the combined format, with or without a virtual host in front.
+
+    [vhost:port ]remote_addr ident remote_user [time] "request" status bytes[ "referer" "user_agent"][ extra]
+
+A field between quotes may hold escapes (``\"``). Where the request is ``method uri[ protocol]``, these are fields as
+well. A field that is not there, or ``-``, is null. White space is ASCII's.
+
+Many lines are given and returned as columns, each a validity bitmap, 32-bit offsets and bytes, which are the three
+buffers of an Arrow string column.
+
+Example: the line ``a - - [t] "GET / HTTP/1.1" 200 -`` is ``remote_addr`` ``a``, ``time`` ``t``, ``request``
+``GET / HTTP/1.1``, ``status`` ``200``, ``method`` ``GET``, ``uri`` ``/`` and ``protocol`` ``HTTP/1.1``.
+
+``_access_log.pyx`` is the compiled twin, which runs without the interpreter lock; :mod:`.speed` picks one of them.
+
+Source: Apache HTTP Server documentation, "Log Files" and mod_log_config; nginx writes the combined format too.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from typing import NamedTuple
+
+#: The fields, in their order.
+FIELDS = (
+    *("vhost", "remote_addr", "ident", "remote_user", "time", "request", "status", "bytes", "referer", "user_agent"),
+    *("extra", "method", "uri", "protocol"),
+)
+
+# Possessive quantifiers (++) keep the match linear in the length of the line: nobody's log line may cost seconds.
+_QUOTED = r'"(?P<{name}>(?:[^"\\]|\\.)*+)"'
+_ACCESS = re.compile(
+    r"(?:(?P<vhost>[^\s:\"]++:\d++) )?"
+    r"(?P<remote_addr>\S++) (?P<ident>\S++) (?P<remote_user>\S++) \[(?P<time>[^\]]++)\] "
+    + _QUOTED.format(name="request")
+    + r" (?P<status>\d{3}|-) (?P<bytes>\d++|-)"
+    + r"(?: "
+    + _QUOTED.format(name="referer")
+    + r" "
+    + _QUOTED.format(name="user_agent")
+    + r")?(?: (?P<extra>.++))?",
+    re.DOTALL | re.ASCII,
+)
+_REQUEST = re.compile(r"(?P<method>[A-Z_]++) (?P<uri>\S++)(?: (?P<protocol>HTTP/[\d.]++))?", re.ASCII)
+
+
+class TextColumn(NamedTuple):
+    """A column of text.
+
+    :ivar validity: a bit a line, from the lowest: whether there is a value.
+    :ivar offsets: where each value begins, and the last one ends, 32-bit numbers in the machine's order.
+    :ivar data: the values, one behind the other.
+    """
+
+    validity: bytes
+    offsets: bytes
+    data: bytes
+
+
+class AccessLines(NamedTuple):
+    """What some lines hold.
+
+    :ivar known: a byte a line: 1 if it is of the format, else 0.
+    :ivar columns: one for each of :data:`FIELDS`.
+    """
+
+    known: bytes
+    columns: list[TextColumn]
+
+
+def parse_access_line(line: str) -> dict[str, str] | None:
+    """The fields of one line; None if it is of another format."""
+    match = _ACCESS.fullmatch(line)
+    if match is None:
+        return None
+    request = _REQUEST.fullmatch(match["request"])
+    found = match.groupdict() | (request.groupdict() if request else {})
+    return {name: value for name, value in found.items() if value is not None and value != "-"}
+
+
+def split_access(offsets: bytes | memoryview, data: bytes | memoryview, others: bytes) -> AccessLines:
+    """Take lines apart.
+
+    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param data: the lines without their ends, UTF-8.
+    :param others: a line that begins with one of these bytes is left alone, as one of another format.
+    """
+    bounds = memoryview(offsets).cast("B").cast("i")
+    text = bytes(data)
+    lines = [text[bounds[row] : bounds[row + 1]] for row in range(len(bounds) - 1)]
+    found = [None if line[:1] and line[:1] in others else parse_access_line(line.decode()) for line in lines]
+    known = bytes(fields is not None for fields in found)
+    return AccessLines(known, [_column([(fields or {}).get(name) for fields in found]) for name in FIELDS])
+
+
+def _column(values: list[str | None]) -> TextColumn:
+    validity = bytearray((len(values) + 7) // 8)
+    offsets, parts, size = array("i", [0]), [], 0
+    for row, value in enumerate(values):
+        if value is not None:
+            validity[row >> 3] |= 1 << (row & 7)
+            parts.append(value.encode())
+            size += len(parts[-1])
+        offsets.append(size)
+    return TextColumn(bytes(validity), offsets.tobytes(), b"".join(parts))

@@ -1,0 +1,91 @@
+"""Blocks as columns: each line has the fields that it has as a record by itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from producer.ship.figures import Figures
+from producer.ship.lines.columns import FOUND_FIELDS, BlockColumns
+from producer.ship.lines.line import Block
+from producer.ship.lines.parsers import make_parser
+from producer.ship.lines.record import MAX_NAME_BYTES, to_record
+
+_PATTERN = r"(?P<level>[A-Z]+)(?: (?P<content>\w+))? (?P<message>.*)"
+_PARSERS = [("text", None), ("json", None), ("apache", None), ("auto", None), ("syslog", None), ("regex", _PATTERN)]
+
+_ACCESS = '192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 - "-" "Mozilla é"'
+_JSON = st.dictionaries(
+    st.sampled_from(["a", "b", "content", "", "__tag__:x", "é", "\ud800"]),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=2)
+    ),
+    max_size=4,
+).map(json.dumps)
+_LINES = st.one_of(
+    _JSON,
+    _JSON.map(lambda text: f" {text}\t"),
+    st.sampled_from(
+        [
+            *(_ACCESS, f"www.x:80 {_ACCESS}", _ACCESS + ' "x', "[Sun Dec 04 04:47:44 2005] [error] no", "", "\r", "{"),
+            *("INFO one two", "INFO  two", "WARN x", "a\rb", "é", '{"a":"\\ud800"}', '{"a":1,"a":2}', '["a"]', "[]"),
+            *('{"' + "k" * (MAX_NAME_BYTES + 1) + '":1}', '{"a":' + "9" * 5000 + "}", "[" * 5000),
+            *("Dec  4 04:47:44 host sshd[1]: hello", "<34>1 - - - - - -", "\ufeff{}", '{"a":' * 3000),
+        ]
+    ),
+    st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=10),
+)
+
+
+def rows_of(block: Block, parser: str, pattern: str | None, figures: Figures) -> list[dict[str, str]]:
+    """The fields of each line, as they would be sent."""
+    batch = BlockColumns(parser, pattern, offset=True).batch(block, figures)
+    rows = []
+    for row in batch.to_pylist():
+        found = dict(row.pop(FOUND_FIELDS, None) or [])
+        fields = {name: str(value) for name, value in row.items() if value is not None}
+        assert not fields.keys() & found.keys()
+        rows.append(fields | found)
+    return rows
+
+
+@pytest.mark.parametrize(("parser", "pattern"), _PARSERS)
+@given(
+    lines=st.lists(_LINES, min_size=1, max_size=12),
+    ends=st.sampled_from(["\n", "\r\n"]),
+    ended=st.booleans(),
+    offset=st.sampled_from([0, 7, 1 << 40]),
+)
+@example(lines=["", ""], ends="\n", ended=True, offset=0)
+@example(lines=["x", "\r"], ends="\r\n", ended=False, offset=0)
+def test_columns_hold_what_the_records_do(
+    parser: str, pattern: str | None, lines: list[str], ends: str, ended: bool, offset: int
+) -> None:
+    """For any lines and every parser, a block becomes the fields that its lines become one by one."""
+    data = (ends.join(lines) + (ends if ended else "")).encode()
+    if not data:
+        return
+    block, figures, parse = Block(offset, data), Figures(), make_parser(parser, pattern)
+    records = [(line, to_record(line, parse)) for line in block.lines()]
+    assert rows_of(block, parser, pattern, figures) == [record.fields(line, offset=True) for line, record in records]
+    assert figures.unparsed == sum(not record.parsed for _, record in records)
+
+
+def test_objects_with_the_same_keys_are_columns() -> None:
+    """What most lines have needs no map; a line with other keys has its fields in it."""
+    block = Block(0, b'{"a":1,"b":"x"}\n{"a":2,"b":null}\n{"c":3}\n')
+    batch = BlockColumns("json", None, offset=False).batch(block, Figures())
+    assert batch.schema.names == ["content", "a", "b", FOUND_FIELDS]
+    assert batch.column("a").to_pylist() == ["1", "2", None]
+    assert batch.column("b").to_pylist() == ["x", None, None]
+    assert batch.column(FOUND_FIELDS).to_pylist() == [[], [], [("c", "3")]]
+
+
+def test_access_log_needs_no_map() -> None:
+    """A block of access log is columns and nothing else, and fields that no line has are no columns."""
+    batch = BlockColumns("auto", None, offset=False).batch(Block(0, f"{_ACCESS}\n".encode() * 3), Figures())
+    assert "user_agent" in batch.schema.names
+    assert not {"vhost", "extra", FOUND_FIELDS} & set(batch.schema.names)

@@ -1,0 +1,161 @@
+"""--engine local: the same portions in processes of this machine, without Spark, and none of them is left behind."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
+from producer.cli import ship as cli
+from producer.server import LogHubServer
+from producer.server.faults import answer, delay
+from producer.ship.files.find import find_files
+from producer.ship.files.plan import plan
+from producer.ship.job import ShipJob
+from producer.ship.local_engine import ATTEMPTS, LocalEngine, LocalRun
+from producer.ship.portions import Portion
+from producer.ship.report import Shipment
+from producer.ship.shipment import ship_files
+from tests.support.waiting import eventually
+
+from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, parse_ship, ship_arguments, write_logs
+from .test_interrupts import Start, assert_ended, start
+
+__all__ = ["start"]
+
+MakeJob = Callable[..., ShipJob]
+
+# A PySpark that nobody may import.
+_NO_SPARK = "raise ImportError('PySpark was imported')"
+
+
+def run_job(path: Path, job: ShipJob, **options: int) -> Shipment:
+    return ship_files(LocalEngine(2), find_files([str(path)]), job, console=Console(file=io.StringIO()), **options)
+
+
+def begin(path: Path, job: ShipJob) -> LocalRun:
+    """Ship a file as one portion."""
+    return LocalEngine(1).start([Portion(splits) for splits in plan(find_files([str(path)]).files)], job)
+
+
+def test_every_line_of_a_directory_arrives_once_and_unchanged(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """Files of every kind, cut into many portions, are on the server byte for byte."""
+    write_logs(tmp_path)
+    shipment = run_job(tmp_path, make_job(), partition_bytes=20_000)
+    assert shipment.failure is None
+    files = find_files([str(tmp_path)]).files
+    assert differences(digests_of_files(files), digests_of_logs(held(server))) == []
+    assert (shipment.figures.files, shipment.figures.lines, shipment.figures.records) == (5, 9006, 9006)
+    assert shipment.figures.file_bytes == sum(file.size for file in files)
+
+
+def test_portion_that_failed_is_tried_again(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """A refusal that is not about the records fails the attempt; the next one delivers everything."""
+    (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
+    server.faults.add(answer(404, "LogStoreNotExist"), times=1, operation="PutLogs")
+    shipment = run_job(tmp_path, make_job(parser="text"))
+    assert (shipment.failure, shipment.failed_attempts) == (None, 1)
+    assert contents(server) == ["one", "two", "three"]
+
+
+def test_job_fails_when_records_are_refused_for_good(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """After as many attempts as Spark would make, the reason is one line that names the place, and no secret."""
+    (tmp_path / "a.log").write_text("one\n")
+    server.faults.add(answer(400, "PostBodyInvalid", "no good"), operation="PutLogs")
+    shipment = run_job(tmp_path, make_job())
+    assert shipment.failed_attempts == ATTEMPTS
+    assert shipment.failure is not None
+    assert f"a line of {tmp_path}/a.log from byte 0 on: PostBodyInvalid: no good" in shipment.failure
+    assert f"{PROJECT}/{LOGSTORE} at {server.url}" in shipment.failure
+    assert server.access_key_secret not in shipment.failure
+
+
+def test_worker_that_is_killed_loses_no_line(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """Its portion is shipped by another one."""
+    (tmp_path / "a.log").write_text("one\ntwo\n")
+    silence = server.faults.add(delay(PATIENCE), operation="PutLogs", times=1)
+    run = begin(tmp_path / "a.log", make_job(parser="text"))
+    try:
+        eventually(lambda: silence.fired > 0, "the request")
+        os.kill(run._workers[0].process.pid or 0, signal.SIGKILL)
+        eventually(lambda: run.wait(0.1), "the end")
+    finally:
+        run.cancel()
+    assert (run.failure, run.failed_attempts, run.figures.records) == (None, 1, 2)
+    assert contents(server)[-1] == "two"
+
+
+def test_worker_that_dies_each_time_fails_the_job(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """The reason says how it died."""
+    (tmp_path / "a.log").write_text("one\n")
+    silence = server.faults.add(delay(PATIENCE), operation="PutLogs")
+    run = begin(tmp_path / "a.log", make_job(parser="text"))
+    try:
+        for attempt in range(ATTEMPTS):
+            eventually(lambda attempt=attempt: silence.fired > attempt, "the request")  # type: ignore[misc]
+            os.kill(run._workers[0].process.pid or 0, signal.SIGKILL)
+            eventually(lambda attempt=attempt: run.wait(0.1) or run.failed_attempts > attempt, "its end")  # type: ignore[misc]
+        assert run.wait(0)
+    finally:
+        run.cancel()
+    assert run.failure == "a worker process died (exit code -9) while it shipped a portion"
+
+
+def command(server: LogHubServer, folder: Path) -> list[str]:
+    (folder / "a.log").write_text("one\n")
+    return ["-m", "producer", "ship", *ship_arguments(server, folder / "a.log"), "--engine=local", "--workers=2"]
+
+
+def test_neither_spark_nor_java_is_needed(start: Start, tmp_path: Path, server: LogHubServer) -> None:
+    """A Python whose PySpark cannot be imported ships."""
+    (tmp_path / "pyspark.py").write_text(_NO_SPARK)
+    started = start(*command(server, tmp_path), PYTHONPATH=str(tmp_path), JAVA_HOME="/nowhere")
+    out, err = started.process.communicate(timeout=PATIENCE)
+    assert started.process.returncode == 0, err
+    assert "records acknowledged" in out
+    assert contents(server) == ["one"]
+
+
+@pytest.mark.parametrize(("number", "code", "group"), [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, False)])
+def test_signal_ends_every_process(
+    number: int, code: int, group: bool, start: Start, tmp_path: Path, server: LogHubServer
+) -> None:
+    """Ctrl-C and SIGTERM while the server is silent: one line, the right exit code, and no worker is left."""
+    silence = server.faults.add(delay(PATIENCE), operation="PutLogs")
+    started = start(*command(server, tmp_path))
+    eventually(lambda: silence.fired > 0, "the request")
+    assert_ended(started, number, code, group=group)
+
+
+def test_worker_ends_with_a_command_that_was_killed(start: Start, tmp_path: Path, server: LogHubServer) -> None:
+    """Even SIGKILL leaves no worker behind, whatever it waits for."""
+    silence = server.faults.add(delay(PATIENCE), operation="PutLogs")
+    started = start(*command(server, tmp_path))
+    eventually(lambda: silence.fired > 0, "the request")
+    started.process.kill()
+    started.process.wait()
+    eventually(lambda: not started.left(), "the end of every process")
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["--engine=local", "--follow", "--checkpoint=/tmp/x"], "--follow needs --engine spark"),
+        (["--engine=local", "--master=local[2]"], "--master belongs to --engine spark, and the engine is local"),
+        (["--engine=spark", "--workers=2"], "--workers belongs to --engine local, and the engine is spark"),
+    ],
+)
+def test_option_of_the_other_engine_is_refused(
+    server: LogHubServer, capsys: pytest.CaptureFixture[str], extra: list[str], said: str
+) -> None:
+    """The exit code is 2, and the message says what belongs to what."""
+    assert cli.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,99 @@
+"""Sending: where records come from stands in their tags, and a refused line does not take its neighbours along."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.faults import ApiRequest, Refuse
+from producer.ship.files.find import find_files
+from producer.ship.files.plan import plan
+from producer.ship.job import ShipJob
+from producer.spark.errors import DeliveryFailedError
+
+from .conftest import LOGSTORE, PROJECT, contents, ship_splits
+
+MakeJob = Callable[..., ShipJob]
+
+
+def ship_file(path: Path, job: ShipJob) -> None:
+    ship_splits(plan(find_files([str(path)]).files)[0], job)
+
+
+@pytest.mark.parametrize("parser", ["text", "auto"])
+def test_where_lines_come_from_stands_in_tags(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str
+) -> None:
+    """Path and host are tags of the batch; the fields are the line and what the parser found."""
+    file = tmp_path / "a.log"
+    file.write_text("one\n")
+    ship_file(file, make_job(parser=parser, file_offset=False))
+    (log,) = server.logs(PROJECT, LOGSTORE)
+    assert dict(log.contents) == {"content": "one"}
+    assert log.tags.items() >= {"__path__": str(file), "__hostname__": socket.gethostname()}.items()
+    assert "__inode__" not in log.tags
+
+
+@pytest.mark.parametrize("parser", ["text", "auto"])
+def test_place_of_a_line_is_told_where_it_is_asked_for(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str
+) -> None:
+    """The offset is a field, the inode a tag."""
+    file = tmp_path / "a.log"
+    file.write_text("one\ntwo\n")
+    ship_file(file, make_job(parser=parser, file_offset=True))
+    logs = server.logs(PROJECT, LOGSTORE)
+    assert [dict(log.contents)["__file_offset__"] for log in logs] == ["0", "4"]
+    assert {log.tags["__inode__"] for log in logs} == {str(file.stat().st_ino)}
+
+
+def test_files_do_not_share_a_batch(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """Lines of two files that one task ships are told apart by their tags."""
+    (tmp_path / "a.log").write_text("one\n")
+    (tmp_path / "b.log.gz").write_bytes(gzip.compress(b"two\n"))
+    ship_file(tmp_path, make_job(parser="text", file_offset=False))
+    found = {log.tags["__path__"]: dict(log.contents)["content"] for log in server.logs(PROJECT, LOGSTORE)}
+    assert found == {f"{tmp_path}/a.log": "one", f"{tmp_path}/b.log.gz": "two"}
+
+
+@pytest.mark.parametrize("parser", ["text", "auto"])
+def test_neighbours_of_a_refused_line_arrive(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str
+) -> None:
+    """One line in a thousand is refused: the others arrive, and the failure names the line by file and byte."""
+    file = tmp_path / "a.log"
+    bad = "bad" * 100_000
+    lines = [f"line {number}" if number != 777 else bad for number in range(1000)]
+    file.write_text("\n".join(lines))  # the last line, without an end, is a block of its own
+
+    def refuse_bad_line(request: ApiRequest) -> Refuse | None:
+        # Whatever is as large has it in it.
+        holds = int(request.headers["x-log-bodyrawsize"]) > len(bad)
+        return Refuse(status=400, code="PostBodyInvalid", message="no good") if holds else None
+
+    server.faults.add(refuse_bad_line, operation="PutLogs")
+    offset = file.read_bytes().index(b"bad")
+    with pytest.raises(DeliveryFailedError, match=f"a line of {file} from byte {offset} on: PostBodyInvalid: no good"):
+        ship_file(file, make_job(parser=parser, file_offset=True))
+    assert contents(server) == [line for line in lines if line != bad]
+
+
+def test_refused_lines_are_not_looked_for_for_ever(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """A server that refuses everything ends the attempt after a few lines."""
+    file = tmp_path / "a.log"
+    file.write_text("x\n" * 4096)
+    asked = []
+
+    def refuse(request: ApiRequest) -> Refuse:
+        asked.append(request)
+        return Refuse(status=400, code="PostBodyInvalid", message="no good")
+
+    server.faults.add(refuse, operation="PutLogs")
+    with pytest.raises(DeliveryFailedError, match=r"\(and 4 more\)"):
+        ship_file(file, make_job(parser="text"))
+    assert len(asked) < 50
