@@ -27,7 +27,7 @@ class BuildExtensions(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         if self.compiler.compiler_type == "unix":
-            ext.extra_compile_args += ["-O3", *WARNINGS, *(CHECKS if MODE == "checked" else ["-g0"])]
+            ext.extra_compile_args += [*WARNINGS, *(["-O1", *CHECKS] if MODE == "checked" else ["-O3", "-g0"])]
             ext.extra_link_args += CHECKS if MODE == "checked" else []
         try:
             super().build_extension(ext)
