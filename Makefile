@@ -36,7 +36,7 @@ LOWEST_TESTS := tests/test_lower_bounds.py tests/test_config.py tests/test_send_
 	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py
 
 # What is compiled, if there is a compiler; installed anew when it changes.
-COMPILED := $(wildcard setup.py producer/wire/*.pyx producer/wire/*.pxd)
+COMPILED := $(wildcard setup.py producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
 SAY_TWIN := from producer.wire.speed import TWIN; \
 	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: no C compiler was found"}[TWIN])
 
@@ -104,7 +104,8 @@ wheels: $(VENV)/.stamp-dev
 
 clean:
 	rm -rf $(VENV) $(LOWEST) .coverage .coverage.* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	rm -rf .bench build dist *.egg-info producer/wire/*.so spark-warehouse metastore_db derby.log
+	rm -rf .bench build dist *.egg-info spark-warehouse metastore_db derby.log
+	find producer -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A clone may be used today with Java and tomorrow without: looked at on every call, not only at set-up.

@@ -16,7 +16,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 MODE = os.environ.get("PRODUCER_BUILD", "")
-FOLDER = Path("producer", "wire")
+SOURCES = sorted(Path("producer").rglob("*.pyx"))
 CHECKS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
 # Cython drops const from pointers in between.
 WARNINGS = ["-Wno-unreachable-code", "-Wno-unused-function", "-Wno-discarded-qualifiers"]
@@ -38,7 +38,7 @@ class BuildExtensions(build_ext):
 
     def get_source_files(self) -> list[str]:
         """For the sdist: no file that Cython made."""
-        return sorted(map(str, FOLDER.glob("*.p[yx][xd]")))
+        return sorted(map(str, Path("producer").rglob("*.p[yx][xd]")))
 
 
 def extensions() -> list[Extension]:
@@ -52,8 +52,7 @@ def extensions() -> list[Extension]:
             raise
         print("without Cython nothing is compiled: the pure Python twins are used", file=sys.stderr)
         return []
-    sources = sorted(FOLDER.glob("*.pyx"))
-    modules = [Extension(f"producer.wire.{source.stem}", [str(source)]) for source in sources]
+    modules = [Extension(".".join(source.with_suffix("").parts), [str(source)]) for source in SOURCES]
     modules = cythonize(modules, build_dir="build/cython", quiet=True)
     for module in modules:
         module.optional = MODE not in ("native", "checked")

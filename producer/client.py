@@ -29,8 +29,7 @@ from .records import StreamKey
 from .results import Callback
 from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
-from .wire.log_group import encode_log
-from .wire.speed import TWIN
+from .wire.speed import TWIN, encode_log
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowSender

@@ -10,12 +10,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from . import access_log, lines
+from . import access_log, lines, log_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TWIN", "encode_lines", "split_access"]
+__all__ = ["TWIN", "encode_lines", "encode_log", "split_access"]
 
 
 def _wanted() -> bool:
@@ -25,18 +25,18 @@ def _wanted() -> bool:
 
 #: ``native`` or ``pure``.
 TWIN = "pure"
-encode_lines = lines.encode_lines
+encode_lines, encode_log = lines.encode_lines, log_group.encode_log
 split_access = access_log.split_access
 
 if _wanted():
-    # Each by itself: there was no compiler, or this is a zip file, or what is compiled is from before.
+    # Some are not there: there was no compiler, or this is a zip file, or what is compiled is from before.
     try:
-        from . import _lines
+        from . import _columns, _lines, _log_group  # noqa: F401  # one is wanted later
     except ImportError:
         pass
     else:
         TWIN = "native"
-        encode_lines = _lines.encode_lines
+        encode_lines, encode_log = _lines.encode_lines, _log_group.encode_log
     try:
         from . import _access_log
     except ImportError:

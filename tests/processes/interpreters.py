@@ -70,7 +70,7 @@ def _dependencies() -> str:
     """What an environment is made of: packages, and what is compiled for it."""
     match = re.search(r"^dependencies = \[.*?^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
     assert match is not None, "pyproject.toml has no dependencies"
-    compiled = sorted((ROOT / "producer" / "wire").glob("*.p[yx][xd]"))
+    compiled = sorted((ROOT / "producer").rglob("*.p[yx][xd]"))
     return "\n".join([match.group(), *(source.read_text() for source in compiled)])
 
 

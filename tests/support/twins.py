@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -11,6 +12,10 @@ from producer.pipeline.batching.open_records import OpenRecords
 
 #: By name, the classes that the ends of open batches can be made of.
 OPEN_RECORDS = {"pure": OpenRecords}
+with suppress(ImportError):
+    from producer.pipeline.batching import _open_records
+
+    OPEN_RECORDS["native"] = _open_records.OpenRecords
 
 
 @pytest.fixture(scope="module", params=OPEN_RECORDS)

@@ -31,10 +31,11 @@ from ..sending.doubt import Doubt, SentBefore
 from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule
 from .memory import MemoryBudget, Reservation
-from .open_records import RECORD_OVERHEAD, OpenRecords
+from .open_records import RECORD_OVERHEAD
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 from .stream_state import StreamState
+from .twin import OpenRecords
 
 _log = logging.getLogger("producer.accumulator")
 

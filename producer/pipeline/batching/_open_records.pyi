@@ -1,0 +1,1 @@
+from .open_records import OpenRecords as OpenRecords

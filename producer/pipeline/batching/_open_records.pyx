@@ -1,0 +1,274 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The compiled twin of ``open_records.py``, which says what everything is; and futures that cost little.
+
+The interpreter lock is the only lock: between the first look at the counts and the last change of them nothing runs
+that could let another thread in, or raise. What may, such as the conversion of values, comes before.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from producer.wire._bytes cimport delimited
+from producer.wire._log_group cimport Log, log_size, put_record, scan, simplified
+
+from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ...futures import SendFuture as PureFuture
+from ...wire.log_group import encode_log
+from .open_records import RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
+
+cdef extern from "Python.h":
+    void PyObject_GC_Track(PyObject*)
+    void PyObject_GC_UnTrack(PyObject*)
+    bint PyObject_GC_IsTracked(object)
+    int PyObject_GenericSetAttr(object, object, object) except -1
+
+# Memory that is kept for the next batches, since the first touch of new memory costs more than what is written there:
+# pieces of at least so many bytes, and so many of them.
+cdef enum:
+    LEAST_KEPT = 32 * 1024
+    MOST_KEPT = 1024 * 1024
+    PIECES_KEPT = 16
+
+cdef uint8_t* kept[PIECES_KEPT]
+cdef size_t kept_sizes[PIECES_KEPT]
+cdef int kept_count = 0
+
+cdef Py_ssize_t RECORD_OVERHEAD = PURE_RECORD_OVERHEAD
+cdef Py_ssize_t MOST_BYTES = MAX_BATCH_SIZE_IN_BYTES, MOST_LOGS = MAX_BATCH_COUNT
+
+
+@cython.final
+@cython.freelist(512)
+cdef class SendFuture:
+    """A future that passes for the pure one, whose methods it has.
+
+    The garbage collector does not look at it before it holds more than its batch: in what it holds there can be no way
+    back to it.
+    """
+
+    cdef public object _holder
+    cdef public Py_ssize_t _position
+    cdef public object _callback
+    cdef public object _watch
+    cdef dict __dict__
+    cdef object __weakref__
+
+    @property
+    def __class__(self):
+        return PureFuture
+
+    def __setattr__(self, name, value):
+        if not PyObject_GC_IsTracked(self):
+            PyObject_GC_Track(<PyObject*> self)
+        PyObject_GenericSetAttr(self, name, value)
+
+    def __getattr__(self, name):
+        # What is not below, and is seldom asked for.
+        found = getattr(PureFuture, name)
+        return found.__get__(self, PureFuture) if hasattr(found, "__get__") else found
+
+    def __repr__(self):
+        return PureFuture.__repr__(self)
+
+    def __await__(self):
+        return PureFuture.__await__(self)
+
+    def done(self):
+        """See the pure twin; likewise the next ones."""
+        return PureFuture.done(self)
+
+    def result(self, timeout=None):
+        return PureFuture.result(self, timeout)
+
+    def exception(self, timeout=None):
+        return PureFuture.exception(self, timeout)
+
+    def add_done_callback(self, fn):
+        PureFuture.add_done_callback(self, fn)
+
+
+cdef inline SendFuture new_future():
+    cdef SendFuture future = SendFuture.__new__(SendFuture)
+    PyObject_GC_UnTrack(<PyObject*> future)
+    return future
+
+
+@cython.final
+cdef class Buffer:
+    """Memory that grows until others see it."""
+
+    cdef uint8_t* data
+    cdef size_t size, capacity
+
+    def __dealloc__(self):
+        global kept_count
+        if LEAST_KEPT <= self.capacity <= MOST_KEPT and kept_count < PIECES_KEPT:
+            kept[kept_count], kept_sizes[kept_count] = self.data, self.capacity
+            kept_count += 1
+        else:
+            free(self.data)
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
+
+    cdef int reserve(self, size_t more) except -1:
+        """Have room for so many bytes more; no Python runs."""
+        global kept_count
+        cdef size_t wanted = max(self.size + more, 2 * self.capacity)
+        cdef uint8_t* data
+        if self.size + more <= self.capacity:
+            return 0
+        if 2 * wanted >= LEAST_KEPT and kept_count and kept_sizes[kept_count - 1] >= wanted > self.capacity:
+            kept_count -= 1
+            data, wanted = kept[kept_count], kept_sizes[kept_count]
+            if self.size:
+                memcpy(data, self.data, self.size)
+            free(self.data)
+        else:
+            data = <uint8_t*> realloc(self.data, wanted)
+            if data == NULL:
+                raise MemoryError
+        self.data, self.capacity = data, wanted
+        return 0
+
+
+@cython.final
+cdef class OpenRecords:
+    """See the pure twin; likewise the methods."""
+
+    cdef public object granted, quantum
+    cdef readonly Py_ssize_t size, logs, sends, spent
+    cdef object _holder, _budget, _time
+    cdef Py_ssize_t _threshold_bytes, _threshold_count
+    cdef list _finished  # parts that grow no more
+    cdef Buffer _buffer  # the last one, which grows; or None
+    cdef list _callbacks
+    cdef dict _logs_of_send
+
+    def __init__(self, holder, budget, time, thresholds, Py_ssize_t tail_size):
+        self._budget, self._time = budget, time
+        self._threshold_bytes, self._threshold_count = thresholds
+        self.granted = self.quantum = 0
+        self._holder = holder
+        self.size = tail_size
+        self._finished, self._callbacks, self._logs_of_send = [], [], {}
+
+    def add(self, log, callback):
+        cdef Log fields
+        cdef SendFuture future
+        cdef size_t seconds
+        cdef Py_ssize_t length
+        cdef bytes record = None
+        if self._holder is None or type(log) is not dict or not (callback is None or callable(callback)):
+            return None
+        seconds = <size_t> <double> self._time()
+        future = new_future()
+        while True:
+            if record is None and not scan(<PyObject*> log, &fields):
+                simple = simplified(log)
+                if simple is None:
+                    record = encode_log(log, seconds)
+                else:
+                    log = simple
+                continue
+            length = delimited(log_size(&fields, seconds)) if record is None else len(record)
+            if (
+                self._holder is None
+                or self.size + length >= self._threshold_bytes
+                or self.logs + 1 >= self._threshold_count
+            ):
+                return None
+            if self.spent + length + RECORD_OVERHEAD <= <Py_ssize_t> self.granted:
+                if self._buffer is None:
+                    self._buffer = Buffer.__new__(Buffer)
+                self._buffer.reserve(length)
+                if callback is not None:
+                    self._add_callback(callback)
+                self._put(&fields, seconds, record)
+                self._count(length, 1, length + RECORD_OVERHEAD, future)
+                return future
+            if not self._budget.grant(self, length + RECORD_OVERHEAD):
+                return None
+
+    def append(self, record, Py_ssize_t logs, callback, Py_ssize_t charge):
+        cdef Py_ssize_t length = len(record)
+        cdef SendFuture future = new_future()
+        if not self.has_room(length, logs):
+            return None
+        self._finish_buffer()
+        finished = len(self._finished)
+        try:
+            self._finished.append(record)
+            if logs != 1:
+                self._logs_of_send[self.sends] = logs
+            if callback is not None:
+                self._add_callback(callback)
+        except MemoryError:
+            del self._finished[finished:]
+            self._logs_of_send.pop(self.sends, None)
+            raise
+        self.granted = self.granted + charge
+        self._count(length, logs, charge, future)
+        return future
+
+    cpdef bint has_room(self, Py_ssize_t size, Py_ssize_t logs):
+        if self._holder is None:
+            return False
+        return self.sends == 0 or (self.size + size <= MOST_BYTES and self.logs + logs <= MOST_LOGS)
+
+    cdef inline void _put(self, const Log* fields, size_t seconds, bytes record) noexcept:
+        cdef uint8_t* at = self._buffer.data + self._buffer.size
+        if record is None:
+            self._buffer.size += put_record(at, fields, seconds) - at
+        else:
+            memcpy(at, <const char*> record, len(record))
+            self._buffer.size += len(record)
+
+    cdef inline _count(self, Py_ssize_t length, Py_ssize_t logs, Py_ssize_t charge, SendFuture future):
+        future._holder, future._position = self._holder, self.sends
+        self.size += length
+        self.logs += logs
+        self.spent += charge
+        self.sends += 1
+
+    cdef _add_callback(self, callback):
+        while len(self._callbacks) < self.sends:
+            self._callbacks.append(None)
+        self._callbacks.append(callback)
+
+    cdef _finish_buffer(self):
+        if self._buffer is not None:
+            self._finished.append(self._buffer)
+            self._buffer = None
+
+    def seal(self):
+        self._holder = None
+        self._finish_buffer()
+        self.granted = self.spent
+        records = [memoryview(part) if type(part) is Buffer else part for part in self._finished]
+        return Sealed(records, self.size, self.logs, self.sends, self.spent, self._callbacks, self._logs_of_send)
+
+    def reclaim(self):
+        self.granted = self.spent
+        self.quantum = 0
+
+    def forget(self):
+        self._holder = None
+        self._finished, self._callbacks, self._logs_of_send = [], [], {}
+        self._buffer = None
+
+    @property
+    def closed(self):
+        return self._holder is None
+
+    @property
+    def _records(self):
+        parts = [*self._finished, *([] if self._buffer is None else [self._buffer])]
+        return [bytes(part) for part in parts]

@@ -1,0 +1,1 @@
+from .log_group import encode_log as encode_log

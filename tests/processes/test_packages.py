@@ -1,0 +1,118 @@
+"""What would be published: a wheel and a source distribution, which work in environments that have nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+# To compile takes its time on a busy machine.
+pytestmark = pytest.mark.timeout(300)
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import sys
+from producer import Producer
+from producer.testing import RecordingSink
+sink = RecordingSink()
+with Producer(sink=sink) as producer:
+    stream = producer.stream("project", "logstore")
+    futures = [stream.send({"n": n}) for n in range(3)] + stream.send_lines(b"one\\ntwo\\n")
+    producer.flush()
+    assert all(future.result().successful for future in futures)
+assert len(sink.records()) == 5
+print(producer.stats().twin, __import__("producer").__file__)
+"""
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """What a command prints."""
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution, and the wheel that was built of it."""
+    pytest.importorskip("Cython")
+    folder, source = tmp_path_factory.mktemp("packages"), tmp_path_factory.mktemp("source")
+    for name in (
+        "setup.py",
+        "pyproject.toml",
+        "MANIFEST.in",
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+    ):
+        shutil.copy(ROOT / name, source)
+    for name in ("Makefile", "pyspark_loghub.py"):
+        shutil.copy(ROOT / name, source)
+    ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
+    for name in ("producer", "tests", "docs", "examples"):
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, cwd=source)
+    return folder
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    """The Python of an environment without packages, which finds those of this one behind its own."""
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    [own] = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    # The dependencies are here already; the project itself stands in a .pth file, read in real site folders only.
+    (own / "dependencies.pth").write_text(run(sys.executable, "-c", SITE, cwd=tmp_path).strip())
+    return python
+
+
+SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
+
+
+def install(python: Path, package: Path, **environment: str) -> str:
+    """Install a package alone, and run a program with it; what that prints."""
+    folder = package.parent
+    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    run(*pip, "install", "--quiet", "--no-deps", "--no-build-isolation", package, cwd=folder, **environment)
+    return run(python, "-c", PROGRAM, cwd=folder)
+
+
+def test_the_wheel_works_where_nothing_else_is(packages: Path, empty: Path) -> None:
+    """With what is compiled, if there was a compiler when it was made."""
+    [wheel] = packages.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    compiled = [name for name in names if name.endswith(".so")]
+    twin, place = install(empty, wheel).split()
+    assert twin == ("native" if compiled else "pure")
+    assert Path(place).is_relative_to(empty.parents[1])
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"producer", "pyspark_loghub.py", "loghub_producer"}
+    assert {"producer/py.typed", "producer/ship/log4j2.properties", "producer/wire/_lines.pyx"} <= set(names)
+
+
+def test_the_source_distribution_works_without_a_compiler(packages: Path, empty: Path) -> None:
+    """Pure Python does it all; tests and documents are in it."""
+    [source] = packages.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"tests/conftest.py", "docs/arrow.md", "Makefile", "producer/wire/_bytes.pxd", "setup.py"} <= names
+    assert [name for name in names if name.endswith((".so", ".c", ".pyc"))] == []
+    twin, place = install(empty, source, CC="/no/compiler").split()
+    assert twin == "pure"
+    assert Path(place).is_relative_to(empty.parents[1])

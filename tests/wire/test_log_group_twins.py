@@ -1,0 +1,313 @@
+"""``encode_log`` and the ends of open batches, compiled and in Python: the same bytes, errors and outcomes."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import signal
+import sys
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from decimal import Decimal
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from producer.errors import InvalidArgumentError
+from producer.futures import SendFuture
+from producer.records import LogItem
+from producer.results import Result
+from producer.wire import log_group
+from tests.wire.twins import native
+
+pytestmark = native
+NOW = 1_700_000_000
+
+
+class Text(str):
+    """No plain ``str``, whatever it says of itself."""
+
+    __slots__ = ()
+
+    def encode(self, *_: Any) -> bytes:
+        """Not what travels."""
+        return b"wrong"
+
+
+def outcome(encode: Any, log: Any, now: int = NOW) -> Any:
+    """The record, or the error."""
+    try:
+        return encode(log, now)
+    except InvalidArgumentError as error:
+        return type(error), str(error)
+
+
+def both(log: Any, now: int = NOW) -> Any:
+    """What both twins make of a log."""
+    from producer.wire import _log_group
+
+    pure = outcome(log_group.encode_log, log, now)
+    assert outcome(_log_group.encode_log, log, now) == pure
+    return pure
+
+
+_TEXTS = some.text(some.characters(), max_size=12) | some.sampled_from(
+    [
+        "x" * 127,
+        "x" * 128,
+        "é" * 63 + "x",
+        "é" * 64,
+        "€" * 43,
+        "😀" * 32,
+        "\x7f\x80\u07ff\u0800\uffff\U00010000",
+        "\ud800",
+    ]
+)
+_VALUES = (
+    _TEXTS
+    | some.none()
+    | some.booleans()
+    | some.integers()
+    | some.sampled_from([0, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 10**5000])
+    | some.floats()
+    | some.binary(max_size=9)
+    | some.sampled_from(
+        [
+            Text("text"),
+            bytearray(b"bytes"),
+            memoryview(b"view"),
+            Decimal("1E+3"),
+            uuid.UUID(int=5),
+            datetime.date(2026, 1, 31),
+            {"a": [1, None, float("nan")]},
+            ["x", "\ud800"],
+            object,
+            3j,
+        ]
+    )
+)
+_NAMES = _TEXTS | some.sampled_from(["level", "message"]) | some.just(Text("name")) | some.integers(0, 3)
+
+
+@settings(max_examples=500, deadline=None)
+@given(some.dictionaries(_NAMES, _VALUES, max_size=6), some.sampled_from([0, 127, 128, NOW, 2**32 - 1]))
+def test_the_twins_agree_on_every_log(log: dict[Any, Any], now: int) -> None:
+    """Byte for byte, or in the words of the error."""
+    both(log, now)
+
+
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 129, 16_383, 16_384, 2_097_151, 2_097_152])
+def test_lengths_of_any_width(size: int) -> None:
+    """Of names, of values, of texts of every kind."""
+    for character in ("x", "é", "€", "😀"):
+        both({"k": character * size})
+        both({character * size: "v", "k": character * (size // 2)})
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
+def test_any_number_of_fields(count: int) -> None:
+    """Of plain values, of numbers as long as they get, of others."""
+    both({f"k{n}": f"{n}" for n in range(count)})
+    both({f"k{n}": -2.2250738585072014e-308 for n in range(count)})
+    both({f"k{n}": Decimal(n) for n in range(count)})
+
+
+def test_what_is_no_dict_is_a_log_or_none() -> None:
+    """Other mappings, items with times of their own, and what is neither."""
+    for log in (
+        OrderedDict(a="b"),
+        LogItem({"a": 1}, time=5, time_ns=6),
+        LogItem([("a", 1), ("a", 2)]),
+        5,
+        "text",
+        None,
+    ):
+        both(log)
+
+
+class Meddler(uuid.UUID):
+    """Changes the log whose value it is, while that is encoded."""
+
+    def __init__(self, log: dict[str, Any]) -> None:
+        super().__init__(int=5)
+        object.__setattr__(self, "log", log)
+
+    __slots__ = ("log",)
+
+    def __str__(self) -> str:
+        self.log.clear()  # type: ignore[attr-defined]
+        self.log.update({f"other {n}": "x" * 100 for n in range(200)})  # type: ignore[attr-defined]
+        gc.collect()
+        return "meddled"
+
+
+def test_a_value_that_changes_the_log_changes_the_next_one() -> None:
+    """Names and values are of the moment at which the log was sent."""
+    from producer.wire import _log_group
+
+    for encode in (log_group.encode_log, _log_group.encode_log):
+        log: dict[str, Any] = {"a": "1" * 50, "z": "2" * 50}
+        log["m"] = Meddler(log)
+        assert encode(log, NOW) == log_group.encode_log({"a": "1" * 50, "z": "2" * 50, "m": "meddled"}, NOW)
+        assert len(log) == 200
+
+
+class Holder:
+    """What a future belongs to."""
+
+    result: Result | None = None
+
+    def follow(self, _position: int) -> None:
+        """It was not cut."""
+
+    def heed(self, position: int, future: SendFuture) -> None:
+        """Nobody will be told."""
+
+
+class Grants:
+    """As much memory as is asked for, a little at a time; and what happens meanwhile."""
+
+    def __init__(self, meanwhile: Any = None) -> None:
+        self._meanwhile = meanwhile
+
+    def grant(self, records: Any, charge: int) -> bool:
+        """Let it have that."""
+        if self._meanwhile is not None:
+            self._meanwhile()
+        records.granted += charge
+        return True
+
+
+def opened(grants: Grants | None = None) -> Any:
+    """The end of an open batch, compiled."""
+    from producer.pipeline.batching import _open_records
+
+    return _open_records.OpenRecords(Holder(), grants or Grants(), lambda: NOW + 0.9, (10**9, 10**6), 100)  # type: ignore[arg-type]
+
+
+@settings(deadline=None)
+@given(some.lists(some.dictionaries(_NAMES, _VALUES, max_size=6), max_size=20))
+def test_an_open_batch_holds_the_records_of_its_logs(logs: list[dict[Any, Any]]) -> None:
+    """Those of logs that cannot be sent are not there, and their errors are those of the pure twin."""
+    records, expected = opened(), []
+    for log in logs:
+        pure = outcome(log_group.encode_log, log)
+        added = outcome(lambda log, _now: records.add(log, None), log)
+        if isinstance(pure, bytes):
+            assert added._position == len(expected)
+            expected.append(pure)
+        else:
+            assert added == pure
+    sealed = records.seal()
+    assert b"".join(sealed.records) == b"".join(expected)
+    assert (sealed.sends, sealed.logs, sealed.size) == (len(expected), len(expected), 100 + sum(map(len, expected)))
+
+
+def test_a_log_that_changes_while_memory_is_granted_is_one_or_the_other() -> None:
+    """Another thread may have the interpreter then."""
+    log: dict[str, Any] = {"a": "1" * 50}
+
+    def meddle() -> None:
+        log.clear()
+        log.update({f"other {n}": "x" * 100 for n in range(30)})
+        gc.collect()
+
+    records = opened(Grants(meddle))
+    assert records.add(log, None) is not None
+    assert b"".join(records.seal().records) == log_group.encode_log(log, NOW)
+
+
+def test_the_future_passes_for_the_pure_one() -> None:
+    """For ``isinstance``, and in what it has; and the garbage collector does not look at it until it must."""
+    future = opened().add({"a": "b"}, None)
+    assert isinstance(future, SendFuture)
+    assert not gc.is_tracked(future)
+    assert (future.done(), future.cancel(), future.running(), future.stored) == (False, False, False, False)
+    assert repr(future) == "<SendFuture pending>"
+    with pytest.raises(TimeoutError, match="not settled within 0 s"):
+        future.result(0)
+    with pytest.raises(AttributeError):
+        future.nothing  # noqa: B018
+    future.mark = [future]
+    assert gc.is_tracked(future)
+    assert [name for name in dir(SendFuture) if not name.startswith("__") and not hasattr(future, name)] == []
+
+
+class InterruptError(BaseException):
+    """What a signal handler raises."""
+
+
+class Interrupts:
+    """A signal a thousand times a second, whose handler raises once each time it is armed.
+
+    :ivar armed: whether the next one raises.
+    """
+
+    armed = False
+
+    def raise_once(self, _number: int, _frame: FrameType | None) -> None:
+        """The handler."""
+        if self.armed:
+            self.armed = False
+            raise InterruptError
+
+
+@pytest.fixture
+def interrupts() -> Iterator[Interrupts]:
+    """They come while the test runs."""
+    interrupts = Interrupts()
+    before = signal.signal(signal.SIGALRM, interrupts.raise_once)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    yield interrupts
+    interrupts.armed = False
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_nothing_is_left_over_by_a_million_sends(interrupts: Interrupts) -> None:
+    """Neither by logs that were sent, nor by those that could not be, nor by those that were interrupted."""
+    from producer.wire import _log_group
+
+    good = {"level": "INFO", "text": "é" * 20, "n": 5, "f": 0.5, "b": b"x", "t": True, "none": None}
+    mixed = {**good, "decimal": Decimal(5)}
+    bad = ({"k": object()}, {"k": "\ud800"}, {5: "v"}, {"\ud800": "v"}, {"k": Decimal(1), "z": object()})
+
+    def round_of(count: int) -> None:
+        records = opened()
+        for number in range(count):
+            try:
+                interrupts.armed = True
+                records.add(good, None)
+                records.add(mixed, print if number % 3 else None)
+                _log_group.encode_log(mixed, NOW)
+                records.add(bad[number % len(bad)], None)
+            except (InvalidArgumentError, InterruptError):
+                pass
+        records.append(b"record", 2, print, 10)
+        records.seal()
+        records.add(good, None)
+
+    def left() -> int:
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    counted = [sys.getrefcount(one) for one in (good, mixed, *good.values(), *bad)]
+    with suppress(InterruptError):
+        round_of(3000)
+        interrupts.armed = False
+    before = left()
+    for _ in range(85):
+        try:
+            round_of(3000)
+            interrupts.armed = False
+        except InterruptError:  # outside of what it catches itself
+            interrupts.armed = False
+    assert left() - before < 500
+    references = [sys.getrefcount(one) for one in (good, mixed, *good.values(), *bad)]
+    # True and None have others who refer to them.
+    assert [one - two for one, two in zip(references, counted, strict=True) if abs(one - two) > 200] == []
