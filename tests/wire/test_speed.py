@@ -14,7 +14,7 @@ from producer import Producer
 from producer.ship import session
 from producer.testing import RecordingSink
 from producer.wire import speed
-from tests.wire.twins import native
+from tests.wire.twins import BUILT, native
 
 ROOT = Path(__file__).resolve().parents[2]
 TWIN = "from producer.wire import speed; print(speed.TWIN, speed.encode_lines.__module__)"
@@ -62,7 +62,7 @@ def test_in_a_zip_file_the_pure_twins_work() -> None:
 
 def test_the_version_and_the_statistics_say_which_twin_it_is() -> None:
     """Before the first record and behind it."""
-    assert run("-m", "producer", "--version").endswith(f" ({speed.TWIN} encoders)")
+    assert run("-m", "producer", "--version").endswith(f" ({'native' if BUILT else 'pure'} encoders)")
     assert run("-m", "producer", "--version", PRODUCER_PURE="1").endswith(" (pure encoders)")
     with Producer(sink=RecordingSink()) as producer:
         assert producer.stats().twin == speed.TWIN
