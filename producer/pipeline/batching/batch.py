@@ -26,7 +26,7 @@ from ...interfaces import Payload, Record, SequenceId
 from ...records import SEQUENCED, StreamKey
 from ...results import Attempt, Callback, Result
 from ..sending.doubt import Doubt
-from .open_records import EMPTY, OpenRecords, Sealed
+from .open_records import OpenRecords, Sealed
 from .stream_state import StreamState
 
 
@@ -160,7 +160,7 @@ class ProducerBatch:
         self.records: list[Record] = []
         #: Of its sends, by position; shorter where the last ones have none.
         self.callbacks: list[Callback | None] = []
-        self._sealed = EMPTY
+        self._sealed = Sealed([], tail_size, 0, 0, 0, [], {})
         self._held = 0
         self.payload: Payload | None = None
         self._lock = threading.Lock()  # guards state, result, parts and the futures that are watched

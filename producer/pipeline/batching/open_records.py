@@ -57,9 +57,6 @@ class Sealed:
     logs_of_send: dict[int, int]
 
 
-EMPTY = Sealed([], 0, 0, 0, 0, [], {})
-
-
 class OpenRecords:
     """See the module.
 
