@@ -62,16 +62,19 @@ class _Sent:
 
     :ivar of: the file.
     :ivar lines: the block, or the piece of a line.
-    :ivar records: how many they are.
     :ivar futures: of all of them.
     :ivar alone: no other lines are in their batches.
     """
 
     of: _File
     lines: Block | Line
-    records: int
     futures: list[SendFuture]
     alone: bool = False
+
+    @property
+    def records(self) -> int:
+        """How many they are."""
+        return self.lines.count if isinstance(self.lines, Block) else 1
 
     def __str__(self) -> str:
         what = "a line" if self.records == 1 else f"{self.records:,} lines"
@@ -125,7 +128,7 @@ class PortionSender:
 
     def _send(self, stream: Stream, lines: Block | Line, figures: Figures) -> list[SendFuture]:
         """Send lines in the quickest way that does right by them."""
-        if isinstance(lines, Block) and _is_text(lines.data):
+        if isinstance(lines, Block) and lines.is_text:
             if self._columns is None:
                 return stream.send_lines(lines.data)
             if len(lines.data) <= _LONG_LINE_BYTES or _longest(lines.data) <= _LONG_LINE_BYTES:
@@ -193,23 +196,20 @@ class _Delivery:
             raise self._refusal()
 
     def _count(self, lines: Block | Line) -> None:
-        figures, data = self._figures, lines.data
-        figures.line_bytes += len(data)
-        if isinstance(lines, Line):
+        figures = self._figures
+        figures.line_bytes += lines.text_bytes
+        if isinstance(lines, Block):
+            figures.lines += lines.count
+        else:
             figures.lines += lines.part == 1
             figures.long_lines += lines.part == 1
-            return
-        ends = data.count(b"\n")
-        figures.lines += ends + (not data.endswith(b"\n"))
-        figures.line_bytes -= ends + (data.count(b"\r\n") if b"\r" in data else 0)
 
     def _send(self, of: _File, lines: Block | Line, figures: Figures, *, alone: bool = False) -> None:
-        records = lines.data.count(b"\n") + (not lines.data.endswith(b"\n")) if isinstance(lines, Block) else 1
         try:
             futures = self._send_to(of.stream, lines, figures)
         except ProducerError as error:
-            raise self._not_acknowledged(_Sent(of, lines, records, []), f"{type(error).__name__}: {error}") from error
-        self._sent.append(_Sent(of, lines, records, futures, alone))
+            raise self._not_acknowledged(_Sent(of, lines, []), f"{type(error).__name__}: {error}") from error
+        self._sent.append(_Sent(of, lines, futures, alone))
 
     def _wait(self) -> None:
         """Settle everything."""
@@ -284,17 +284,6 @@ class _Delivery:
             f"portion before: {self._figures.records:,} records; still on their way: "
             f"{sum(other.records for other in self._sent):,}"
         )
-
-
-def _is_text(data: bytes) -> bool:
-    """Whether bytes are UTF-8."""
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _longest(data: bytes) -> int:

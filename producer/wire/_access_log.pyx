@@ -5,9 +5,12 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcpy, memset
+from libc.string cimport memchr, memset
 
-from .access_log import AccessLines, TextColumn
+from ._text_columns cimport Span, text_column
+
+from .access_log import AccessLines
+from .text_column import TextColumn
 
 
 cdef enum:
@@ -15,12 +18,6 @@ cdef enum:
     VHOST, REMOTE_ADDR, IDENT, REMOTE_USER, TIME, REQUEST, STATUS, BYTES, REFERER, USER_AGENT, EXTRA
     METHOD, URI, PROTOCOL
     FIELDS
-
-
-cdef struct Span:
-    # Where a field begins in the data, and how long it is; -1 if it is null.
-    int32_t start
-    int32_t size
 
 
 cdef struct Cursor:
@@ -49,13 +46,17 @@ cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data, b
     cdef uint8_t* marks = <uint8_t*> PyBytes_AS_STRING(known)
     cdef const uint8_t* skipped = <const uint8_t*> PyBytes_AS_STRING(others)
     cdef size_t skipped_size = len(others)
+    cdef Py_ssize_t field
     cdef Span* spans = <Span*> malloc(max(rows, 1) * FIELDS * sizeof(Span))
     if spans == NULL:
         raise MemoryError()
     try:
         with nogil:
             take_apart(bounds, rows, data, skipped, skipped_size, spans, marks)
-        return AccessLines(known, [column(data, spans + field, rows) for field in range(FIELDS)])
+        columns = []
+        for field in range(FIELDS):
+            columns.append(TextColumn._make(text_column(data, spans + field, rows, FIELDS)))
+        return AccessLines(known, columns)
     finally:
         free(spans)
 
@@ -84,38 +85,6 @@ cdef void take_apart(
             leave_dashes_out(data, of_line)
         else:
             memset(of_line, 0xFF, FIELDS * sizeof(Span))
-
-
-cdef object column(const uint8_t* data, const Span* spans, Py_ssize_t rows):
-    """The column of a field, whose spans are ``FIELDS`` apart."""
-    cdef bytes validity = PyBytes_FromStringAndSize(NULL, (rows + 7) // 8)
-    cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (rows + 1) * 4)
-    cdef uint8_t* bits = <uint8_t*> PyBytes_AS_STRING(validity)
-    cdef int32_t* ends = <int32_t*> PyBytes_AS_STRING(offsets)
-    cdef int32_t size = 0
-    cdef Py_ssize_t row
-    cdef const Span* span = spans
-    cdef bytes values
-    cdef uint8_t* at
-    with nogil:
-        memset(bits, 0, (rows + 7) // 8)
-        ends[0] = 0
-        for row in range(rows):
-            if span.size >= 0:
-                bits[row >> 3] |= <uint8_t> (1 << (row & 7))
-                size += span.size
-            ends[row + 1] = size
-            span += FIELDS
-    values = PyBytes_FromStringAndSize(NULL, size)
-    at = <uint8_t*> PyBytes_AS_STRING(values)
-    with nogil:
-        span = spans
-        for row in range(rows):
-            if span.size > 0:
-                memcpy(at, data + span.start, span.size)
-                at += span.size
-            span += FIELDS
-    return TextColumn(validity, offsets, values)
 
 
 cdef inline bint is_space(uint8_t byte) noexcept nogil:

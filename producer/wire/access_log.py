@@ -22,6 +22,8 @@ import re
 from array import array
 from typing import NamedTuple
 
+from .text_column import TextColumn
+
 #: The fields, in their order.
 FIELDS = (
     *("vhost", "remote_addr", "ident", "remote_user", "time", "request", "status", "bytes", "referer", "user_agent"),
@@ -43,19 +45,6 @@ _ACCESS = re.compile(
     re.DOTALL | re.ASCII,
 )
 _REQUEST = re.compile(r"(?P<method>[A-Z_]++) (?P<uri>\S++)(?: (?P<protocol>HTTP/[\d.]++))?", re.ASCII)
-
-
-class TextColumn(NamedTuple):
-    """A column of text.
-
-    :ivar validity: a bit a line, from the lowest: whether there is a value.
-    :ivar offsets: where each value begins, and the last one ends, 32-bit numbers in the machine's order.
-    :ivar data: the values, one behind the other.
-    """
-
-    validity: bytes
-    offsets: bytes
-    data: bytes
 
 
 class AccessLines(NamedTuple):

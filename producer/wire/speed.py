@@ -6,16 +6,21 @@ compiled ones were not made.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from . import access_log, lines, log_group
+from . import measure_lines as measures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TWIN", "encode_lines", "encode_log", "split_access"]
+    from .json_objects import ObjectLines
+
+__all__ = ["TWIN", "encode_lines", "encode_log", "measure_lines", "split_access", "split_objects"]
 
 
 def _wanted() -> bool:
@@ -26,7 +31,9 @@ def _wanted() -> bool:
 #: ``native`` or ``pure``.
 TWIN = "pure"
 encode_lines, encode_log = lines.encode_lines, log_group.encode_log
-split_access = access_log.split_access
+measure_lines, split_access = measures.measure_lines, access_log.split_access
+#: None: there is no pure twin but the parser of single lines.
+split_objects: Callable[[bytes | memoryview, bytes | memoryview], ObjectLines] | None = None
 
 if _wanted():
     # Some are not there: there was no compiler, or this is a zip file, or what is compiled is from before.
@@ -37,9 +44,9 @@ if _wanted():
     else:
         TWIN = "native"
         encode_lines, encode_log = _lines.encode_lines, _log_group.encode_log
-    try:
-        from . import _access_log
-    except ImportError:
-        pass
-    else:
-        split_access = _access_log.split_access
+    with contextlib.suppress(ImportError):
+        split_access = importlib.import_module("._access_log", __package__).split_access
+    with contextlib.suppress(ImportError):
+        split_objects = importlib.import_module("._json_objects", __package__).split_objects
+    with contextlib.suppress(ImportError):
+        measure_lines = importlib.import_module("._measure_lines", __package__).measure_lines

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from producer.wire import access_log
-from producer.wire.access_log import FIELDS, AccessLines, TextColumn, parse_access_line
+from producer.wire.access_log import FIELDS, AccessLines, parse_access_line
+from producer.wire.text_column import TextColumn
 from tests.wire.twins import TWINS, native
 
 Split: TypeAlias = Callable[[bytes, bytes, bytes], AccessLines]

@@ -16,15 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from ...wire.access_log import FIELDS
-from ...wire.speed import split_access
+from ...wire.speed import split_access, split_objects
+from ...wire.text_column import TextColumn
 from ..figures import Figures
 from .line import Block
 from .parsers import Parser, compiled_pattern, make_parser
-from .parsers.json_object import json_text
-from .record import sendable, sendable_fields
+from .parsers.json_object import json_text, parse_json
+from .record import is_plain, sendable, sendable_fields
 
 #: The column of what is found in single lines: the option ``contents_column``.
 FOUND_FIELDS = "fields"
+
+# Of the lines of a block, for columns to be worth it: single lines take far longer.
+_MOSTLY = 0.75
 
 _Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
@@ -149,15 +153,20 @@ def _access_logs(lines: pa.StringArray, others: bytes, parse: Parser) -> Found:
     split = split_access(memoryview(offsets), memoryview(data), others)
     known = np.frombuffer(split.known, np.uint8).astype(bool)
     columns = {
-        name: pa.StringArray.from_buffers(
-            len(lines), pa.py_buffer(column.offsets), pa.py_buffer(column.data), pa.py_buffer(column.validity)
-        )
-        for name, column in zip(FIELDS, split.columns, strict=True)
-        if column.data
+        name: _arrow(column, len(lines)) for name, column in zip(FIELDS, split.columns, strict=True) if not column.empty
     }
-    found = Found(known, columns if known.any() else {})
-    if not known.all():
-        rows = np.flatnonzero(~known)
+    return _with_others(Found(known, columns), lines, parse)
+
+
+def _arrow(column: TextColumn, rows: int) -> pa.StringArray:
+    buffers = map(pa.py_buffer, (column.offsets, column.data, column.validity))
+    return pa.StringArray.from_buffers(rows, *buffers)
+
+
+def _with_others(found: Found, lines: pa.StringArray, parse: Parser) -> Found:
+    """What was found, with what a parser of single lines finds in the other lines."""
+    if not found.parsed.all():
+        rows = np.flatnonzero(~found.parsed)
         _add_single(found, rows.tolist(), lines.take(pa.array(rows)).to_pylist(), parse)
     return found
 
@@ -187,6 +196,21 @@ _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # t
 
 
 def _json_objects(lines: pa.StringArray) -> Found:
+    """Objects as columns, by compiled code where there is some."""
+    if split_objects is None:
+        return _loaded_objects(lines)
+    _, offsets, data = lines.buffers()
+    split = split_objects(memoryview(offsets), memoryview(data))
+    columns = {name: column for name, column in split.columns.items() if not column.empty}
+    known = np.frombuffer(split.known, np.uint8).astype(bool)
+    # Under which name a field is sent may depend on the others of its line.
+    if not all(map(is_plain, columns)) or np.count_nonzero(known) < _MOSTLY * len(known):
+        return _loaded_objects(lines)
+    found = Found(known, {name: _arrow(column, len(lines)) for name, column in columns.items()})
+    return _with_others(found, lines, parse_json)
+
+
+def _loaded_objects(lines: pa.StringArray) -> Found:
     """The values of the keys that most of the objects have as columns, other objects one by one."""
     objects = [_object(text) for text in lines.to_pylist()]
     parsed = np.fromiter((each is not None for each in objects), bool, len(objects))
@@ -216,7 +240,7 @@ def _object(text: str) -> dict[str, Any] | None:
         if end != len(text):
             value = json.loads(text)
         for name, inner in value.items():
-            if type(inner) in {dict, list}:
+            if isinstance(inner, dict | list):
                 value[name] = json_text(inner)
         return value
     # Too deep for the parser or, in integers, too long for Python: not a line to make fields of.

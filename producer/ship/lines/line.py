@@ -14,7 +14,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
+
+from ...wire.measure_lines import LineFigures
+from ...wire.speed import measure_lines
 
 #: How much is read from a file at a time, bytes; about as much is a block.
 READ_BYTES = 1 << 20
@@ -35,8 +40,14 @@ class Line(NamedTuple):
     part: int
     data: bytes
 
+    @property
+    def text_bytes(self) -> int:
+        """Its bytes without the line end."""
+        return len(self.data)
 
-class Block(NamedTuple):
+
+@dataclass(frozen=True)
+class Block:
     """Whole lines, one behind the other; none is longer than the limit.
 
     :ivar offset: where the first one begins in the (decompressed) file, bytes.
@@ -45,6 +56,31 @@ class Block(NamedTuple):
 
     offset: int
     data: bytes
+
+    @cached_property
+    def _figures(self) -> LineFigures:
+        return measure_lines(self.data)
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return self._figures.ends + (not self.data.endswith(b"\n"))
+
+    @property
+    def text_bytes(self) -> int:
+        """Their bytes without the line ends."""
+        return len(self.data) - self._figures.ends - self._figures.long_ends
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether they are UTF-8."""
+        if self._figures.ascii:
+            return True
+        try:
+            self.data.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
 
     def lines(self) -> Iterator[Line]:
         """Each line of it."""

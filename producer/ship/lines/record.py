@@ -105,7 +105,7 @@ def _decode(data: bytes) -> tuple[str, str | None]:
 def sendable_fields(found: dict[str, str]) -> dict[str, str] | None:
     """What the parser found under names that are free; None if a name is longer than LogHub takes."""
     # Nearly every line of a file has the same names, and ASCII text in all fields.
-    if all(map(_is_plain, found)) and "".join(found.values()).isascii():
+    if all(map(is_plain, found)) and "".join(found.values()).isascii():
         return found
     named: dict[str, str] = {}
     for name, value in found.items():
@@ -117,7 +117,7 @@ def sendable_fields(found: dict[str, str]) -> dict[str, str] | None:
 
 
 @lru_cache(maxsize=4096)
-def _is_plain(name: str) -> bool:
+def is_plain(name: str) -> bool:
     """Whether a name can be sent as it is."""
     return name.isascii() and len(name) <= MAX_NAME_BYTES and _free_name(name, {}) == name
 

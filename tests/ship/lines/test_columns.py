@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from producer.ship.figures import Figures
+from producer.ship.lines import columns
 from producer.ship.lines.columns import FOUND_FIELDS, BlockColumns
 from producer.ship.lines.line import Block
 from producer.ship.lines.parsers import make_parser
 from producer.ship.lines.record import MAX_NAME_BYTES, to_record
+from tests.wire.twins import TWINS, native
 
 _PATTERN = r"(?P<level>[A-Z]+)(?: (?P<content>\w+))? (?P<message>.*)"
 _PARSERS = [("text", None), ("json", None), ("apache", None), ("auto", None), ("syslog", None), ("regex", _PATTERN)]
@@ -25,12 +28,80 @@ _JSON = st.dictionaries(
     ),
     max_size=4,
 ).map(json.dumps)
+_PLAIN = st.sampled_from(
+    """
+{"a":"x","b":1}
+{"b":1,"a":"x"}
+{"a":1.5,"b":-0.0}
+{"a":1.50}
+{"a":-0}
+{"a":0.0001}
+{"a":01}
+{"a":0.00001}
+{"a":1e5}
+{"a":123456789012345678}
+{"a":1234567890123456.5}
+{"a":0.1234567890123456}
+{"a":{"x":[1,2,{}],"y":null}}
+{"a":{"x": 1}}
+{"a":{"x":1,"x":2}}
+{"a":[],"b":{},"c":[[[]]]}
+{}
+{"a":null,"b":true,"d":false}
+ { "a" : "x" , "b" : [1.50] }
+{"a":1} x
+{"a":"x"
+{"a"}
+{"a":tru}
+{"a":null,"a":1}
+{"a":1,"a":null}
+{"a":"q\\"q"}
+{"é":"é","":""}
+{"a":NaN}
+{"a":[1,]}
+{"a":.5}
+{"a":1.}
+{"a":-}
+{"a":""}
+{"a":12345678901234.5}
+{"a":123456789012345.5}
+{"a":0.10}
+{"__time__":1}
+{"content":1,"content_":2}
+{"content_":2}
+{'a':1}
+{"a":1,}
+{"a":1e
+{"a":1.5e3}
+{"a":"\\u00e9\\/\\b\\f\\r\\t"}
+{"a":"\\u12"}
+{"a":"\\ud83d\\ude00"}
+{"a":"\\ud83d"}
+{"a":"\\q"}
+{"a":"\\
+{"a":["\\u00e9"]}
+{"a":["\\/"]}
+{"a":{"x\\n":1}}
+{ "a" : { "x" : [ 1 , "a b" , null , true ] , "y" : { } } }
+{"a":[1 2]}
+{"a":[ ]}
+{"a":["\\n\\"\\\\"]}
+{"a":"\\u0000\\u07ff\\uffff"}
+{"a":00.5}
+{"a":100.0}
+{"a":"t\tt"}
+\u00a0{}
+""".strip("\n").split("\n")
+)
 _LINES = st.one_of(
     _JSON,
+    _PLAIN,
+    _PLAIN,
     _JSON.map(lambda text: f" {text}\t"),
     st.sampled_from(
         [
             *(_ACCESS, f"www.x:80 {_ACCESS}", _ACCESS + ' "x', "[Sun Dec 04 04:47:44 2005] [error] no", "", "\r", "{"),
+            *(_ACCESS.replace('"-"', '""'), _ACCESS.replace("GET /a HTTP/1.1", "")),
             *("INFO one two", "INFO  two", "WARN x", "a\rb", "é", '{"a":"\\ud800"}', '{"a":1,"a":2}', '["a"]', "[]"),
             *('{"' + "k" * (MAX_NAME_BYTES + 1) + '":1}', '{"a":' + "9" * 5000 + "}", "[" * 5000),
             *("Dec  4 04:47:44 host sshd[1]: hello", "<34>1 - - - - - -", "\ufeff{}", '{"a":' * 3000),
@@ -52,6 +123,23 @@ def rows_of(block: Block, parser: str, pattern: str | None, figures: Figures) ->
     return rows
 
 
+@pytest.fixture(scope="module", params=TWINS)
+def twin(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Lines are taken apart by one twin, and then by the other."""
+    from producer.wire import access_log
+
+    access, objects = access_log.split_access, None
+    if request.param == "native":
+        from producer.wire._access_log import split_access as access
+        from producer.wire._json_objects import split_objects as objects
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "split_access", access)
+        patch.setattr(columns, "split_objects", objects)
+        patch.setattr(columns, "_MOSTLY", 0.0)
+        yield request.param
+
+
+@pytest.mark.usefixtures("twin")
 @pytest.mark.parametrize(("parser", "pattern"), _PARSERS)
 @given(
     lines=st.lists(_LINES, min_size=1, max_size=12),
@@ -74,14 +162,25 @@ def test_columns_hold_what_the_records_do(
     assert figures.unparsed == sum(not record.parsed for _, record in records)
 
 
-def test_objects_with_the_same_keys_are_columns() -> None:
-    """What most lines have needs no map; a line with other keys has its fields in it."""
+def test_objects_with_the_same_keys_are_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without compiled code, what most lines have needs no map; a line with other keys has its fields in it."""
+    monkeypatch.setattr(columns, "split_objects", None)
     block = Block(0, b'{"a":1,"b":"x"}\n{"a":2,"b":null}\n{"c":3}\n')
     batch = BlockColumns("json", None, offset=False).batch(block, Figures())
     assert batch.schema.names == ["content", "a", "b", FOUND_FIELDS]
     assert batch.column("a").to_pylist() == ["1", "2", None]
     assert batch.column("b").to_pylist() == ["x", None, None]
     assert batch.column(FOUND_FIELDS).to_pylist() == [[], [], [("c", "3")]]
+
+
+@native
+def test_plain_objects_need_no_map() -> None:
+    """Compiled code makes a column of every key, and leaves to the map what is not written as Python would."""
+    block = Block(0, b'{"a":1,"b":"x"}\n{"c":[1, "\\n"]}\n{"c":"\\u00e9\\n"}\n{}\n{"a":1.50}\n')
+    batch = BlockColumns("json", None, offset=False).batch(block, Figures())
+    assert batch.schema.names == ["content", "a", "b", "c", FOUND_FIELDS]
+    assert batch.column("c").to_pylist() == [None, '[1,"\\n"]', "é\n", None, None]
+    assert batch.column(FOUND_FIELDS).to_pylist() == [[], [], [], [], [("a", "1.5")]]
 
 
 def test_access_log_needs_no_map() -> None:

@@ -1,0 +1,423 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Takes plain JSON objects apart; ``json_objects.py`` says what these are."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memmove, memset
+
+from ._text_columns cimport Span, text_column
+
+from .json_objects import ObjectLines
+from .text_column import TextColumn
+
+
+cdef enum:
+    # Keys of a block, and of an object in a value; how deep these may be. More of them is nothing to make columns of.
+    MOST_KEYS = 64
+    MOST_INNER = 16
+    DEEPEST = 32
+    # Digits that a number may have to be sure to be written by Python as it was.
+    MOST_DIGITS = 15
+    MOST_INTEGER = 4000
+
+
+cdef struct Cursor:
+    # The rest of a line. What is taken is written where it began, where the text of its field is another or shorter.
+    uint8_t* data
+    int32_t at
+    int32_t end
+    int32_t put
+
+
+cdef struct Table:
+    # The keys of a block, and under each the spans of its values, a row each.
+    Span keys[MOST_KEYS]
+    Span* values[MOST_KEYS]
+    int count
+    Py_ssize_t rows
+
+
+def split_objects(offsets, data):
+    """Take lines apart.
+
+    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param data: the lines without their ends, UTF-8.
+    """
+    cdef Py_buffer bounds, text
+    PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(data, &text, PyBUF_SIMPLE)
+        try:
+            return split(<const int32_t*> bounds.buf, bounds.len // 4 - 1, <const uint8_t*> text.buf)
+        finally:
+            PyBuffer_Release(&text)
+    finally:
+        PyBuffer_Release(&bounds)
+
+
+cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* original):
+    cdef bytes known = PyBytes_FromStringAndSize(NULL, rows)
+    cdef uint8_t* marks = <uint8_t*> PyBytes_AS_STRING(known)
+    cdef Table table
+    cdef Cursor line
+    cdef Py_ssize_t row
+    cdef int key
+    cdef size_t size = bounds[rows]
+    cdef uint8_t* data = <uint8_t*> malloc(size + 1)
+    if data == NULL:
+        raise MemoryError()
+    table.count, table.rows = 0, rows
+    try:
+        with nogil:
+            memcpy(data, original, size)
+            for row in range(rows):
+                line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
+                marks[row] = take_object(&line, &table, row)
+                if not marks[row]:
+                    for key in range(table.count):
+                        table.values[key][row].size = -1
+        columns = {}
+        for key in range(table.count):
+            name = data[table.keys[key].start : table.keys[key].start + table.keys[key].size].decode()
+            columns[name] = TextColumn._make(text_column(data, table.values[key], rows, 1))
+        return ObjectLines(known, columns)
+    finally:
+        for key in range(table.count):
+            free(table.values[key])
+        free(data)
+
+
+cdef bint take_object(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil:
+    """Whether a line is a plain object; its values are in the table then."""
+    cdef Span key, value
+    cdef int column = -1
+    skip_space(line)
+    if not skip(line, 123):
+        return False
+    skip_space(line)
+    if not skip(line, 125):
+        while True:
+            if not key_text(line, &key):
+                return False
+            skip_space(line)
+            if not skip(line, 58):
+                return False
+            skip_space(line)
+            if not take_value(line, &value):
+                return False
+            # Nearly every line has the same keys in the same order.
+            column = column_of(line.data, table, key, column + 1)
+            # -2: there, and null.
+            if column < 0 or table.values[column][row].size != -1:
+                return False
+            table.values[column][row] = value
+            skip_space(line)
+            if skip(line, 125):
+                break
+            if not skip(line, 44):
+                return False
+            skip_space(line)
+    skip_space(line)
+    return line.at == line.end
+
+
+cdef int column_of(const uint8_t* data, Table* table, Span key, int likely) noexcept nogil:
+    """The place of a key; -1 if there is no room for it."""
+    cdef int place
+    if likely < table.count and same(data, table.keys[likely], key):
+        return likely
+    for place in range(table.count):
+        if same(data, table.keys[place], key):
+            return place
+    if table.count == MOST_KEYS:
+        return -1
+    table.values[table.count] = <Span*> malloc(table.rows * sizeof(Span))
+    if table.values[table.count] == NULL:
+        return -1
+    # -1 in every byte is -1.
+    memset(table.values[table.count], 0xFF, table.rows * sizeof(Span))
+    table.keys[table.count] = key
+    table.count += 1
+    return table.count - 1
+
+
+cdef inline bint same(const uint8_t* data, Span one, Span other) noexcept nogil:
+    return one.size == other.size and memcmp(data + one.start, data + other.start, one.size) == 0
+
+
+cdef inline void skip_space(Cursor* line) noexcept nogil:
+    while line.at < line.end and (line.data[line.at] == 32 or line.data[line.at] == 9 or line.data[line.at] == 13):
+        line.at += 1
+
+
+cdef inline bint skip(Cursor* line, uint8_t byte) noexcept nogil:
+    """Whether the next byte is this one; it is taken then."""
+    if line.at < line.end and line.data[line.at] == byte:
+        line.at += 1
+        return True
+    return False
+
+
+cdef inline bint key_text(Cursor* line, Span* span) noexcept nogil:
+    """Take a string without escapes, and its quotes."""
+    cdef uint8_t byte
+    if not skip(line, 34):
+        return False
+    span.start = line.at
+    while line.at < line.end:
+        byte = line.data[line.at]
+        if byte == 34:
+            span.size = line.at - span.start
+            line.at += 1
+            return True
+        if byte == 92 or byte < 32:
+            return False
+        line.at += 1
+    return False
+
+
+cdef bint take_value(Cursor* line, Span* span) noexcept nogil:
+    """Take the value of a field: a string without its quotes, anything else as Python would write it."""
+    cdef uint8_t byte
+    if line.at >= line.end:
+        return False
+    byte = line.data[line.at]
+    if byte == 34:
+        return field_text(line, span)
+    if byte == 110:
+        span.size = -2
+        return word(line, "null", 4)
+    span.start = line.put = line.at
+    if not inner_value(line, DEEPEST):
+        return False
+    span.size = line.put - span.start
+    return True
+
+
+cdef bint field_text(Cursor* line, Span* span) noexcept nogil:
+    """Take a string, without its quotes and escapes."""
+    cdef uint8_t byte
+    line.at += 1
+    span.start = line.put = line.at
+    while line.at < line.end:
+        byte = line.data[line.at]
+        if byte == 34:
+            span.size = line.put - span.start
+            line.at += 1
+            return True
+        if byte < 32:
+            return False
+        if byte == 92:
+            if not unescape(line):
+                return False
+        else:
+            line.data[line.put] = byte
+            line.put += 1
+            line.at += 1
+    return False
+
+
+cdef bint unescape(Cursor* line) noexcept nogil:
+    """Take an escape, and write what it stands for."""
+    cdef int32_t code
+    cdef uint8_t letter = line.data[line.at + 1] if line.end - line.at > 1 else 0
+    if letter == 117:
+        code = hexadecimal(line, line.at + 2)
+        line.at += 6
+        # Half of a surrogate pair is left to Python, and so is a whole one.
+        return code >= 0 and not 0xD800 <= code <= 0xDFFF and put_character(line, code)
+    line.at += 2
+    if letter == 110:
+        letter = 10
+    elif letter == 116:
+        letter = 9
+    elif letter == 114:
+        letter = 13
+    elif letter == 98:
+        letter = 8
+    elif letter == 102:
+        letter = 12
+    elif letter != 34 and letter != 92 and letter != 47:
+        return False
+    line.data[line.put] = letter
+    line.put += 1
+    return True
+
+
+cdef int32_t hexadecimal(Cursor* line, int32_t at) noexcept nogil:
+    """The number of four digits; -1 if they are none."""
+    cdef int32_t number = 0
+    cdef int place
+    cdef uint8_t digit
+    if line.end - at < 4:
+        return -1
+    for place in range(4):
+        digit = line.data[at + place]
+        if 48 <= digit <= 57:
+            digit -= 48
+        elif 97 <= digit | 32 <= 102:
+            digit = (digit | 32) - 87
+        else:
+            return -1
+        number = number << 4 | digit
+    return number
+
+
+cdef bint put_character(Cursor* line, int32_t code) noexcept nogil:
+    """Write a character as UTF-8, which is shorter than its escape."""
+    cdef uint8_t* at = line.data + line.put
+    if code < 0x80:
+        at[0] = code
+        line.put += 1
+    elif code < 0x800:
+        at[0], at[1] = 0xC0 | code >> 6, 0x80 | code & 63
+        line.put += 2
+    else:
+        at[0], at[1], at[2] = 0xE0 | code >> 12, 0x80 | code >> 6 & 63, 0x80 | code & 63
+        line.put += 3
+    return True
+
+
+cdef inline void keep(Cursor* line, int32_t begin) noexcept nogil:
+    """Write what was taken since ``begin``."""
+    if line.put != begin:
+        memmove(line.data + line.put, line.data + begin, line.at - begin)
+    line.put += line.at - begin
+
+
+cdef inline bint mark(Cursor* line, uint8_t byte) noexcept nogil:
+    """Whether the next byte but for white space is this one; it is taken and written then."""
+    skip_space(line)
+    if not skip(line, byte):
+        return False
+    line.data[line.put] = byte
+    line.put += 1
+    return True
+
+
+cdef bint inner_value(Cursor* line, int depth) noexcept nogil:
+    """Take a value, and write it without white space."""
+    cdef int32_t begin
+    cdef uint8_t byte
+    skip_space(line)
+    if line.at >= line.end:
+        return False
+    begin = line.at
+    byte = line.data[line.at]
+    if byte == 123:
+        return inner_object(line, depth)
+    if byte == 91:
+        return inner_list(line, depth)
+    if byte == 34:
+        if not inner_text(line):
+            return False
+    elif byte == 116:
+        if not word(line, "true", 4):
+            return False
+    elif byte == 102:
+        if not word(line, "false", 5):
+            return False
+    elif byte == 110:
+        if not word(line, "null", 4):
+            return False
+    elif not number(line):
+        return False
+    keep(line, begin)
+    return True
+
+
+cdef bint inner_text(Cursor* line) noexcept nogil:
+    """Take a string whose escapes are those that Python would write."""
+    cdef uint8_t byte
+    line.at += 1
+    while line.at < line.end:
+        byte = line.data[line.at]
+        line.at += 1
+        if byte == 34:
+            return True
+        if byte < 32:
+            return False
+        if byte == 92:
+            byte = line.data[line.at] if line.at < line.end else 0
+            if not (byte == 34 or byte == 92 or byte == 110 or byte == 116 or byte == 114 or byte == 98 or byte == 102):
+                return False
+            line.at += 1
+    return False
+
+
+cdef inline bint word(Cursor* line, const char* letters, int size) noexcept nogil:
+    if line.end - line.at < size or memcmp(line.data + line.at, letters, size) != 0:
+        return False
+    line.at += size
+    return True
+
+
+cdef bint number(Cursor* line) noexcept nogil:
+    """Take a number that Python would write as it stands there."""
+    cdef bint negative = skip(line, 45)
+    cdef int32_t begin = line.at, whole, fraction, zeros = 0
+    while line.at < line.end and 48 <= line.data[line.at] <= 57:
+        line.at += 1
+    whole = line.at - begin
+    if whole == 0 or whole > MOST_INTEGER or (whole > 1 and line.data[begin] == 48):
+        return False
+    if line.at < line.end and (line.data[line.at] == 101 or line.data[line.at] == 69):
+        return False
+    if not skip(line, 46):
+        return not (negative and line.data[begin] == 48)
+    begin, fraction = (begin if line.data[begin] != 48 else -1), line.at
+    while line.at < line.end and 48 <= line.data[line.at] <= 57:
+        if zeros == line.at - fraction and line.data[line.at] == 48:
+            zeros += 1
+        line.at += 1
+    fraction = line.at - fraction
+    if fraction == 0 or (line.at < line.end and (line.data[line.at] == 101 or line.data[line.at] == 69)):
+        return False
+    if line.data[line.at - 1] == 48 and fraction > 1:
+        return False
+    if begin < 0:  # it begins with "0."; Python writes 0.00001 as 1e-05
+        return zeros <= 3 and fraction - zeros <= MOST_DIGITS
+    return whole + fraction <= MOST_DIGITS
+
+
+cdef bint inner_object(Cursor* line, int depth) noexcept nogil:
+    cdef Span keys[MOST_INNER]
+    cdef int32_t begin
+    cdef int count = 0, place
+    if depth == 0 or not mark(line, 123):
+        return False
+    if mark(line, 125):
+        return True
+    while count < MOST_INNER:
+        skip_space(line)
+        begin = line.at
+        if not key_text(line, &keys[count]):
+            return False
+        keys[count].start = line.put + 1
+        keep(line, begin)
+        for place in range(count):
+            if same(line.data, keys[place], keys[count]):
+                return False
+        count += 1
+        if not mark(line, 58) or not inner_value(line, depth - 1):
+            return False
+        if mark(line, 125):
+            return True
+        if not mark(line, 44):
+            return False
+    return False
+
+
+cdef bint inner_list(Cursor* line, int depth) noexcept nogil:
+    if depth == 0 or not mark(line, 91):
+        return False
+    if mark(line, 93):
+        return True
+    while inner_value(line, depth - 1):
+        if mark(line, 93):
+            return True
+        if not mark(line, 44):
+            return False
+    return False

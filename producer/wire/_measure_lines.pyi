@@ -1,0 +1,3 @@
+from .measure_lines import LineFigures
+
+def measure_lines(block: bytes) -> LineFigures: ...
