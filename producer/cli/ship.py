@@ -81,6 +81,11 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
         help="give each record its place: the field __file_offset__, and the file's inode as a tag",
     )
     group.add_argument(
+        "--line-time",
+        action="store_true",
+        help="take a record's time from its line, where that tells it with a zone; LogHub may refuse old ones",
+    )
+    group.add_argument(
         "--max-line-bytes",
         type=_line_size,
         default=MAX_LINE_BYTES,
@@ -167,6 +172,7 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         parser=args.parser,
         pattern=args.pattern,
         file_offset=args.file_offset,
+        line_time=args.line_time,
         max_line_bytes=args.max_line_bytes,
         producer=_options(args.producer_option),
         ack_timeout=args.ack_timeout,

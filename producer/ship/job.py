@@ -31,6 +31,7 @@ class ShipJob:
     :ivar parser: a name of :data:`~producer.ship.lines.parsers.PARSER_NAMES`.
     :ivar pattern: the regular expression of the parser ``regex``.
     :ivar file_offset: whether each record tells where in the file its line begins.
+    :ivar line_time: whether a record has the time that its line tells, where it does; else that of sending.
     :ivar max_line_bytes: longer lines are shipped in pieces.
     :ivar producer: options of the producer, as text.
     :ivar ack_timeout: how long a task waits for an acknowledgement, seconds.
@@ -43,6 +44,7 @@ class ShipJob:
     parser: str = "auto"
     pattern: str | None = None
     file_offset: bool = False
+    line_time: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
     producer: Mapping[str, str] = field(default_factory=dict)
     ack_timeout: float = ACK_TIMEOUT

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..client import Producer
 from ..errors import ProducerError, ResultFailedError
 from ..futures import SendFuture
+from ..records import LogItem
 from ..results import Result
 from ..spark.blame import Reason, blames_rows, reason_of
 from ..spark.errors import DeliveryFailedError
@@ -31,9 +32,12 @@ from .lines.line import Block, Line
 from .lines.parsers import make_parser
 from .lines.record import to_record
 from .lines.split_lines import read_split
+from .lines.times import time_of_fields
 from .portions import Portion
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from .lines.columns import BlockColumns
 
 # A record may fill a batch but for the group's own fields.
@@ -96,7 +100,7 @@ class PortionSender:
         if job.parser != "text" or job.file_offset:
             from .lines.columns import BlockColumns  # noqa: PLC0415  (text needs no Arrow, which takes long to import)
 
-            self._columns = BlockColumns(job.parser, job.pattern, offset=job.file_offset)
+            self._columns = BlockColumns(job.parser, job.pattern, offset=job.file_offset, times=job.line_time)
         self._host = socket.gethostname()
 
     def ship(self, portion: Portion) -> Figures:
@@ -132,23 +136,30 @@ class PortionSender:
             if self._columns is None:
                 return stream.send_lines(lines.data)
             if len(lines.data) <= _LONG_LINE_BYTES or _longest(lines.data) <= _LONG_LINE_BYTES:
-                from .lines.columns import FOUND_FIELDS  # noqa: PLC0415
-
-                batch = self._columns.batch(lines, figures)
-                contents = FOUND_FIELDS if FOUND_FIELDS in batch.schema.names else None
-                return stream.send_arrow(batch, contents_column=contents)
+                return self._send_columns(stream, self._columns.batch(lines, figures))
         return self._send_records(stream, lines, figures)
+
+    def _send_columns(self, stream: Stream, batch: pa.RecordBatch) -> list[SendFuture]:
+        from .lines.columns import FOUND_FIELDS, LINE_TIMES  # noqa: PLC0415
+
+        names = batch.schema.names
+        return stream.send_arrow(
+            batch,
+            time_column=LINE_TIMES if LINE_TIMES in names else None,
+            contents_column=FOUND_FIELDS if FOUND_FIELDS in names else None,
+        )
 
     def _send_records(self, stream: Stream, lines: Block | Line, figures: Figures) -> list[SendFuture]:
         """Send lines record by record."""
-        records = []
+        records: list[LogItem] = []
         for line in lines.lines() if isinstance(lines, Block) else [lines]:
             record = to_record(line, self._parser)
             if len(line.data) > _LONG_LINE_BYTES and record.size > _MAX_RECORD_BYTES:
                 record = record.as_text()
             # The pieces of a long line are one line.
             figures.unparsed += not record.parsed and line.part <= 1
-            records.append(record.fields(line, offset=self._job.file_offset))
+            fields = record.fields(line, offset=self._job.file_offset)
+            records.append(LogItem(fields, time_of_fields(record.found) if self._job.line_time else None))
         return stream.send_many(records)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import socket
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,21 @@ def test_refused_lines_are_not_looked_for_for_ever(tmp_path: Path, server: LogHu
     with pytest.raises(DeliveryFailedError, match=r"\(and 4 more\)"):
         ship_file(file, make_job(parser="text"))
     assert len(asked) < 50
+
+
+@pytest.mark.parametrize("broken", [b"", b"\xff"], ids=["as columns", "record by record"])
+def test_record_has_the_time_of_its_line_where_that_is_asked_for(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, broken: bytes
+) -> None:
+    """A line that tells none has the time of sending, as all have without the option."""
+    file = tmp_path / "a.log"
+    told = int(time.time()) - 3600
+    moment = datetime.fromtimestamp(told, UTC).isoformat()
+    file.write_bytes(f'{{"time":"{moment}"}}\nnone'.encode() + broken + b"\n")
+    began = int(time.time())
+    ship_file(file, make_job(parser="json", line_time=True))
+    first, second = server.logs(PROJECT, LOGSTORE)
+    assert first.time == told
+    assert second.time >= began
+    ship_file(file, make_job(parser="json"))
+    assert all(log.time >= began for log in server.logs(PROJECT, LOGSTORE)[-2:])

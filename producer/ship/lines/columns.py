@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...wire.access_log import FIELDS
 from ...wire.speed import split_access, split_objects
@@ -23,9 +24,12 @@ from .line import Block
 from .parsers import Parser, compiled_pattern, make_parser
 from .parsers.json_object import json_text, parse_json
 from .record import is_plain, sendable, sendable_fields
+from .times import TIME_FIELDS, moment_of, time_of_fields
 
 #: The column of what is found in single lines: the option ``contents_column``.
 FOUND_FIELDS = "fields"
+#: The column of the times that the lines tell: the option ``time_column``. No field has this name.
+LINE_TIMES = "__time__"
 
 # Of the lines of a block, for columns to be worth it: single lines take far longer.
 _MOSTLY = 0.75
@@ -57,11 +61,13 @@ class BlockColumns:
     :param parser: a name of :data:`~producer.ship.lines.parsers.PARSER_NAMES`.
     :param pattern: of the parser ``regex``.
     :param offset: whether each record tells where its line begins.
+    :param times: whether a record has the time that its line tells.
     """
 
-    def __init__(self, parser: str, pattern: str | None, *, offset: bool) -> None:
+    def __init__(self, parser: str, pattern: str | None, *, offset: bool, times: bool = False) -> None:
         self._parse = _column_parser(parser, pattern)
         self._offset = offset
+        self._times = times
 
     def batch(self, block: Block, figures: Figures) -> pa.RecordBatch:
         """The records of a block of UTF-8.
@@ -76,6 +82,8 @@ class BlockColumns:
         columns.update(found.columns)
         if found.fields:
             columns[FOUND_FIELDS] = _map(found.fields, len(lines))
+        if self._times:
+            columns[LINE_TIMES] = _line_times(found, len(lines))
         figures.unparsed += int(len(lines) - np.count_nonzero(found.parsed))
         return pa.RecordBatch.from_pydict(columns)
 
@@ -111,6 +119,24 @@ def _map(fields: Mapping[int, Mapping[str, str]], rows: int) -> pa.MapArray:
         values.extend(fields[row].values())
     ends = pa.array(np.cumsum(sizes, dtype=np.int32))
     return pa.MapArray.from_arrays(ends, pa.array(names, pa.string()), pa.array(values, pa.string()))
+
+
+def _line_times(found: Found, rows: int) -> pa.Array:
+    """The times that the lines tell, null where one tells none."""
+    kind = pa.timestamp("us", "UTC")
+    times = pa.nulls(rows, kind)
+    for name in reversed(TIME_FIELDS):
+        column = found.columns.get(name)
+        if column is not None:
+            texts = column.dictionary_encode()
+            told = pa.array([moment_of(text) for text in texts.dictionary.to_pylist()], kind).take(texts.indices)
+            times = pc.if_else(column.is_valid(), told, times)
+    if found.fields:
+        moments = times.to_pylist()
+        for row, fields in found.fields.items():
+            moments[row] = time_of_fields(fields)
+        times = pa.array(moments, kind)
+    return times
 
 
 def _column_parser(name: str, pattern: str | None) -> ColumnParser:
