@@ -46,6 +46,8 @@ _MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
 _LONG_LINE_BYTES = _MAX_RECORD_BYTES // 8
 # Refused lines of a portion that are looked for; their task fails at the first one anyway.
 _MOST_REFUSED = 5
+# Blocks on their way, before it is looked for those that have arrived out of turn.
+_FIRST_LOOK = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,11 @@ class _Sent:
     lines: Block | Line
     futures: list[SendFuture]
     alone: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of them."""
+        return all(future.done() for future in self.futures)
 
     @property
     def records(self) -> int:
@@ -181,6 +188,7 @@ class _Delivery:
         self._figures = figures
         self._send_to = send
         self._sent: deque[_Sent] = deque()
+        self._look_at = _FIRST_LOOK
         self._refused: list[str] = []
         self._last_result: Result | None = None
 
@@ -191,11 +199,22 @@ class _Delivery:
         """
         self._count(lines)
         self._send(of, lines, self._figures)
-        # Not only from the head: what is acknowledged behind a slow request need not stay in memory.
-        if self._sent[0].futures[-1].done() or len(self._sent) % 8 == 0:
-            for sent in [sent for sent in self._sent if all(future.done() for future in sent.futures)]:
-                self._sent.remove(sent)
-                self._settle(sent)
+        while self._sent and self._sent[0].done:
+            self._settle(self._sent.popleft())
+        if len(self._sent) >= self._look_at:
+            self._settle_all_done()
+
+    def _settle_all_done(self) -> None:
+        """Not only from the head: what is acknowledged behind a slow request need not stay in memory."""
+        done: list[_Sent] = []
+        left: deque[_Sent] = deque()
+        for sent in self._sent:
+            (done if sent.done else left).append(sent)
+        self._sent = left
+        # Small files are many: to look at all of them for each would take quadratic time.
+        self._look_at = max(_FIRST_LOOK, 2 * len(left))
+        for sent in done:
+            self._settle(sent)
 
     def finish(self) -> None:
         """Wait until every line is acknowledged.

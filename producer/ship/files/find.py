@@ -19,6 +19,7 @@ import errno
 import fnmatch
 import glob
 import io
+import itertools
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -215,7 +216,7 @@ def open_file(file: LogFile) -> io.BufferedReader:
 
     :raises FileNotFoundError: it is neither under its name nor under another one in its folder.
     """
-    for path in (file.path, *_renamed(file)):
+    for path in itertools.chain([file.path], _renamed(file)):
         with contextlib.suppress(FileNotFoundError):
             opened = open(path, "rb")  # noqa: PTH123, SIM115  (the caller closes it)
             if _is_same(os.fstat(opened.fileno()), file):
@@ -233,4 +234,6 @@ def _renamed(file: LogFile) -> Iterator[str]:
     """Other names of the file in its folder, looked up only when asked for."""
     folder = Path(file.path).parent
     if folder.is_dir() and folder.stat().st_dev == file.device:
-        yield from (entry.path for entry in os.scandir(folder) if entry.inode() == file.inode)
+        with os.scandir(folder) as entries:
+            names = [entry.path for entry in entries if entry.inode() == file.inode]
+        yield from names

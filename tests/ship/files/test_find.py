@@ -184,3 +184,19 @@ def test_nothing_is_taken_of_the_excluded_directory(tmp_path: Path) -> None:
     found = find_files(paths, exclude_directory=f"{tmp_path}/linked")
     assert [file.path for file in found.files] == [f"{tmp_path}/checkpoint-logs/sub/a.log"]
     assert (f"{tmp_path}/checkpoint/sub/a.log", "excluded") in found.skipped
+
+
+def test_file_that_kept_its_name_is_opened_without_a_look_at_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of many files is not listed once for each of them; a file that was renamed is still found."""
+    (tmp_path / "a.log").write_text("one\n")
+    (file,) = find_files([str(tmp_path)]).files
+    listed = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
+    open_file(file).close()
+    assert not listed
+    (tmp_path / "a.log").rename(tmp_path / "a.log.1")
+    open_file(file).close()
+    assert listed
