@@ -136,7 +136,7 @@ def test_records_of_an_earlier_producer_have_no_future_here() -> None:
     sink = RecordingSink()
     one = by_hand(sink, channel)
     future = one.accept(KEY, record("new"), 1, None)
-    assert one.recovered == 1
+    assert one.stats().recovered == 1
     one.feeder._block = 1
     one.feeder.run_once(0)
     one.pipeline.submit_open()

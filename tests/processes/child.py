@@ -92,7 +92,7 @@ class Child:
             self.process.wait(seconds)
         return self.process.returncode is not None
 
-    def end(self, timeout: float = 110) -> Ended:
+    def end(self, timeout: float = 240) -> Ended:
         """Wait for its end."""
         try:
             stdout, stderr = self.process.communicate(timeout=timeout)

@@ -34,7 +34,7 @@ def ran() -> Iterator[tuple[LogHubServer, str]]:
         }
         environment.pop("COVERAGE_PROCESS_CONFIG", None)
         command = [sys.executable, "-c", RUNNER, *(str(EXAMPLES / f"{name}.py") for name in NAMES)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stderr
         yield server, done.stdout
 

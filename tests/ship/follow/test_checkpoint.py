@@ -10,7 +10,7 @@ import pytest
 
 from producer.cli import ship as cli
 from producer.server import LogHubServer
-from producer.ship import command
+from producer.ship import spark_engine
 from producer.ship.errors import InputError
 from producer.ship.follow.checkpoint import checkpoint_directory, claim_checkpoint
 from producer.ship.follow.options import FollowOptions
@@ -119,7 +119,7 @@ def test_command_refuses_the_checkpoint_of_another_target_before_spark_is_starte
     def started(**_: object) -> None:
         raise InputError("Spark was started")
 
-    monkeypatch.setattr(command, "running_session", started)
+    monkeypatch.setattr(spark_engine, "running_session", started)
     arguments = ship_arguments(server, tmp_path / "logs", "--follow", "--checkpoint", tmp_path / "checkpoint")
     assert cli.run(parse_ship(arguments)) == 2
     assert "Spark was started" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from producer.ship.files.plan import cut
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
 from producer.ship.lines.split_lines import read_split
+from tests.ship.lines.test_line import single_lines
 
 _ALL = 1 << 40
 _NEVER_SETTLED = 1e12
@@ -56,7 +57,8 @@ def text_of(found: Range) -> str:
 def records_of(found: Range, *, partition_bytes: int) -> list[tuple[int, str]]:
     """The (offset, line) pairs that the tasks of a micro-batch read."""
     splits = cut(found.file, found.start, found.file.size, partition_bytes=partition_bytes)
-    return [(line.offset, line.data.decode()) for split in splits for line in read_split(split, 1000)]
+    lines = (line for split in splits for line in single_lines(read_split(split, 1000)))
+    return [(line.offset, line.data.decode()) for line in lines]
 
 
 def write(path: Path, text: str) -> None:
