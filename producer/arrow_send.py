@@ -22,6 +22,7 @@ from .clock import Clock
 from .config import ProducerConfig
 from .errors import InvalidArgumentError, LogSizeTooLargeError, ProducerError
 from .futures import SendFuture
+from .pipeline.accept import say_how_far
 from .pipeline.batching.accumulator import Piece
 from .pipeline.batching.cut import CutRule
 from .pipeline.sender import Sender
@@ -127,8 +128,8 @@ class ArrowSender:
                     futures.append(piece.future)
                     logs += piece.logs
                 row += batch.num_rows
-        except ProducerError as error:
-            error.accepted, error.accepted_logs = futures, logs
+        except BaseException as error:
+            say_how_far(error, futures, logs)
             raise
         return futures
 

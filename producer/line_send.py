@@ -38,7 +38,7 @@ class LineSender:
     ) -> None:
         self._pipeline, self._key, self._cut = pipeline, key, cut
         encode_log({field: ""}, now)  # to say what is wrong with the name
-        self._field = field.encode()
+        self._field = str.encode(field)  # the true characters of subclasses
         self._time = time_of(LogItem({}, time=time), now)
 
     def send(self, block: Any, callback: Callback | None) -> list[SendFuture]:
@@ -72,11 +72,11 @@ class LineSender:
 
 
 def _memory(block: Any) -> bytes | memoryview:
-    if isinstance(block, bytes):
+    if type(block) is bytes:  # a subclass may say another length
         return block
     try:
         return memoryview(block).cast("B")
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # ValueError: it was released
         raise InvalidArgumentError(
             f"block: must be bytes, or contiguous memory of bytes, got {type(block).__qualname__}: {error}"
         ) from error

@@ -172,6 +172,20 @@ def test_a_value_that_cannot_be_sent_is_refused_with_its_row() -> None:
         assert caught.value.accepted_logs == producer.stats().accepted == 5
 
 
+def test_an_error_of_the_data_itself_tells_how_far_it_came() -> None:
+    """A reader that fails half-way raises its own error, with a note."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"text": ["a", "b"]})
+        raise LookupError("the data ends here")
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("text", pa.string())]), batches())
+    with make() as producer:
+        with pytest.raises(LookupError, match="ends here") as caught:
+            producer.stream("p", "l").send_arrow(reader)
+        assert "2 logs, in 1 pieces, had been accepted before" in "".join(caught.value.__notes__)
+
+
 def test_memory_is_taken_before_a_slice_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """At that moment it is accounted, and what the estimate had too much is given back."""
     seen: list[tuple[int, int]] = []

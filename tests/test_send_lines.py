@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,17 @@ def _twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def make(sink: Any = None, **options: Any) -> Producer:
-    """A producer into a sink."""
+    """A producer into a sink, with one IO thread: with several, batches overtake each other."""
     channel, clock = options.pop("channel", None), options.pop("clock", None)
-    return Producer(sink=sink or RecordingSink(), config=config(**options), channel=channel, clock=clock)
+    return Producer(
+        sink=sink or RecordingSink(), config=config(**{"io_thread_count": 1, **options}), channel=channel, clock=clock
+    )
+
+
+def _released() -> memoryview:
+    block = memoryview(b"a")
+    block.release()
+    return block
 
 
 def block_of(lines: int, size: int = 100) -> bytes:
@@ -97,6 +106,42 @@ def test_any_memory_of_bytes_is_a_block(tmp_path: Path) -> None:
     assert sink.records() == expected(block_of(10), int(clock.time())) * 2
 
 
+def test_a_block_is_as_long_as_its_memory() -> None:
+    """Whatever a subclass says of it."""
+
+    class Longer(bytes):
+        def __len__(self) -> int:
+            return 1000
+
+    sink = RecordingSink()
+    with make(sink, clock=(clock := ManualClock())) as producer:
+        producer.stream("p", "l").send_lines(Longer(b"a\nb"))
+        producer.flush()
+    assert sink.records() == expected(b"a\nb", int(clock.time()))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_block_that_is_changed_meanwhile_spoils_no_memory_but_its_own() -> None:
+    """Its lines may be anything then, but each record keeps to its own bytes."""
+    block, ended = bytearray(b"a" * 60_000), threading.Event()
+
+    def change() -> None:
+        while not ended.is_set():
+            block[:] = b"\xff" * 60_000
+            block[:] = b"a" * 59_999 + b"\xff"
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        with make() as producer:
+            stream = producer.stream("p", "l")
+            for _ in range(300):
+                stream.send_lines(block)
+    finally:
+        ended.set()
+        changing.join()
+
+
 def test_no_lines_are_no_pieces() -> None:
     """An empty block is accepted, and is nothing."""
     with make() as producer:
@@ -109,6 +154,7 @@ def test_no_lines_are_no_pieces() -> None:
     [
         ({"block": "text"}, "block: must be bytes"),
         ({"block": memoryview(b"abcd")[::2]}, "block: must be bytes, or contiguous memory"),
+        ({"block": _released()}, "block: must be bytes, or contiguous memory"),
         ({"key": 5}, "field's name must be text"),
         ({"key": "\ud800"}, "not valid Unicode"),
         ({"time": -1}, "time: must be an integer from 0"),

@@ -136,7 +136,7 @@ cdef inline size_t put_line(Text line, const Around* around, Out* out) noexcept 
     at = put_head(at, 0x12, content_size(text, around))
     at = put_text(at, around.name)
     at = put_varint(at, text)
-    at = put_text(at, line) if text == line.size else put_escaped(at, line)
+    at = put_text(at, line) if text == line.size else put_escaped(at, at + text, line)
     put_text(at, around.nanos)
     out.size += record
     out.lines += 1
@@ -163,12 +163,16 @@ cdef size_t escaped_size(Text line) noexcept nogil:
     return size
 
 
-cdef uint8_t* put_escaped(uint8_t* out, Text line) noexcept nogil:
-    """Copy a line with each byte that is not UTF-8 as four."""
+cdef uint8_t* put_escaped(uint8_t* out, uint8_t* end, Text line) noexcept nogil:
+    """Copy a line with each byte that is not UTF-8 as four; to the end and no further, also if somebody changes the line
+    meanwhile, as nobody should.
+    """
     cdef const char* digits = "0123456789abcdef"
     cdef size_t at = 0, character
     while at < line.size:
         character = character_size(line.data + at, line.size - at)
+        if out + (character or 4) > end:
+            break
         if character:
             memcpy(out, line.data + at, character)
             out += character
@@ -177,7 +181,10 @@ cdef uint8_t* put_escaped(uint8_t* out, Text line) noexcept nogil:
             out[0], out[1], out[2], out[3] = 0x5C, 0x78, digits[line.data[at] >> 4], digits[line.data[at] & 15]
             out += 4
             at += 1
-    return out
+    while out < end:
+        out[0] = 0x3F
+        out += 1
+    return end
 
 
 cdef inline size_t character_size(const uint8_t* at, size_t left) noexcept nogil:
