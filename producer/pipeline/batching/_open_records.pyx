@@ -62,6 +62,8 @@ cdef class SendFuture:
         return PureFuture
 
     def __setattr__(self, name, value):
+        if isinstance(getattr(PureFuture, name, None), property):
+            raise AttributeError(f"property {name!r} of 'SendFuture' object has no setter")
         if not PyObject_GC_IsTracked(self):
             PyObject_GC_Track(<PyObject*> self)
         PyObject_GenericSetAttr(self, name, value)

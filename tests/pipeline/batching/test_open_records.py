@@ -41,7 +41,7 @@ from tests.channels.interrupts import interrupted_everywhere
 from tests.pipeline.sending.test_split import TOO_LARGE, LimitedSink
 from tests.support.clocks import JumpingClock
 from tests.support.log_group_schema import contents_of
-from tests.support.pipelines import settle
+from tests.support.pipelines import config, settle
 from tests.support.short_way import (
     CountingProducer,
     body_of,
@@ -762,3 +762,20 @@ def test_an_interrupted_send_by_the_general_way_leaves_the_batch_whole(log: Any,
         return lambda: producer.send("p", "l", log), check
 
     interrupted_everywhere(scenario, places(30, 25))
+
+
+def test_nobody_else_settles_a_future() -> None:
+    """Its state is its batch's: it cannot be set, by ``set_result`` of the base class neither."""
+    with CountingProducer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
+        stream = _stream(producer)
+        stream.send(LOG)
+        future = stream.send(LOG)
+        for settle in (
+            lambda: setattr(future, "_state", "FINISHED"),
+            lambda: future.set_result(5),  # type: ignore[arg-type]
+            lambda: future.set_exception(OSError()),
+        ):
+            with pytest.raises(AttributeError):
+                settle()
+        assert not future.done()
+        assert future._state == "PENDING"
