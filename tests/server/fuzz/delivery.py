@@ -21,13 +21,15 @@ class Answer:
     """One answer.
 
     :ivar status: its HTTP status.
-    :ivar code: its ``errorCode``, None for a success.
+    :ivar code: its ``errorCode``; None for a success, and for the answer to a HEAD, which has no body to say one.
     :ivar problem: what is wrong with its form, or None.
+    :ivar has_body: whether it answers something else than a HEAD.
     """
 
     status: int
     code: str | None
     problem: str | None = None
+    has_body: bool = True
 
 
 @dataclass
@@ -110,7 +112,7 @@ def _check(status: int, headers: dict[str, str], body: bytes, *, complete: bool,
     if not complete:
         return Answer(status, None, f"the body ends after {len(body)} bytes")
     if status < 400 or not has_body:
-        return Answer(status, None)
+        return Answer(status, None, has_body=has_body)
     try:
         content = json.loads(body)
     except ValueError:
