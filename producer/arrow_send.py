@@ -139,6 +139,7 @@ class ArrowSender:
         :param first_row: what errors call the first row.
         :raises ProducerError: behind the pieces that were accepted.
         """
+        self._encoder.check(batch)
         for start, rows, size in self._slices(batch):
             task = _Slice(self, rows, start, first_row)
             try:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled twin of the columns' encoder: records straight from Arrow's buffers, without the interpreter lock.
 
-The buffers come through Arrow's C data interface, and are believed as Arrow believes them; only positions in
-dictionaries are checked. Sizes first (``measure``), then the records of any rows, in any order, into memory of exactly
+The buffers come through Arrow's C data interface. What Arrow's ``validate`` looks at is believed: that buffers are as
+long as they must be, and where the last text ends. Every other position is checked when the sizes are measured. Sizes first (``measure``), then the records of any rows, in any order, into memory of exactly
 that size (``write``).
 
 Source: arrow.apache.org, The Arrow C data interface, and the layouts of the columnar format.
@@ -34,6 +34,7 @@ cdef extern from *:
         int64_t length
         int64_t null_count
         int64_t offset
+        int64_t n_buffers
         const void** buffers
 
 
@@ -50,6 +51,7 @@ cdef struct Texts:
     int64_t offset
     const uint8_t* validity
     const void** buffers
+    int64_t last  # where the last text ends; or how many buffers the views have
 
 
 cdef struct Field:
@@ -71,13 +73,17 @@ cdef inline bint is_set(const uint8_t* bits, int64_t place) noexcept nogil:
     return bits[place >> 3] >> (place & 7) & 1
 
 
+cdef inline bint is_null(const Texts* texts, int64_t place) noexcept nogil:
+    return texts.validity != NULL and not is_set(texts.validity, texts.offset + place)
+
+
 cdef inline bint find(const Texts* texts, int64_t place, Text* text) noexcept nogil:
     """Whether there is a text, and which."""
     cdef const int32_t* narrow
     cdef const int64_t* wide
-    place += texts.offset
-    if texts.validity != NULL and not is_set(texts.validity, place):
+    if is_null(texts, place):
         return False
+    place += texts.offset
     if texts.layout == NARROW:
         narrow = <const int32_t*> texts.buffers[1] + place
         text.data = <const uint8_t*> texts.buffers[2] + narrow[0]
@@ -96,6 +102,35 @@ cdef inline bint find(const Texts* texts, int64_t place, Text* text) noexcept no
     return True
 
 
+cdef inline bint lies_inside(const Texts* texts, int64_t place) noexcept nogil:
+    """Whether a text that is not null lies within the array's data."""
+    cdef const int32_t* narrow
+    cdef const int64_t* wide
+    place += texts.offset
+    if texts.layout == NARROW:
+        narrow = <const int32_t*> texts.buffers[1] + place
+        return 0 <= narrow[0] <= narrow[1] <= texts.last
+    if texts.layout == WIDE:
+        wide = <const int64_t*> texts.buffers[1] + place
+        return 0 <= wide[0] <= wide[1] <= texts.last
+    narrow = <const int32_t*> texts.buffers[1] + 4 * place
+    if narrow[0] <= 12:
+        return narrow[0] >= 0
+    if not 0 <= narrow[2] < texts.last or narrow[3] < 0:
+        return False
+    return <int64_t> narrow[3] + narrow[0] <= (<const int64_t*> texts.buffers[2 + texts.last])[narrow[2]]
+
+
+cdef inline bint find_inside(const Texts* texts, int64_t place, Text* text, bint* inside) noexcept nogil:
+    """As ``find``, of what may lie anywhere: if it does, ``inside`` becomes false."""
+    if is_null(texts, place):
+        return False
+    if not lies_inside(texts, place):
+        inside[0] = False
+        return False
+    return find(texts, place, text)
+
+
 cdef inline bint find_chosen(const Field* field, int64_t row, Text* text) noexcept nogil:
     if field.index == NULL:
         return find(&field.texts, row, text)
@@ -111,20 +146,25 @@ cdef inline size_t entry_size(size_t key, size_t item) noexcept nogil:
     return delimited(key) + delimited(item)
 
 
-cdef void add_sizes(const Field* field, size_t* sizes, int64_t count) noexcept nogil:
-    """Add to each row what its field takes."""
+cdef bint add_sizes(const Field* field, size_t* sizes, int64_t count) noexcept nogil:
+    """Add to each row what its field takes; whether all texts lie where they can."""
+    cdef const Texts* texts = &field.texts
     cdef const int32_t* ends
-    cdef int64_t row
+    cdef int64_t row, place
     cdef size_t name = field.name.size
+    cdef bint inside = True
     cdef Text text
-    if field.index == NULL and field.texts.layout == NARROW and field.texts.validity == NULL:  # by far the commonest
-        ends = <const int32_t*> field.texts.buffers[1] + field.texts.offset
+    if count and field.index == NULL and texts.layout == NARROW and texts.validity == NULL:  # by far the commonest
+        ends = <const int32_t*> texts.buffers[1] + texts.offset
         for row in range(count):
+            inside &= ends[row] <= ends[row + 1]
             sizes[row] += delimited(content_size(name, ends[row + 1] - ends[row]))
-        return
+        return inside and ends[0] >= 0 and ends[count] <= texts.last
     for row in range(count):
-        if find_chosen(field, row, &text):
+        place = row if field.index == NULL else field.index[row]
+        if place != texts.length and find_inside(texts, place, &text, &inside):
             sizes[row] += delimited(content_size(name, text.size))
+    return inside
 
 
 cdef class Columns:
@@ -185,6 +225,14 @@ cdef class Columns:
         data = <producer_array*> PyCapsule_GetPointer(held, "arrow_array")
         texts.length, texts.offset, texts.buffers = data.length, data.offset, data.buffers
         texts.validity = NULL if data.null_count == 0 else <const uint8_t*> data.buffers[0]
+        if texts.layout == VIEW:
+            texts.last = data.n_buffers - 3  # the last one says how long these are
+        elif texts.length == 0:
+            texts.last = 0
+        elif texts.layout == NARROW:
+            texts.last = (<const int32_t*> data.buffers[1])[data.offset + data.length]
+        else:
+            texts.last = (<const int64_t*> data.buffers[1])[data.offset + data.length]
         self._kept.append(held)
         return texts
 
@@ -220,13 +268,16 @@ cdef class Columns:
         self._entries.places = <const int64_t*> self._numbers(places, 8 * (self._count + 1))
         self._entries.valid = NULL if valid is None else <const uint8_t*> self._numbers(valid, self._count)
         self._entries.keys, self._entries.items = self._texts(keys), self._texts(items)
-        if not 0 <= self._entries.places[self._count] <= min(self._entries.keys.length, self._entries.items.length):
+        if self._entries.places[self._count] > min(self._entries.keys.length, self._entries.items.length):
             raise ValueError("there are fewer entries than the rows have")
         self._has_entries = True
 
     def measure(self, ends):
-        """Write where the record of each row ends, int64, into an array; called once, before ``write``."""
+        """Write where the record of each row ends, int64, into an array; called once, before ``write``. False, and
+        nothing can be written, if a text lies outside of its array's data.
+        """
         cdef Py_buffer view
+        cdef bint inside
         PyObject_GetBuffer(ends, &view, PyBUF_WRITABLE)
         try:
             if view.len < 8 * self._count:
@@ -235,36 +286,45 @@ cdef class Columns:
             if self._sizes == NULL:
                 raise MemoryError
             with nogil:
-                self._measure(<int64_t*> view.buf)
+                inside = self._measure(<int64_t*> view.buf)
         finally:
             PyBuffer_Release(&view)
+        if not inside:
+            free(self._sizes)
+            self._sizes = NULL
+        return inside
 
-    cdef void _measure(self, int64_t* ends) noexcept nogil:
+    cdef bint _measure(self, int64_t* ends) noexcept nogil:
         cdef Py_ssize_t place
+        cdef bint inside = True
         cdef int64_t row, end = 0
         for row in range(self._count):
             self._sizes[row] = 1 + width(self._seconds[0 if self._one_time else row])
         for place in range(self._field_count):
-            add_sizes(&self._fields[place], self._sizes, self._count)
+            inside &= add_sizes(&self._fields[place], self._sizes, self._count)
         if self._has_entries:
             for row in range(self._count):
-                self._sizes[row] += self._entries_size(row)
+                self._sizes[row] += self._entries_size(row, &inside)
         if self._nanos != NULL:
             for row in range(self._count):
                 self._sizes[row] += 5 if self._nanos[row] else 0
         for row in range(self._count):
             end += delimited(self._sizes[row])
             ends[row] = end
+        return inside
 
-    cdef size_t _entries_size(self, int64_t row) noexcept nogil:
+    cdef size_t _entries_size(self, int64_t row, bint* inside) noexcept nogil:
         cdef const Entries* entries = &self._entries
         cdef size_t size = 0
         cdef Text key, item
         cdef int64_t entry
+        if entries.places[row] < 0 or entries.places[row] > entries.places[row + 1]:
+            inside[0] = False
+            return 0
         if entries.valid != NULL and not entries.valid[row]:
             return 0
         for entry in range(entries.places[row], entries.places[row + 1]):
-            if find(&entries.items, entry, &item) and find(&entries.keys, entry, &key):
+            if find_inside(&entries.items, entry, &item, inside) and find_inside(&entries.keys, entry, &key, inside):
                 size += delimited(entry_size(key.size, item.size))
         return size
 

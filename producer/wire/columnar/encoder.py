@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from ...errors import InvalidArgumentError
 from . import time_fields
+from .bounds import check_parts
 from .columns import columns_of
 from .estimate import BEFORE_ROW
 from .fields import Entries, Field
@@ -50,6 +51,21 @@ class ColumnarEncoder:
         }
         self._columns = columns_of(schema, options)
 
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Look whether the data lie where they say, once, before a batch or slices of it are encoded.
+
+        :raises InvalidArgumentError: they do not.
+        """
+        _validate(batch)
+        checks = [(position, column.check) for position, column in self._columns.fields]
+        checks += [(position, check_parts) for position in self._columns.picking if position is not None]
+        for position, check in checks:
+            try:
+                check(batch.column(position))
+            except UnsendableError as error:
+                name = batch.schema.field(position).name
+                raise InvalidArgumentError(f"column {name!r}: at {error.position}: {error.reason}") from error
+
     def group(self, batch: pa.RecordBatch) -> Grouping:
         """The rows of a batch in groups that go to one stream each."""
         return group(batch, self._columns.picking)
@@ -75,8 +91,12 @@ class ColumnarEncoder:
         """
         if not batch.schema.equals(self.schema):
             raise InvalidArgumentError(f"a batch has another schema than the first: {batch.schema.to_string()}")
+        _validate(batch)
         which = range(batch.num_rows) if rows is None else rows
-        return encode_rows(self._times(batch, now, which), self._fields(batch, which), batch.num_rows)
+        try:
+            return encode_rows(self._times(batch, now, which), self._fields(batch, which), batch.num_rows)
+        except UnsendableError as error:
+            raise InvalidArgumentError(f"row {which[error.position]}: {error.reason}") from error
 
     def _fields(self, batch: pa.RecordBatch, rows: Sequence[int] | Numbers) -> list[Field | Entries]:
         fields: list[Field | Entries] = []
@@ -98,3 +118,10 @@ class ColumnarEncoder:
         except UnsendableError as error:
             name = batch.schema.field(position).name
             raise InvalidArgumentError(f"row {rows[error.position]}: time_column {name!r}: {error.reason}") from error
+
+
+def _validate(batch: pa.RecordBatch) -> None:
+    try:
+        batch.validate()
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(f"the Arrow data contradict themselves: {error}") from error

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from .bounds import check_ascending, check_parts, check_positions, check_texts
 from .estimate import estimate_contents, estimate_field
 from .gather import Part, join, pool_of, total_sizes
 from .prefixes import LONG, SHORT, Prefixes, of_key
-from .texts import Render, dictionary_of, is_text, is_view, texts_of_distinct, texts_of_views
-from .values import Numbers, UnsendableError, as_binary, lengths_of, valid_of
+from .texts import Render, dictionary_of, texts_of_distinct, texts_of_views
+from .values import Numbers, UnsendableError, as_binary, is_text, is_view, lengths_of, valid_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +31,17 @@ class Field:
     texts: pa.Array
     index: Numbers | None
     prefixes: Prefixes
+
+    def check(self) -> None:
+        """Look where the texts are.
+
+        :raises UnsendableError: one is outside of its array's data.
+        """
+        try:
+            check_texts(self.texts)
+        except UnsendableError as error:
+            row = error.position if self.index is None else int(np.argmax(self.index == error.position))
+            raise UnsendableError(row, f"field {self.key.decode()!r}: {error.reason}") from error
 
     def parts(self) -> list[Part]:
         """The field as parts of the rows."""
@@ -54,6 +65,14 @@ class Entries:
     keys: pa.Array
     items: pa.Array
 
+    def check(self) -> None:
+        """See :meth:`Field.check`."""
+        for texts in (self.keys, self.items):
+            try:
+                check_texts(texts)
+            except UnsendableError as error:
+                raise UnsendableError(_row_of(error.position, self.places), f"an entry: {error.reason}") from error
+
     def parts(self) -> list[Part]:
         """The fields as parts of the rows."""
         return [_sliced(*_without_nulls(self.keys, self.items, self.places), self.valid)]
@@ -76,6 +95,17 @@ class FieldColumn:
         """About how many bytes the fields will be."""
         return estimate_field(array, self._name)
 
+    def check(self, array: pa.Array) -> None:
+        """Look where the values of a batch are, but for texts and positions in a dictionary: :meth:`fields` and
+        :meth:`Field.check` do that.
+
+        :raises UnsendableError: one is outside of the array's data.
+        """
+        if kinds.is_dictionary(array.type):
+            check_parts(array.dictionary)
+        elif not is_text(array.type) and not is_view(array.type):
+            check_parts(array)
+
     def fields(self, array: pa.Array) -> Field:
         """The field in each row.
 
@@ -84,24 +114,13 @@ class FieldColumn:
         chosen = dictionary_of(array) if kinds.is_run_end_encoded(array.type) else array
         texts = None
         if kinds.is_dictionary(chosen.type):
-            _check_positions(chosen)
+            check_positions(chosen)
             texts = texts_of_distinct(chosen)
         if texts is None:
             texts = array if is_text(array.type) or is_view(array.type) else self._render(array)
             return Field(self._key, texts, None, self._prefixes)
         index = chosen.indices.cast(pa.int64()).fill_null(len(texts)).to_numpy()
         return Field(self._key, texts, index, self._prefixes)
-
-
-def _check_positions(array: pa.DictionaryArray) -> None:
-    """Arrow believes what other libraries say, and would read what is beside the dictionary.
-
-    :raises UnsendableError: a position that the dictionary does not have.
-    """
-    extent, size = pc.min_max(array.indices), len(array.dictionary)
-    if extent["max"].is_valid and not 0 <= extent["min"].as_py() <= extent["max"].as_py() < size:
-        wrong = [n for n, index in enumerate(array.indices.to_pylist()) if index is not None and not 0 <= index < size]
-        raise UnsendableError(wrong[0], f"{array.indices[wrong[0]]} is no position in its dictionary of {size}")
 
 
 def _field(prefixes: Prefixes, texts: pa.Array) -> list[Part]:
@@ -136,6 +155,13 @@ class ContentsColumn:
     def estimate(self, array: pa.MapArray) -> int:
         """About how many bytes the fields will be."""
         return estimate_contents(array)
+
+    def check(self, array: pa.MapArray) -> None:
+        """See :meth:`FieldColumn.check`."""
+        check_ascending(array.offsets.to_numpy())
+        for part in (array.keys, array.items):
+            if not is_text(part.type) and not is_view(part.type):
+                check_parts(part)
 
     def fields(self, array: pa.MapArray) -> Entries | None:
         """The fields of each row; None if no row has any.

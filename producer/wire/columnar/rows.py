@@ -103,6 +103,8 @@ class MeasuredRows:
 
 def join_rows(times: Times, fields: Sequence[Field | Entries], count: int) -> JoinedRows:
     """The pure twin of :func:`measure_rows`."""
+    for field in fields:
+        field.check()
     if count == 0:
         return JoinedRows(memoryview(b""), np.zeros(0, np.int32))
     time, nanos = times.parts()
@@ -117,6 +119,7 @@ def measure_rows(times: Times, fields: Sequence[Field | Entries], count: int) ->
     """The records of rows.
 
     :param count: of rows.
+    :raises UnsendableError: a text is outside of its column's data.
     """
     from .._columns import Columns  # noqa: PLC0415  # it is not everywhere
 
@@ -131,7 +134,10 @@ def measure_rows(times: Times, fields: Sequence[Field | Entries], count: int) ->
         else:
             columns.add_field(field.key, field.texts, field.index)
     ends = np.empty(count, np.int64)
-    columns.measure(ends)
+    if not columns.measure(ends):
+        for field in fields:
+            field.check()
+        raise RuntimeError("a text is outside of its column's data")  # where the twin above sees none: a bug
     return MeasuredRows(columns, ends)
 
 

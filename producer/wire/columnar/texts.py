@@ -12,7 +12,7 @@ import pyarrow.types as kinds
 from .floats import texts_of_floats
 from .moments import texts_of_dates, texts_of_times, texts_of_timestamps
 from .structures import texts_of_objects
-from .values import MAX_OFFSET, UnsendableError, as_binary, text_kind
+from .values import MAX_OFFSET, UnsendableError, as_binary, is_text, is_view, text_kind
 
 #: Makes the texts of an array; nulls stay null.
 #:
@@ -107,18 +107,6 @@ def _texts_of_fixed(array: pa.Array) -> pa.Array:
 
 def _texts_of_numbers(array: pa.Array) -> pa.Array:
     return as_binary(array.cast(text_kind(len(array), _LONGEST_NUMBER)))
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether the values are their texts, one behind the other."""
-    return any(
-        is_it(kind) for is_it in (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
-    )
-
-
-def is_view(kind: pa.DataType) -> bool:
-    """Whether the values are their texts, wherever these are."""
-    return bool(kinds.is_string_view(kind) or kinds.is_binary_view(kind))
 
 
 def _is_exact_number(kind: pa.DataType) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as kinds
 
 #: Integers of NumPy, one for each row.
 Numbers = np.ndarray[Any, Any]
@@ -24,6 +25,18 @@ class UnsendableError(Exception):
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)
         self.position, self.reason = position, reason
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether the values are their texts, one behind the other."""
+    return any(
+        is_it(kind) for is_it in (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
+    )
+
+
+def is_view(kind: pa.DataType) -> bool:
+    """Whether the values are their texts, wherever these are."""
+    return bool(kinds.is_string_view(kind) or kinds.is_binary_view(kind))
 
 
 def valid_of(array: pa.Array) -> Numbers | None:
