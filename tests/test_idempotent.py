@@ -29,7 +29,7 @@ from producer import (
     Stream,
 )
 from producer.numbering import Numbering
-from producer.pipeline.sending.doubt import SURE_AFTER
+from producer.pipeline.batching.doubt import SURE_AFTER
 from producer.server import LogHubServer
 from producer.server.faults import Action, Cut, HalfAnswer, Refuse
 from producer.server.messages import ApiRequest

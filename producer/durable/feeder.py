@@ -13,9 +13,9 @@ from collections.abc import Callable
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, StreamStoppedError, TransactionFullError
 from ..interfaces import Channel, Event
+from ..pipeline.batching.doubt import SentBefore
 from ..pipeline.batching.stopped_streams import Line
-from ..pipeline.sending.doubt import SentBefore
-from ..pipeline.settling.callbacks import attempt_of
+from ..pipeline.settling.settlement import attempt_of
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
 from ..records import IDEMPOTENT, StreamKey

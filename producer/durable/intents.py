@@ -30,7 +30,7 @@ from struct import Struct
 from ..errors import ChannelError, NumberNotNotedError
 from ..interfaces import Notes, SequenceId
 from ..pipeline.batching.batch import ProducerBatch
-from ..pipeline.sending.doubt import SentBefore
+from ..pipeline.batching.doubt import SentBefore
 from ..records import ADOPTED, StreamKey
 from .fed_batch import FedBatch
 

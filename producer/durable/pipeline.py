@@ -27,9 +27,9 @@ from ..metrics import Stats
 from ..pipeline.backing import Backing
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.batch import ProducerBatch
+from ..pipeline.batching.doubt import SentBefore
 from ..pipeline.batching.open_records import OpenRecords
 from ..pipeline.pipeline import Pipeline
-from ..pipeline.sending.doubt import SentBefore
 from ..pipeline.threads import StageThread
 from ..records import StreamKey, plain
 from ..results import Callback

@@ -26,9 +26,9 @@ from .batching.batch import (
     overhead_of_batch,
 )
 from .batching.cut import CutRule
+from .batching.doubt import SentBefore
 from .batching.memory import MemoryBudget, Reservation
 from .batching.open_records import RECORD_OVERHEAD, OpenRecords
-from .sending.doubt import SentBefore
 
 
 class Threads(Protocol):
@@ -264,6 +264,12 @@ class Admission:
         serial = self.accumulator.seal_open()
         self.hand_on()
         return serial
+
+    def hand_on_lingered(self, now: float) -> float:
+        """Seal and submit the batches that lingered long enough; the seconds until the next one has."""
+        wait = self.accumulator.seal_expired(now)
+        self.hand_on()
+        return wait
 
     def hand_on_formed(self, key: StreamKey) -> None:
         """The stream's batch of before the restart has all its records."""

@@ -22,12 +22,12 @@ from .backing import Backing
 from .batching.batch import BatchState, ProducerBatch
 from .sending.fair_queue import fair_queue_of
 from .sending.io_pool import IOThreadPool
+from .sending.mover import Mover
 from .sending.retry_queue import RetryQueue
 from .sending.retry_rules import RetryRules
 from .sending.send_task import SendTask
 from .sending.sequencing import Sequencer
-from .sending.timer import Mover
-from .settling.callbacks import Settlement
+from .settling.settlement import Settlement
 from .snapshot import snapshot
 from .threads import StageThread
 
@@ -112,7 +112,8 @@ class Pipeline:
         )
         self.mover = Mover(
             name,
-            admission=self.admission,
+            hand_on_lingered=self.admission.hand_on_lingered,
+            hand_on_open=self.admission.hand_on_open,
             retry_queue=self.retry_queue,
             resubmit=self.resubmit,
             open_gates=self.io_pool.wake,

@@ -9,7 +9,7 @@ from .batching.accumulator import LogAccumulator
 from .batching.batch import ProducerBatch
 from .batching.memory import MemoryBudget
 from .sending.io_pool import IOThreadPool
-from .settling.callbacks import Settlement
+from .settling.settlement import Settlement
 
 
 def snapshot(

@@ -24,7 +24,7 @@ from producer.durable.pipeline import DurablePipeline
 from producer.errors import ChannelIOError
 from producer.interfaces import Delivery, Receipt
 from producer.pipeline.batching import accumulator as accumulator_module
-from producer.pipeline.sending.doubt import SURE_AFTER
+from producer.pipeline.batching.doubt import SURE_AFTER
 from producer.records import StreamKey
 from tests.durable.kit import KeptChannel, by_hand, crashed, drive, file_channel, values
 from tests.support.clocks import JumpingClock

@@ -27,9 +27,9 @@ from ...futures import SendFuture
 from ...interfaces import Record, SequenceId
 from ...numbering import Numbering
 from ...records import SEQUENCED, StreamKey, hash_key_of
-from ..sending.doubt import Doubt, SentBefore
 from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule
+from .doubt import Doubt, SentBefore
 from .memory import MemoryBudget, Reservation
 from .open_records import RECORD_OVERHEAD
 from .stopped_streams import StoppedStreams

@@ -25,7 +25,7 @@ from ...futures import ResultHolder, SendFuture
 from ...interfaces import Payload, Record, SequenceId
 from ...records import SEQUENCED, StreamKey
 from ...results import Attempt, Callback, Result
-from ..sending.doubt import Doubt
+from .doubt import Doubt
 from .open_records import OpenRecords, Sealed
 from .stream_state import StreamState
 

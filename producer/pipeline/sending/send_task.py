@@ -23,8 +23,9 @@ from ...metrics import Counters
 from ...results import Attempt
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BatchState, ProducerBatch
-from ..settling.callbacks import Settlement, run_user_code
+from ..settling.callbacks import run_user_code
 from ..settling.failure_log import FailureLog
+from ..settling.settlement import Settlement
 from .fair_queue import Report, Turn
 from .gates import LONGEST_UNREACHABLE, Verdict, verdict_of
 from .retry_queue import RetryQueue

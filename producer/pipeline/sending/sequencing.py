@@ -5,10 +5,11 @@ the first attempt: by then all batches before it are settled. A key is forgotten
 of the stream is under way; the next batch gets another key, which is as good.
 
 ``InvalidSequenceId`` says that the server has seen the number, or a higher one. It means success only if an earlier
-request under this number may have stored the batch (see :mod:`.doubt`). Otherwise nobody of ours did: somebody else
-uses the key (a copied machine or directory), or something on the way repeated the request. To count that as success
-could lose the batch, so it fails, the stream stops, and the next batch gets a new key. With a ``SequenceKey`` it always
-means success: other processes send the same batches under the same numbers, which is what such a key is for.
+request under this number may have stored the batch (see :mod:`..batching.doubt`). Otherwise nobody of ours did:
+somebody else uses the key (a copied machine or directory), or something on the way repeated the request. To count that
+as success could lose the batch, so it fails, the stream stops, and the next batch gets a new key. With a
+``SequenceKey`` it always means success: other processes send the same batches under the same numbers, which is what
+such a key is for.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ...interfaces import SequenceId
 from ...records import IDEMPOTENT, SEQUENCED
 from ...wire.put_logs import new_hash_key
 from ..batching.batch import ProducerBatch
-from .doubt import SURE_AFTER, Doubt, Fate
+from ..batching.doubt import SURE_AFTER, Doubt, Fate
 from .numbers import NumberJournal
 
 _NEVER_CUT = (

@@ -20,7 +20,6 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -37,11 +36,9 @@ from ..blame import Reason, blames_rows, reason_of
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
 from .options import OnFailure, WriteOptions
+from .part import Part
 from .refusals import UNSENDABLE, Refusals, blames_row, full_reason, reason_of_error
 from .rows import Rows
-
-if TYPE_CHECKING:
-    from .task import Part
 
 _KEY_BITS = 128
 # Between the numbers of chunks that end with neighbouring rows: a chunk is cut in halves no more often.

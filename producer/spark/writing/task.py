@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from ...client import Producer
 from ...credentials import EnvironmentCredentials
@@ -20,43 +16,8 @@ from .dead_letter_files import DeadLetterFile
 from .exactly_once import ExactlyOnce
 from .metrics import WriteMetrics
 from .options import Guarantee, WriteOptions
+from .part import Part, part_of_task
 from .refusals import Refusals
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Which part of which write a task is: the same for every attempt at it.
-
-    :ivar run: the write: a name given by the user, the id of a streaming query, or made up for a batch write.
-    :ivar batch: the micro-batch of a streaming query, else an empty string.
-    :ivar number: the partition.
-    """
-
-    run: str
-    batch: str
-    number: int
-
-    @property
-    def file_name(self) -> str:
-        """A name for files of this part."""
-        digest = hashlib.sha256(self.run.encode()).hexdigest()[:16]
-        batch = f"-batch-{self.batch}" if self.batch else ""
-        return f"part-{self.number:05d}{batch}-{digest}"
-
-
-def part_of_task(run: str | None) -> Part:
-    """The part that the running task is.
-
-    :param run: the name of the write; None takes the id of the streaming query, or makes one up.
-    """
-    context = TaskContext.get()
-    if context is None:
-        return Part(run or uuid.uuid4().hex, "", 0)
-    query = context.getLocalProperty("sql.streaming.queryId")
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    if query is None:
-        return Part(run or uuid.uuid4().hex, "", context.partitionId())
-    return Part(run or query, batch or "", context.partitionId())
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: str | None) -> WriteMetrics:

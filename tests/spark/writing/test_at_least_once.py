@@ -16,7 +16,8 @@ from producer.server.faults import answer, drop_answer, raw_answer
 from producer.spark.errors import DeliveryFailedError
 from producer.spark.writing.metrics import WriteMetrics
 from producer.spark.writing.options import WriteOptions
-from producer.spark.writing.task import Part, write_rows
+from producer.spark.writing.part import Part
+from producer.spark.writing.task import write_rows
 from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, target, write
 
 

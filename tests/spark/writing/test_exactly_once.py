@@ -17,7 +17,7 @@ from producer.spark.errors import DeliveryFailedError
 from producer.spark.writing import exactly_once
 from producer.spark.writing.exactly_once import hash_key
 from producer.spark.writing.metrics import WriteMetrics
-from producer.spark.writing.task import Part
+from producer.spark.writing.part import Part
 from producer.spark.writing.writers import LogHubWriter
 from producer.wire.columnar import Names
 from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, target, twice, write

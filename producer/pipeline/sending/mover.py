@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...clock import Clock
-from ..accept import Admission
 from ..batching.batch import ProducerBatch
 from ..threads import StageThread
 from .retry_queue import RetryQueue
@@ -17,7 +16,9 @@ class Mover:
     A batch opened during a wait cannot expire before the wait is over, since no wait is longer than ``linger_ms``; so
     senders need not wake anybody, and an idle producer wakes once every ``linger_ms``.
 
-    :param admission: holds batches that linger.
+    :param hand_on_lingered: hands on the batches that lingered long enough by that time; the seconds until the next one
+        has.
+    :param hand_on_open: hands on all that take records.
     :param resubmit: takes batches that were to be retried.
     :param open_gates: lets those go that a gate kept back until now.
     :param orphaned: asked at each turn; when it is True nobody can close the producer any more, and ``abandon``
@@ -28,7 +29,8 @@ class Mover:
         self,
         name: str,
         *,
-        admission: Admission,
+        hand_on_lingered: Callable[[float], float],
+        hand_on_open: Callable[[], object],
         retry_queue: RetryQueue,
         resubmit: Callable[[ProducerBatch], None],
         open_gates: Callable[[], object],
@@ -36,7 +38,8 @@ class Mover:
         orphaned: Callable[[], bool],
         abandon: Callable[[], None],
     ) -> None:
-        self._admission = admission
+        self._hand_on_lingered = hand_on_lingered
+        self._hand_on_open = hand_on_open
         self._retry_queue = retry_queue
         self._resubmit = resubmit
         self._open_gates = open_gates
@@ -51,9 +54,8 @@ class Mover:
         """Hand on what is due now; returns the seconds until something may be due again."""
         if self._hurried:
             self._hurried = False
-            self._admission.accumulator.seal_open()
-        wait = self._admission.accumulator.seal_expired(self._clock.monotonic())
-        self._admission.hand_on()
+            self._hand_on_open()
+        wait = self._hand_on_lingered(self._clock.monotonic())
         for batch in self._retry_queue.take_due(self._clock.monotonic()):
             self._resubmit(batch)
         self._open_gates()

@@ -19,8 +19,8 @@ from producer import (
     SendFuture,
 )
 from producer.interfaces import Delivery, Receipt
+from producer.pipeline.batching.doubt import SURE_AFTER
 from producer.pipeline.pipeline import Pipeline
-from producer.pipeline.sending.doubt import SURE_AFTER
 from tests.durable.kit import values
 from tests.support.clocks import JumpingClock
 from tests.support.pipelines import (

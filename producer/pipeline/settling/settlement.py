@@ -1,0 +1,147 @@
+"""Settlement: each batch is settled once, where its outcome is known.
+
+The records' memory goes back to the budget, the result is set, whoever waits in ``result()`` goes on. What users are
+to be told goes to a :class:`~.callbacks.BatchHandler`, which also gives back the records' overhead.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+
+from ...errors import StreamStoppedError
+from ...metrics import Counters
+from ...records import plain
+from ...results import Attempt, Result
+from ..batching.accumulator import LogAccumulator
+from ..batching.batch import BATCH_OVERHEAD, BatchState, ProducerBatch
+from ..batching.memory import MemoryBudget
+from ..batching.open_records import RECORD_OVERHEAD
+from .callbacks import BatchHandler
+from .outcomes import OutcomeListener
+
+_log = logging.getLogger("producer.handler")
+
+
+class _Outcome(enum.Enum):
+    """What became of a batch; the values are names of counters."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    #: Neither: it stays where it is kept.
+    LEFT = "left"
+    #: Likewise, until its stream goes on.
+    PARKED = "parked"
+
+
+def attempt_of(error: StreamStoppedError) -> Attempt:
+    """What stands at the end of the attempts of a record that waited behind one that failed for good."""
+    at = error.first.attempts[-1].timestamp_ms if error.first.attempts else 0
+    return Attempt(success=False, error_code="StreamStopped", error_message=str(error), timestamp_ms=at)
+
+
+class Settlement:
+    """Settles each batch once, whoever asks first.
+
+    :param go: takes a batch that was waiting for another one of its stream.
+    :param listener: hears of every outcome.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        budget: MemoryBudget,
+        accumulator: LogAccumulator,
+        counters: Counters,
+        *,
+        go: Callable[[ProducerBatch], None],
+        listener: OutcomeListener,
+    ) -> None:
+        self._budget = budget
+        self._go = go
+        self._listener = listener
+        self._accumulator = accumulator
+        self._counters = counters
+        self.success = BatchHandler(f"{name}-success", budget.release)
+        self.failure = BatchHandler(f"{name}-failure", budget.release)
+
+    @property
+    def handlers(self) -> tuple[BatchHandler, BatchHandler]:
+        """Both handlers, in the order in which they are closed."""
+        return self.success, self.failure
+
+    def succeed(self, batch: ProducerBatch) -> None:
+        """The server acknowledged ``batch``."""
+        self._settle(batch, _Outcome.DELIVERED)
+
+    def fail(self, batch: ProducerBatch, attempt: Attempt | None = None, *, keep: bool = False) -> None:
+        """``batch`` is given up after the attempts that it has noted, and for the reason that ``attempt`` gives.
+
+        An ordered stream stops: what waits behind it is failed too, or parked.
+
+        :param keep: whether the batch itself, of an ordered stream, is rather parked, if its records are kept.
+        """
+        if not batch.key.order:
+            self._settle(batch, _Outcome.FAILED, attempt)
+            return
+        error = StreamStoppedError(plain(batch.key), batch.outcome(successful=False, last=attempt))
+        # Before anybody hears of the failure, so that whoever does finds the stream stopped.
+        behind = self._accumulator.stop(batch, error)
+        self._settle(batch, _Outcome.PARKED if keep and self._listener.keeps else _Outcome.FAILED, attempt)
+        for waiting in behind:
+            self._settle(waiting, self._fate_behind(waiting, batch), attempt_of(error))
+
+    def _fate_behind(self, waiting: ProducerBatch, failed: ProducerBatch) -> _Outcome:
+        # The rest of a list that was cut fails with the part of it that did.
+        return _Outcome.FAILED if not self._listener.keeps or waiting.shares_send(failed) else _Outcome.PARKED
+
+    def abandon(self, batch: ProducerBatch, attempt: Attempt) -> bool:
+        """End ``batch`` without owning it, for the reason that ``attempt`` gives; False if it was settled before."""
+        return self._settle(batch, _Outcome.LEFT if self._listener.keeps else _Outcome.FAILED, attempt)
+
+    def _settle(self, batch: ProducerBatch, outcome: _Outcome, last: Attempt | None = None) -> bool:
+        successful = outcome is _Outcome.DELIVERED
+        to = BatchState.SUCCEEDED if successful else BatchState.FAILED
+        result = batch.outcome(successful=successful, last=last)
+        if not batch.settle(to, result):
+            return False
+        overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * batch.sends)
+        released, batch.held = batch.held - overhead, overhead
+        self._counters.add(outcome.value, batch.log_count)
+        self._announce(batch, outcome, result, released)
+        batch.drop_bytes()
+        (self.success if successful else self.failure).put(batch)
+        delivered = None if outcome in (_Outcome.LEFT, _Outcome.PARKED) else successful
+        successor = self._accumulator.forget(batch, delivered=delivered)
+        if successor is not None:
+            self._go(successor)
+        return True
+
+    def _announce(self, batch: ProducerBatch, outcome: _Outcome, result: Result, memory: int) -> None:
+        """Tell the listener; the memory of the records goes back now, or when it needs them no longer."""
+        release = _Refund(self._budget.release, memory)
+        try:
+            if outcome is _Outcome.FAILED:
+                self._listener.failed(batch, result, release)
+                return
+            if outcome is _Outcome.DELIVERED:
+                self._listener.delivered(batch)
+            elif outcome is _Outcome.PARKED:
+                self._listener.parked(batch)
+        except Exception:  # noqa: BLE001  # whatever goes wrong there, the batch is settled
+            _log.exception("a bug: the outcome of a batch of %d logs was not noted", batch.log_count)
+        release()
+
+
+class _Refund:
+    """Gives memory back to the budget, once, however often it is called."""
+
+    __slots__ = ("_memory", "_release")
+
+    def __init__(self, release: Callable[[int], None], memory: int) -> None:
+        self._release, self._memory = release, memory
+
+    def __call__(self) -> None:
+        memory, self._memory = self._memory, 0
+        self._release(memory)
