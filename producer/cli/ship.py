@@ -21,7 +21,9 @@ from ..ship.files.plan import PARTITION_BYTES
 from ..ship.follow.checkpoint import checkpoint_directory
 from ..ship.follow.options import INTERVAL, SETTLE, FollowOptions
 from ..ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES, ShipJob
+from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import PARSER_NAMES, make_parser
+from ..ship.lines.parsers.delimited import checked_delimiter, column_names
 from ..ship.report import Shipment, summary
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
@@ -72,6 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--parser", choices=PARSER_NAMES, default="auto", help="default: %(default)s")
     group.add_argument("--pattern", metavar="REGEX", help="for --parser regex; its named groups become fields")
+    group.add_argument(
+        "--delimiter", metavar="CHARACTER", help="for --parser delimited: between values; tab for a tab; default: ,"
+    )
+    group.add_argument(
+        "--columns",
+        metavar="NAME,NAME…",
+        help="for --parser delimited: the names of the values; default: the first line of each file tells them",
+    )
     group.add_argument(
         "--exclude", action="append", default=[], metavar="GLOB", help="file names or paths to leave out"
     )
@@ -164,6 +174,7 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
     :raises ProducerError: something is missing or wrong; says what.
     """
     make_parser(args.parser, args.pattern)
+    delimiter, columns = _delimited(args)
     job = ShipJob(
         project=_project(args, environ),
         logstore=args.logstore,
@@ -171,6 +182,8 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         source=args.source,
         parser=args.parser,
         pattern=args.pattern,
+        delimiter=delimiter,
+        columns=columns,
         file_offset=args.file_offset,
         line_time=args.line_time,
         max_line_bytes=args.max_line_bytes,
@@ -179,6 +192,22 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
     )
     job.config  # noqa: B018  (it is checked)
     return job
+
+
+def _delimited(args: argparse.Namespace) -> tuple[str, tuple[str, ...] | None]:
+    """The delimiter and the columns that were given for the parser ``delimited``."""
+    if args.parser != "delimited":
+        for name in ("delimiter", "columns"):
+            if getattr(args, name) is not None:
+                raise InputError(f"--{name} belongs to --parser delimited, and the parser is {args.parser}")
+        return ",", None
+    delimiter = "," if args.delimiter is None else checked_delimiter(args.delimiter)
+    if args.columns is None:
+        return delimiter, None
+    names = tuple(name.strip() for name in args.columns.split(","))
+    if column_names(names) is None:
+        raise InputError(f"--columns: a name has more than {MAX_NAME_BYTES} bytes, in {args.columns!r}")
+    return delimiter, names
 
 
 def _project(args: argparse.Namespace, environ: Mapping[str, str]) -> ProjectConfig:

@@ -30,6 +30,8 @@ class ShipJob:
     :ivar source: the records' source; None is the worker's address.
     :ivar parser: a name of :data:`~producer.ship.lines.parsers.PARSER_NAMES`.
     :ivar pattern: the regular expression of the parser ``regex``.
+    :ivar delimiter: between the values of the parser ``delimited``: one ASCII character.
+    :ivar columns: the names of those values; None if the first line of each file tells them.
     :ivar file_offset: whether each record tells where in the file its line begins.
     :ivar line_time: whether a record has the time that its line tells, where it does; else that of sending.
     :ivar max_line_bytes: longer lines are shipped in pieces.
@@ -43,11 +45,18 @@ class ShipJob:
     source: str | None = None
     parser: str = "auto"
     pattern: str | None = None
+    delimiter: str = ","
+    columns: tuple[str, ...] | None = None
     file_offset: bool = False
     line_time: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
     producer: Mapping[str, str] = field(default_factory=dict)
     ack_timeout: float = ACK_TIMEOUT
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether the first line of each file names the columns."""
+        return self.parser == "delimited" and self.columns is None
 
     @property
     def target(self) -> Target:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..client import Producer
@@ -27,11 +28,13 @@ from ..spark.text import readable
 from ..stream import Stream
 from .figures import Figures
 from .files.find import LogFile
+from .files.plan import Split
 from .job import ShipJob
 from .lines.line import Block, Line
-from .lines.parsers import make_parser
+from .lines.parsers import Parser, Values, make_parser
+from .lines.parsers.delimited import column_names, header_names
 from .lines.record import to_record
-from .lines.split_lines import read_split
+from .lines.split_lines import first_line, read_split
 from .lines.times import time_of_fields
 from .portions import Portion
 
@@ -56,10 +59,14 @@ class _File:
 
     :ivar path: for people, and for the tag.
     :ivar stream: of its own, with its tags.
+    :ivar parser: of its lines one by one.
+    :ivar columns: makes columns of its blocks; None if these are sent as they are.
     """
 
     path: str
     stream: Stream
+    parser: Parser
+    columns: BlockColumns | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +109,8 @@ class PortionSender:
     def __init__(self, producer: Producer, job: ShipJob) -> None:
         self._producer = producer
         self._job = job
-        self._parser = make_parser(job.parser, job.pattern)
-        self._columns: BlockColumns | None = None
-        if job.parser != "text" or job.file_offset:
-            from .lines.columns import BlockColumns  # noqa: PLC0415  (text needs no Arrow, which takes long to import)
-
-            self._columns = BlockColumns(job.parser, job.pattern, offset=job.file_offset, times=job.line_time)
+        # Neighbouring files tell the same columns.
+        self._parsing = lru_cache(maxsize=64)(self._make_parsing)
         self._host = socket.gethostname()
 
     def ship(self, portion: Portion) -> Figures:
@@ -123,11 +126,38 @@ class PortionSender:
             figures.files += split.start == 0
             figures.file_bytes += split.size
             of = self._file(split.file)
-            for lines in read_split(split, self._job.max_line_bytes):
+            for lines in self._records(split):
                 delivery.add(of, lines)
         delivery.finish()
         figures.memory_wait_ms = round(1000 * (self._producer.stats().memory_wait_seconds - waited))
         return figures
+
+    def _records(self, split: Split) -> Iterator[Block | Line]:
+        """What becomes records: the lines of a range without a header."""
+        for lines in read_split(split, self._job.max_line_bytes):
+            rest: Block | Line | None = lines
+            if self._job.has_headers and lines.offset == 0 and isinstance(lines, Block):
+                rest = lines.after_first() if self._header(split.file) else lines
+            if rest is not None:
+                yield rest
+
+    def _header(self, file: LogFile) -> tuple[str, ...]:
+        """The columns that a file names itself; none if its first line names none."""
+        line = first_line(file, self._job.max_line_bytes)
+        return () if line is None else header_names(line, self._job.delimiter)
+
+    def _make_parsing(self, names: tuple[str, ...]) -> tuple[Parser, BlockColumns | None]:
+        """What parses lines.
+
+        :param names: of the columns of the parser ``delimited``.
+        """
+        job, values = self._job, Values(self._job.delimiter, names)
+        parser = make_parser(job.parser, job.pattern, values)
+        if job.parser == "text" and not job.file_offset:
+            return parser, None
+        from .lines.columns import BlockColumns  # noqa: PLC0415  (text needs no Arrow, which takes long to import)
+
+        return parser, BlockColumns(job.parser, job.pattern, offset=job.file_offset, times=job.line_time, values=values)
 
     def _file(self, file: LogFile) -> _File:
         path, job = readable(file.path), self._job
@@ -135,16 +165,17 @@ class PortionSender:
         if job.file_offset:
             tags["__inode__"] = str(file.inode)
         stream = self._producer.stream(job.project.project, job.logstore, topic=job.topic, source=job.source, tags=tags)
-        return _File(path, stream)
+        names = self._header(file) if job.has_headers else column_names(job.columns or ()) or ()
+        return _File(path, stream, *self._parsing(names))
 
-    def _send(self, stream: Stream, lines: Block | Line, figures: Figures) -> list[SendFuture]:
+    def _send(self, of: _File, lines: Block | Line, figures: Figures) -> list[SendFuture]:
         """Send lines in the quickest way that does right by them."""
         if isinstance(lines, Block) and lines.is_text:
-            if self._columns is None:
-                return stream.send_lines(lines.data)
+            if of.columns is None:
+                return of.stream.send_lines(lines.data)
             if len(lines.data) <= _LONG_LINE_BYTES or _longest(lines.data) <= _LONG_LINE_BYTES:
-                return self._send_columns(stream, self._columns.batch(lines, figures))
-        return self._send_records(stream, lines, figures)
+                return self._send_columns(of.stream, of.columns.batch(lines, figures))
+        return self._send_records(of, lines, figures)
 
     def _send_columns(self, stream: Stream, batch: pa.RecordBatch) -> list[SendFuture]:
         from .lines.columns import FOUND_FIELDS, LINE_TIMES  # noqa: PLC0415
@@ -156,24 +187,24 @@ class PortionSender:
             contents_column=FOUND_FIELDS if FOUND_FIELDS in names else None,
         )
 
-    def _send_records(self, stream: Stream, lines: Block | Line, figures: Figures) -> list[SendFuture]:
+    def _send_records(self, of: _File, lines: Block | Line, figures: Figures) -> list[SendFuture]:
         """Send lines record by record."""
         records: list[LogItem] = []
         for line in lines.lines() if isinstance(lines, Block) else [lines]:
-            record = to_record(line, self._parser)
+            record = to_record(line, of.parser)
             if len(line.data) > _LONG_LINE_BYTES and record.size > _MAX_RECORD_BYTES:
                 record = record.as_text()
             # The pieces of a long line are one line.
             figures.unparsed += not record.parsed and line.part <= 1
             fields = record.fields(line, offset=self._job.file_offset)
             records.append(LogItem(fields, time_of_fields(record.found) if self._job.line_time else None))
-        return stream.send_many(records)
+        return of.stream.send_many(records)
 
 
 class _Delivery:
     """The lines of one portion, from their sending to their acknowledgement.
 
-    :param send: sends lines to a stream.
+    :param send: sends lines of a file.
     """
 
     def __init__(
@@ -181,7 +212,7 @@ class _Delivery:
         producer: Producer,
         job: ShipJob,
         figures: Figures,
-        send: Callable[[Stream, Block | Line, Figures], list[SendFuture]],
+        send: Callable[[_File, Block | Line, Figures], list[SendFuture]],
     ) -> None:
         self._producer = producer
         self._job = job
@@ -236,7 +267,7 @@ class _Delivery:
 
     def _send(self, of: _File, lines: Block | Line, figures: Figures, *, alone: bool = False) -> None:
         try:
-            futures = self._send_to(of.stream, lines, figures)
+            futures = self._send_to(of, lines, figures)
         except ProducerError as error:
             raise self._not_acknowledged(_Sent(of, lines, []), f"{type(error).__name__}: {error}") from error
         self._sent.append(_Sent(of, lines, futures, alone))

@@ -5,8 +5,9 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memmove, memset
+from libc.string cimport memcmp, memcpy, memmove
 
+from ._key_table cimport Table, column_of, same
 from ._text_columns cimport Span, text_column
 
 from .json_objects import ObjectLines
@@ -14,8 +15,7 @@ from .text_column import TextColumn
 
 
 cdef enum:
-    # Keys of a block, and of an object in a value; how deep these may be. More of them is nothing to make columns of.
-    MOST_KEYS = 64
+    # Keys of an object in a value, and how deep these may be.
     MOST_INNER = 16
     DEEPEST = 32
     # Digits that a number may have to be sure to be written by Python as it was.
@@ -29,14 +29,6 @@ cdef struct Cursor:
     int32_t at
     int32_t end
     int32_t put
-
-
-cdef struct Table:
-    # The keys of a block, and under each the spans of its values, a row each.
-    Span keys[MOST_KEYS]
-    Span* values[MOST_KEYS]
-    int count
-    Py_ssize_t rows
 
 
 def split_objects(offsets, data):
@@ -121,30 +113,6 @@ cdef bint take_object(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil
             skip_space(line)
     skip_space(line)
     return line.at == line.end
-
-
-cdef int column_of(const uint8_t* data, Table* table, Span key, int likely) noexcept nogil:
-    """The place of a key; -1 if there is no room for it."""
-    cdef int place
-    if likely < table.count and same(data, table.keys[likely], key):
-        return likely
-    for place in range(table.count):
-        if same(data, table.keys[place], key):
-            return place
-    if table.count == MOST_KEYS:
-        return -1
-    table.values[table.count] = <Span*> malloc(table.rows * sizeof(Span))
-    if table.values[table.count] == NULL:
-        return -1
-    # -1 in every byte is -1.
-    memset(table.values[table.count], 0xFF, table.rows * sizeof(Span))
-    table.keys[table.count] = key
-    table.count += 1
-    return table.count - 1
-
-
-cdef inline bint same(const uint8_t* data, Span one, Span other) noexcept nogil:
-    return one.size == other.size and memcmp(data + one.start, data + other.start, one.size) == 0
 
 
 cdef inline void skip_space(Cursor* line) noexcept nogil:

@@ -18,9 +18,21 @@ from . import measure_lines as measures
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .access_log import AccessLines
+    from .delimited import DelimitedLines
     from .json_objects import ObjectLines
 
-__all__ = ["TWIN", "encode_lines", "encode_log", "measure_lines", "split_access", "split_objects"]
+__all__ = [
+    "TWIN",
+    "encode_lines",
+    "encode_log",
+    "measure_lines",
+    "split_access",
+    "split_delimited",
+    "split_logfmt",
+    "split_objects",
+    "split_syslog",
+]
 
 
 def _wanted() -> bool:
@@ -32,8 +44,11 @@ def _wanted() -> bool:
 TWIN = "pure"
 encode_lines, encode_log = lines.encode_lines, log_group.encode_log
 measure_lines, split_access = measures.measure_lines, access_log.split_access
-#: None: there is no pure twin but the parser of single lines.
+#: None: there is no pure twin but the parser of single lines; so with those behind it.
 split_objects: Callable[[bytes | memoryview, bytes | memoryview], ObjectLines] | None = None
+split_logfmt: Callable[[bytes | memoryview, bytes | memoryview], ObjectLines] | None = None
+split_syslog: Callable[[bytes | memoryview, bytes | memoryview], AccessLines] | None = None
+split_delimited: Callable[[bytes | memoryview, bytes | memoryview, int, int], DelimitedLines] | None = None
 
 if _wanted():
     # Some are not there: there was no compiler, or this is a zip file, or what is compiled is from before.
@@ -48,5 +63,11 @@ if _wanted():
         split_access = importlib.import_module("._access_log", __package__).split_access
     with contextlib.suppress(ImportError):
         split_objects = importlib.import_module("._json_objects", __package__).split_objects
+    with contextlib.suppress(ImportError):
+        split_logfmt = importlib.import_module("._logfmt", __package__).split_logfmt
+    with contextlib.suppress(ImportError):
+        split_syslog = importlib.import_module("._syslog", __package__).split_syslog
+    with contextlib.suppress(ImportError):
+        split_delimited = importlib.import_module("._delimited", __package__).split_delimited
     with contextlib.suppress(ImportError):
         measure_lines = importlib.import_module("._measure_lines", __package__).measure_lines

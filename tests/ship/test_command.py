@@ -174,6 +174,9 @@ def test_command_tells_what_it_leaves_out(
     [
         (["--parser=regex"], "--parser regex needs --pattern"),
         (["--pattern=(?P<a>.*)"], "--pattern belongs to --parser regex, and the parser is auto"),
+        (["--delimiter=;"], "--delimiter belongs to --parser delimited, and the parser is auto"),
+        (["--parser=delimited", "--delimiter=;;"], "--delimiter must be one ASCII character"),
+        (["--parser=delimited", f"--columns={'x' * 129}"], "--columns: a name has more than 128 bytes"),
         (["--follow"], "--follow needs --checkpoint DIR"),
         (["--once"], "--checkpoint and --once belong to --follow"),
         (["--producer-option=linger=200"], "linger: unknown option; did you mean linger_ms?"),

@@ -18,7 +18,7 @@ from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.spark.errors import DeliveryFailedError
 
-from .conftest import LOGSTORE, PROJECT, contents, ship_splits
+from .conftest import LOGSTORE, PROJECT, contents, held, ship_splits
 
 MakeJob = Callable[..., ShipJob]
 
@@ -101,19 +101,54 @@ def test_refused_lines_are_not_looked_for_for_ever(tmp_path: Path, server: LogHu
     assert len(asked) < 50
 
 
+@pytest.mark.parametrize(
+    ("parser", "form"),
+    [("json", '{{"time":"{}"}}'), ("syslog", "{} box su: x"), ("logfmt", "ts={} a=1"), ("delimited", "{},1")],
+)
 @pytest.mark.parametrize("broken", [b"", b"\xff"], ids=["as columns", "record by record"])
 def test_record_has_the_time_of_its_line_where_that_is_asked_for(
-    tmp_path: Path, server: LogHubServer, make_job: MakeJob, broken: bytes
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, broken: bytes, parser: str, form: str
 ) -> None:
     """A line that tells none has the time of sending, as all have without the option."""
     file = tmp_path / "a.log"
     told = int(time.time()) - 3600
     moment = datetime.fromtimestamp(told, UTC).isoformat()
-    file.write_bytes(f'{{"time":"{moment}"}}\nnone'.encode() + broken + b"\n")
+    file.write_bytes(f"{form.format(moment)}\nnone".encode() + broken + b"\n")
     began = int(time.time())
-    ship_file(file, make_job(parser="json", line_time=True))
+    ship_file(file, make_job(parser=parser, columns=("time", "n"), line_time=True))
     first, second = server.logs(PROJECT, LOGSTORE)
     assert first.time == told
     assert second.time >= began
-    ship_file(file, make_job(parser="json"))
+    ship_file(file, make_job(parser=parser, columns=("time", "n")))
     assert all(log.time >= began for log in server.logs(PROJECT, LOGSTORE)[-2:])
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_header_of_a_file_names_its_columns_in_each_range(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, packed: bool
+) -> None:
+    """Also where a task reads from the middle of the file; the header itself is no record."""
+    rows = "".join(f'{number};"v;{number}"\r\n' for number in range(300))
+    data = f"\ufeffnumber;content\r\n{rows}odd\r\n".encode()
+    file = tmp_path / "a.csv"
+    file.write_bytes(gzip.compress(data) if packed else data)
+    (tmp_path / "b.csv").write_text("other\nx")
+    job = make_job(parser="delimited", delimiter=";")
+    figures = [ship_splits(splits, job) for splits in plan(find_files([str(tmp_path)]).files, partition_bytes=500)]
+    assert len(figures) > (1 if packed else 4)
+    assert sum(each.unparsed for each in figures) == 1
+    first = [log for log in held(server) if log["__tag__:__path__"] == str(file)]
+    assert [(log["number"], log["content_"]) for log in first[:-1]] == [(str(n), f"v;{n}") for n in range(300)]
+    assert first[-1]["content"] == "odd"
+    assert [log["other"] for log in held(server)[len(first) :]] == ["x"]
+
+
+def test_file_whose_header_tells_no_columns_is_shipped_as_text(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """Nothing is left out: the first line is a record then, too."""
+    file = tmp_path / "a.csv"
+    file.write_text('a,"b\n1,2\n')
+    figures = ship_splits(plan(find_files([str(file)]).files)[0], make_job(parser="delimited"))
+    assert contents(server) == ['a,"b', "1,2"]
+    assert figures.unparsed == 2

@@ -16,14 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...wire.access_log import FIELDS
-from ...wire.speed import split_access, split_objects
+from ...wire.access_log import FIELDS as ACCESS_FIELDS
+from ...wire.json_objects import ObjectLines
+from ...wire.speed import split_access, split_delimited, split_logfmt, split_objects, split_syslog
+from ...wire.syslog import FIELDS as SYSLOG_FIELDS
+from ...wire.syslog import facility_and_severity
 from ...wire.text_column import TextColumn
 from ..figures import Figures
 from .line import Block
-from .parsers import Parser, compiled_pattern, make_parser
+from .names import is_plain, sendable, sendable_fields
+from .parsers import Parser, Values, compiled_pattern, make_parser
 from .parsers.json_object import json_text, parse_json
-from .record import is_plain, sendable, sendable_fields
 from .times import TIME_FIELDS, moment_of, time_of_fields
 
 #: The column of what is found in single lines: the option ``contents_column``.
@@ -33,6 +36,8 @@ LINE_TIMES = "__time__"
 
 # Of the lines of a block, for columns to be worth it: single lines take far longer.
 _MOSTLY = 0.75
+# Values that a line would need for each of its bytes, of all lines: n values need n - 1 delimiters.
+_MOST_VALUES_A_BYTE = 4
 
 _Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
@@ -47,10 +52,12 @@ class Found:
     """
 
     parsed: _Mask
-    columns: Mapping[str, pa.Array] = field(default_factory=dict)
+    columns: dict[str, pa.Array] = field(default_factory=dict)
     fields: dict[int, dict[str, str]] = field(default_factory=dict)
 
 
+#: Compiled code for lines of keys and values.
+KeyedSplit: TypeAlias = Callable[[bytes | memoryview, bytes | memoryview], ObjectLines]
 #: From the column of lines to what is in them.
 ColumnParser: TypeAlias = Callable[[pa.StringArray], Found]
 
@@ -62,10 +69,13 @@ class BlockColumns:
     :param pattern: of the parser ``regex``.
     :param offset: whether each record tells where its line begins.
     :param times: whether a record has the time that its line tells.
+    :param values: how the parser ``delimited`` divides lines.
     """
 
-    def __init__(self, parser: str, pattern: str | None, *, offset: bool, times: bool = False) -> None:
-        self._parse = _column_parser(parser, pattern)
+    def __init__(
+        self, parser: str, pattern: str | None, *, offset: bool, times: bool = False, values: Values | None = None
+    ) -> None:
+        self._parse = _column_parser(parser, pattern, values or Values())
         self._offset = offset
         self._times = times
 
@@ -139,20 +149,20 @@ def _line_times(found: Found, rows: int) -> pa.Array:
     return times
 
 
-def _column_parser(name: str, pattern: str | None) -> ColumnParser:
-    parse = make_parser(name, pattern)
-    match name:
-        case "text":
-            return lambda lines: Found(np.ones(len(lines), bool))
-        case "apache":
-            return lambda lines: _access_logs(lines, b"[", parse)
-        case "auto":
-            return lambda lines: _access_logs(lines, b"{[<", parse)
-        case "json":
-            return _json_objects
-        case "regex" if pattern is not None:
-            return _regex(compiled_pattern(pattern), parse)
-    return lambda lines: _line_by_line(lines, parse)
+def _column_parser(name: str, pattern: str | None, values: Values) -> ColumnParser:
+    parse = make_parser(name, pattern, values)
+    if name == "regex" and pattern is not None:
+        return _regex(compiled_pattern(pattern), parse)
+    columns: dict[str, ColumnParser] = {
+        "text": lambda lines: Found(np.ones(len(lines), bool)),
+        "apache": lambda lines: _access_logs(lines, b"[", parse),
+        "auto": lambda lines: _access_logs(lines, b"{[<", parse),
+        "json": _json_objects,
+        "syslog": lambda lines: _syslog(lines, parse),
+        "logfmt": lambda lines: _logfmt(lines, parse),
+        "delimited": lambda lines: _delimited(lines, values, parse),
+    }
+    return columns[name]
 
 
 def _line_by_line(lines: pa.StringArray, parse: Parser) -> Found:
@@ -178,10 +188,43 @@ def _access_logs(lines: pa.StringArray, others: bytes, parse: Parser) -> Found:
     _, offsets, data = lines.buffers()
     split = split_access(memoryview(offsets), memoryview(data), others)
     known = np.frombuffer(split.known, np.uint8).astype(bool)
-    columns = {
-        name: _arrow(column, len(lines)) for name, column in zip(FIELDS, split.columns, strict=True) if not column.empty
-    }
-    return _with_others(Found(known, columns), lines, parse)
+    return _with_others(Found(known, _named(ACCESS_FIELDS, split.columns, len(lines))), lines, parse)
+
+
+def _named(names: Sequence[str], columns: Sequence[TextColumn], rows: int) -> dict[str, pa.Array]:
+    """Those columns that have a value."""
+    return {name: _arrow(column, rows) for name, column in zip(names, columns, strict=True) if not column.empty}
+
+
+def _syslog(lines: pa.StringArray, parse: Parser) -> Found:
+    """Syslog as columns, by compiled code where there is some."""
+    if split_syslog is None:
+        return _line_by_line(lines, parse)
+    _, offsets, data = lines.buffers()
+    split = split_syslog(memoryview(offsets), memoryview(data))
+    found = Found(np.frombuffer(split.known, np.uint8).astype(bool), _named(SYSLOG_FIELDS, split.columns, len(lines)))
+    if "priority" in found.columns:
+        texts = found.columns["priority"].dictionary_encode()
+        told = [facility_and_severity(text) for text in texts.dictionary.to_pylist()]
+        for name, values in zip(("facility", "severity"), zip(*told, strict=True), strict=True):
+            found.columns[name] = pa.array(values, pa.string()).take(texts.indices)
+    return found
+
+
+def _logfmt(lines: pa.StringArray, parse: Parser) -> Found:
+    """Words of logfmt as columns, by compiled code where there is some."""
+    return _keyed(lines, parse, split_logfmt) or _line_by_line(lines, parse)
+
+
+def _delimited(lines: pa.StringArray, values: Values, parse: Parser) -> Found:
+    """Values as columns, by compiled code where there is some."""
+    _, offsets, data = lines.buffers()
+    # Lines that are too short for so many values would only take memory.
+    if split_delimited is None or not values.names or len(lines) * len(values.names) > _MOST_VALUES_A_BYTE * len(data):
+        return _line_by_line(lines, parse)
+    split = split_delimited(memoryview(offsets), memoryview(data), ord(values.delimiter), len(values.names))
+    known = np.frombuffer(split.known, np.uint8).astype(bool)
+    return Found(known, _named(values.names, split.columns, len(lines)))
 
 
 def _arrow(column: TextColumn, rows: int) -> pa.StringArray:
@@ -223,17 +266,21 @@ _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # t
 
 def _json_objects(lines: pa.StringArray) -> Found:
     """Objects as columns, by compiled code where there is some."""
-    if split_objects is None:
-        return _loaded_objects(lines)
+    return _keyed(lines, parse_json, split_objects) or _loaded_objects(lines)
+
+
+def _keyed(lines: pa.StringArray, parse: Parser, split_lines: KeyedSplit | None) -> Found | None:
+    """What compiled code finds under keys; None if there is none, or single lines are to be parsed."""
+    if split_lines is None:
+        return None
     _, offsets, data = lines.buffers()
-    split = split_objects(memoryview(offsets), memoryview(data))
+    split = split_lines(memoryview(offsets), memoryview(data))
     columns = {name: column for name, column in split.columns.items() if not column.empty}
     known = np.frombuffer(split.known, np.uint8).astype(bool)
     # Under which name a field is sent may depend on the others of its line.
     if not all(map(is_plain, columns)) or np.count_nonzero(known) < _MOSTLY * len(known):
-        return _loaded_objects(lines)
-    found = Found(known, {name: _arrow(column, len(lines)) for name, column in columns.items()})
-    return _with_others(found, lines, parse_json)
+        return None
+    return _with_others(Found(known, _named(list(columns), list(columns.values()), len(lines))), lines, parse)
 
 
 def _loaded_objects(lines: pa.StringArray) -> Found:

@@ -92,6 +92,11 @@ class Block:
         if last:
             yield Line(offset, 0, last)
 
+    def after_first(self) -> Block | None:
+        """All lines but the first one; None if there is but one."""
+        end = self.data.find(b"\n") + 1
+        return Block(self.offset + end, self.data[end:]) if 0 < end < len(self.data) else None
+
     def halves(self) -> tuple[Block, Block] | None:
         """Cut in two between lines; None if there is but one."""
         middle = len(self.data) // 2

@@ -9,33 +9,20 @@ r"""A line becomes the fields of one LogHub record.
 (parsed fields)      what the parser found
 ===================  ==================================================================================================
 
-The file that it came from is in the tags of its batch (:mod:`producer.ship.sending`).
-
-A parsed field whose name one of these or LogHub itself claims (``__time__``, ``__source__``, ``__topic__``,
-``__tag__:…``) gets an underscore (after its name; before it for tags); one without a name is called ``_``.
+The file that it came from is in the tags of its batch (:mod:`producer.ship.sending`); :mod:`.names` says which names
+parsed fields may have.
 """
 
 from __future__ import annotations
 
 import base64
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from .line import Line
+from .names import sendable_fields
 
 if TYPE_CHECKING:
     from .parsers import Parser
-
-#: The names that this module gives, and those that LogHub claims for itself.
-RESERVED_FIELDS = frozenset(
-    {"content", "content_base64", "__file_offset__", "line_part"}
-    | {"__time__", "__time_ns_part__", "__source__", "__topic__", "__partition_time__"}
-    | {"_extract_others_", "__extract_others__"}
-)
-_RESERVED_PREFIX = "__tag__:"
-
-#: LogHub's longest field name, bytes. A line with a longer one is shipped as text.
-MAX_NAME_BYTES = 128
 
 
 class Record(NamedTuple):
@@ -100,37 +87,3 @@ def _decode(data: bytes) -> tuple[str, str | None]:
         return data.decode(), None
     except UnicodeDecodeError:
         return data.decode(errors="backslashreplace"), base64.b64encode(data).decode()
-
-
-def sendable_fields(found: dict[str, str]) -> dict[str, str] | None:
-    """What the parser found under names that are free; None if a name is longer than LogHub takes."""
-    # Nearly every line of a file has the same names, and ASCII text in all fields.
-    if all(map(is_plain, found)) and "".join(found.values()).isascii():
-        return found
-    named: dict[str, str] = {}
-    for name, value in found.items():
-        free = _free_name(sendable(name), named)
-        if len(free.encode()) > MAX_NAME_BYTES:
-            return None
-        named[free] = sendable(value)
-    return named
-
-
-@lru_cache(maxsize=4096)
-def is_plain(name: str) -> bool:
-    """Whether a name can be sent as it is."""
-    return name.isascii() and len(name) <= MAX_NAME_BYTES and _free_name(name, {}) == name
-
-
-def _free_name(name: str, taken: dict[str, str]) -> str:
-    if name.startswith(_RESERVED_PREFIX):
-        name = f"_{name}"
-    while not name or name in RESERVED_FIELDS or name in taken:
-        name += "_"
-    return name
-
-
-def sendable(text: str) -> str:
-    """Text that UTF-8 can carry."""
-    # JSON can spell half of a surrogate pair ("\ud800"), which no UTF-8 can carry.
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 from ..errors import FileChangedError
 from ..files.compressed import DAMAGE, decompressing
-from ..files.find import open_file
+from ..files.find import LogFile, open_file
 from ..files.plan import Split
 from .line import Block, Line, blocks_of
+
+_HEAD_BYTES = 64 << 10
 
 
 def read_split(split: Split, max_line_bytes: int) -> Iterator[Block | Line]:
@@ -28,6 +30,20 @@ def read_split(split: Split, max_line_bytes: int) -> Iterator[Block | Line]:
                 yield from _decompressed_blocks(decompressing(file, compression), split, max_line_bytes)
     except OSError as error:
         raise FileChangedError(f"{path}: cannot be read (any more): {error.strerror or error}") from error
+
+
+def first_line(file: LogFile, most: int) -> bytes | None:
+    """The first line of a file, without its end; None if it is longer than ``most`` bytes, or cannot be read."""
+    try:
+        with open_file(file) as opened:
+            plain = opened if file.compression is None else decompressing(opened, file.compression)
+            head = b""
+            while b"\n" not in head and len(head) <= most and (more := plain.read1(_HEAD_BYTES)):
+                head += more
+    except DAMAGE:
+        return None  # which is told when the file is read
+    line = head.partition(b"\n")[0].removesuffix(b"\r")
+    return line if len(line) <= most else None
 
 
 def _plain_blocks(file: io.BufferedIOBase, split: Split, max_line_bytes: int) -> Iterator[Block | Line]:

@@ -1,7 +1,7 @@
 """The time that a line tells, where it can be told without a guess: with date, year and zone.
 
 Known are ISO 8601 (``2024-01-31T12:00:00.5+01:00``) and the form of access logs (``31/Jan/2024:12:00:00 +0100``), in
-the field ``time``, ``timestamp`` or ``@timestamp``.
+the field ``time``, ``timestamp``, ``@timestamp`` or ``ts``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 #: The fields that tell the time; the first one that a line has counts.
-TIME_FIELDS = ("time", "timestamp", "@timestamp")
+TIME_FIELDS = ("time", "timestamp", "@timestamp", "ts")
 
 _EARLIEST, _LATEST = datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(2**32 - 1, UTC)
 

@@ -13,12 +13,22 @@ from producer.ship.figures import Figures
 from producer.ship.lines import columns
 from producer.ship.lines.columns import FOUND_FIELDS, BlockColumns
 from producer.ship.lines.line import Block
-from producer.ship.lines.parsers import make_parser
-from producer.ship.lines.record import MAX_NAME_BYTES, to_record
+from producer.ship.lines.names import MAX_NAME_BYTES
+from producer.ship.lines.parsers import Values, make_parser
+from producer.ship.lines.record import to_record
 from tests.wire.twins import TWINS, native
 
 _PATTERN = r"(?P<level>[A-Z]+)(?: (?P<content>\w+))? (?P<message>.*)"
-_PARSERS = [("text", None), ("json", None), ("apache", None), ("auto", None), ("syslog", None), ("regex", _PATTERN)]
+_PARSERS = [
+    ("text", None),
+    ("json", None),
+    ("apache", None),
+    ("auto", None),
+    ("syslog", None),
+    ("logfmt", None),
+    ("delimited", None),
+    ("regex", _PATTERN),
+]
 
 _ACCESS = '192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 - "-" "Mozilla é"'
 _JSON = st.dictionaries(
@@ -110,10 +120,102 @@ _LINES = st.one_of(
     st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=10),
 )
 
+# What lines of single formats are made of, whole or in the wrong place.
+_SYSLOG = st.one_of(
+    st.tuples(
+        st.sampled_from(["", "<34>", "<007>", "<191>", "<192>", "<>", "<1234>", "<3a>", "<0>"]),
+        st.sampled_from(["", "1 ", "12 ", "0 ", "123 ", "1"]),
+        st.sampled_from(
+            [
+                *("Oct 11 22:14:15", "Oct  1 22:14:15", "oct 11 22:14:15", "Oct 11 2:14:15", "-"),
+                *("2003-10-11T22:14:15Z", "2003-10-11T22:14:15.003+02:00", "2003-10-11T22:14:15,1234567890Z"),
+                *("2003-10-11T22:14:15", "2003-10-11T22:14:15.-0100", "2003-10-11T22:14:15.1-0100", "2003-10-11"),
+            ]
+        ),
+        st.sampled_from([" host", " -", " é\u00a0x", "  ", "", " a\tb"]),
+        st.lists(
+            st.sampled_from(
+                [
+                    *(
+                        "su",
+                        "su:",
+                        "su[1]:",
+                        "su[]: ",
+                        "su[1",
+                        "su[1]",
+                        "-",
+                        "a b",
+                        "[x@1]",
+                        '[x i="3" e="\\"]"][y@1]',
+                        ":",
+                    ),
+                    *(
+                        '[x i="3"',
+                        '[x i="3\\',
+                        "[x i=3]",
+                        "[ ]",
+                        "\ufeffmsg",
+                        "\ufeff",
+                        "msg é",
+                        "",
+                        "\t",
+                        "ID47",
+                        "\r",
+                    ),
+                ]
+            ),
+            max_size=6,
+        ).map(lambda parts: "".join(f" {part}" for part in parts)),
+    ).map("".join),
+    st.just('<165>1 2003-10-11T22:14:15.003Z host evntslog - ID47 [x@32473 i="3" e="\\"]"][y@1] \ufeffAn event'),
+)
+_LOGFMT = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "a=1",
+                "b=",
+                "flag",
+                'c="x y"',
+                'c="\\"\\\\\\n\\q\\é"',
+                'd="\\u00e9\\ud83d\\ude00"',
+                'd="\\ud83d"',
+                'e="\\u12"',
+            ),
+            *(
+                "a==b",
+                '"',
+                "=",
+                'a="',
+                'a="b"c',
+                "é=ü",
+                "\t",
+                "\r",
+                "a=\u00a0",
+                "content=x",
+                "content_=y",
+                'x="\\',
+                'a"b=1',
+            ),
+            *("k" * (MAX_NAME_BYTES + 1) + "=1", "__time__=1", "a=true"),
+        ]
+    ),
+    max_size=6,
+).map(" ".join)
+_DELIMITED = st.lists(
+    st.sampled_from(
+        ["a", "", '""', '"x,y"', '"x""y"', 'x"y', '"x', '"x"y', '"', " é ", '"é"', "\r", '""""', '"\u00a0"']
+    ),
+    max_size=5,
+).map(",".join)
+
+
+_VALUES = Values(",", ("a", "é", "content_"))
+
 
 def rows_of(block: Block, parser: str, pattern: str | None, figures: Figures) -> list[dict[str, str]]:
     """The fields of each line, as they would be sent."""
-    batch = BlockColumns(parser, pattern, offset=True).batch(block, figures)
+    batch = BlockColumns(parser, pattern, offset=True, values=_VALUES).batch(block, figures)
     rows = []
     for row in batch.to_pylist():
         found = dict(row.pop(FOUND_FIELDS, None) or [])
@@ -128,13 +230,16 @@ def twin(request: pytest.FixtureRequest) -> Iterator[str]:
     """Lines are taken apart by one twin, and then by the other."""
     from producer.wire import access_log
 
-    access, objects = access_log.split_access, None
+    splits: dict[str, object] = {"split_access": access_log.split_access}
+    splits |= dict.fromkeys(("split_objects", "split_syslog", "split_logfmt", "split_delimited"))
     if request.param == "native":
-        from producer.wire._access_log import split_access as access
-        from producer.wire._json_objects import split_objects as objects
+        from producer.wire import _access_log, _delimited, _json_objects, _logfmt, _syslog
+
+        for module in (_access_log, _delimited, _json_objects, _logfmt, _syslog):
+            splits |= {name: getattr(module, name) for name in splits if hasattr(module, name)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "split_access", access)
-        patch.setattr(columns, "split_objects", objects)
+        for name, split in splits.items():
+            patch.setattr(columns, name, split)
         patch.setattr(columns, "_MOSTLY", 0.0)
         yield request.param
 
@@ -142,7 +247,7 @@ def twin(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.usefixtures("twin")
 @pytest.mark.parametrize(("parser", "pattern"), _PARSERS)
 @given(
-    lines=st.lists(_LINES, min_size=1, max_size=12),
+    lines=st.lists(st.one_of(_LINES, _SYSLOG, _LOGFMT, _DELIMITED), min_size=1, max_size=12),
     ends=st.sampled_from(["\n", "\r\n"]),
     ended=st.booleans(),
     offset=st.sampled_from([0, 7, 1 << 40]),
@@ -156,7 +261,7 @@ def test_columns_hold_what_the_records_do(
     data = (ends.join(lines) + (ends if ended else "")).encode()
     if not data:
         return
-    block, figures, parse = Block(offset, data), Figures(), make_parser(parser, pattern)
+    block, figures, parse = Block(offset, data), Figures(), make_parser(parser, pattern, _VALUES)
     records = [(line, to_record(line, parse)) for line in block.lines()]
     assert rows_of(block, parser, pattern, figures) == [record.fields(line, offset=True) for line, record in records]
     assert figures.unparsed == sum(not record.parsed for _, record in records)
@@ -188,3 +293,28 @@ def test_access_log_needs_no_map() -> None:
     batch = BlockColumns("auto", None, offset=False).batch(Block(0, f"{_ACCESS}\n".encode() * 3), Figures())
     assert "user_agent" in batch.schema.names
     assert not {"vhost", "extra", FOUND_FIELDS} & set(batch.schema.names)
+
+
+@native
+@pytest.mark.parametrize(
+    ("parser", "line", "names"),
+    [
+        ("syslog", "<34>Oct 11 22:14:15 box su[7]: failed", "priority facility severity time host program pid message"),
+        ("logfmt", 'level=info msg="a b"', "level msg"),
+        ("delimited", "1,2,3", "a é content_"),
+    ],
+)
+def test_format_that_compiled_code_knows_needs_no_map(parser: str, line: str, names: str) -> None:
+    """Its fields are columns, and no Python runs for a line."""
+    block = Block(0, f"{line}\n".encode() * 3)
+    batch = BlockColumns(parser, None, offset=False, values=_VALUES).batch(block, Figures())
+    assert set(batch.schema.names) == {"content", *names.split()}
+
+
+def test_lines_too_short_for_their_columns_take_no_memory_for_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of line ends does not get places for a thousand values each: the lines are looked at one by one."""
+    monkeypatch.setattr(columns, "split_delimited", lambda *_: pytest.fail("places were asked for"))
+    values = Values(",", tuple(f"c{number}" for number in range(1000)))
+    figures = Figures()
+    BlockColumns("delimited", None, offset=False, values=values).batch(Block(0, b"\n" * 1000), figures)
+    assert figures.unparsed == 1000

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.ship.errors import InputError
-from producer.ship.lines.parsers import PARSER_NAMES, make_parser
+from producer.ship.lines.names import MAX_NAME_BYTES
+from producer.ship.lines.parsers import PARSER_NAMES, Values, make_parser
+from producer.ship.lines.parsers.delimited import checked_delimiter, header_names
 
 _NAMED = [name for name in PARSER_NAMES if name != "regex"]
 
@@ -201,7 +203,7 @@ def test_regex_groups_become_fields() -> None:
         ("json", "(?P<a>.)", "--pattern belongs to --parser regex"),
         ("regex", "(?P<a>", "is not a regular expression"),
         ("regex", "no groups", "has no named group"),
-        ("csv", None, "unknown parser 'csv': use one of auto, text, json, regex, apache, syslog"),
+        ("csv", None, "unknown parser 'csv': use one of auto, text, json, regex, apache, syslog, logfmt, delimited"),
     ],
 )
 def test_bad_choice_of_parser_says_what_to_do(name: str, pattern: str | None, said: str) -> None:
@@ -232,6 +234,69 @@ def test_auto_leaves_lines_of_no_format_to_text() -> None:
     assert make_parser("auto")("\tat java.base/java.lang.Thread.run(Thread.java:840)") is None
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(
+            'level=info msg="a \\"b\\"" url=/x?y=z cached',
+            {"level": "info", "msg": 'a "b"', "url": "/x?y=z", "cached": "true"},
+            id="each kind of value",
+        ),
+        pytest.param('a="\\n\\t\\\\ \\q \\u00e9 \\ud83d\\ude00"', {"a": "\n\t\\ \\q é \U0001f600"}, id="escapes"),
+        pytest.param("a= b=1 ", {"a": "", "b": "1"}, id="an empty value"),
+        pytest.param("a=1 a=2", {"a": "2"}, id="a key that comes twice"),
+        pytest.param("a==b", {"a": "=b"}, id="a value with the sign"),
+        pytest.param("plain words", None, id="no value in front"),
+        pytest.param('a="open', None, id="a quote that does not end"),
+        pytest.param('a="b"c', None, id="something behind a quote"),
+        pytest.param('a=1 "b"', None, id="a quote that is no value"),
+        pytest.param("=1", None, id="no key"),
+        pytest.param("", None, id="an empty line"),
+    ],
+)
+def test_logfmt(line: str, expected: dict[str, str] | None) -> None:
+    """Words with values become fields, later ones without are flags; anything else is not parsed."""
+    assert make_parser("logfmt")(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param('1,"two, ""2""",3', {"a": "1", "b": 'two, "2"', "c": "3"}, id="quotes"),
+        pytest.param(',"",', {"b": ""}, id="missing values, and an empty one"),
+        pytest.param('x"y, z ,"1"', {"a": 'x"y', "b": " z ", "c": "1"}, id="a quote within a value"),
+        pytest.param("1,2", None, id="a value too few"),
+        pytest.param("1,2,3,4", None, id="a value too many"),
+        pytest.param('1,2,"3', None, id="a quote that does not end"),
+        pytest.param('1,"2"x,3', None, id="something behind a quote"),
+        pytest.param("", None, id="an empty line"),
+    ],
+)
+def test_delimited(line: str, expected: dict[str, str] | None) -> None:
+    """A value for each column, as RFC 4180 quotes them; a line with another number of values is not parsed."""
+    assert make_parser("delimited", None, Values(",", ("a", "b", "c")))(line) == expected
+
+
+def test_header_names_columns_such_as_records_can_have() -> None:
+    """A byte order mark is none of a name; names that are taken, reserved or missing are changed, too long ones not."""
+    assert header_names('\ufeffa;"b ;"" c";a;;__time__;'.encode(), ";") == ("a", 'b ;" c', "a_", "_", "__time___", "__")
+    assert header_names(b'a,"b', ",") == ()
+    assert header_names(b"a" * (MAX_NAME_BYTES + 1), ",") == ()
+
+
+@pytest.mark.parametrize("given", ["", ",,", '"', "\n", "é"])
+def test_bad_delimiter_is_refused(given: str) -> None:
+    """The message says what one is."""
+    with pytest.raises(InputError, match="--delimiter must be one ASCII character"):
+        checked_delimiter(given)
+
+
+@pytest.mark.parametrize("given", ["tab", "\\t", "\t"])
+def test_tab_has_a_name(given: str) -> None:
+    """It is hard to type in a shell."""
+    assert checked_delimiter(given) == "\t"
+
+
 @given(line=st.text(max_size=200))
 @pytest.mark.parametrize("name", _NAMED)
 def test_no_line_makes_a_parser_raise(name: str, line: str) -> None:
@@ -241,15 +306,37 @@ def test_no_line_makes_a_parser_raise(name: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["a", " ", '"', "[", "] ", ' "', "\\", '\\"', " [a", '[a b="', '[a b="c" ', "{", '{"a":', "1.2 "]
+    "unit",
+    [
+        "a",
+        " ",
+        '"',
+        ",",
+        "a=1 ",
+        '="',
+        '""',
+        "[",
+        "] ",
+        ' "',
+        "\\",
+        '\\"',
+        " [a",
+        '[a b="',
+        '[a b="c" ',
+        "{",
+        '{"a":',
+        "1.2 ",
+    ],
 )
 @pytest.mark.parametrize(
-    "start", ["", '1 - - [t] "', "<34>1 - h p - - ", "<34>1 - h p - - [x", "[", "Jun 14 15:16:01 h "]
+    "start",
+    ["", '1 - - [t] "', "<34>1 - h p - - ", "<34>1 - h p - - [x", "[", "Jun 14 15:16:01 h ", 'a="', "a=", 'x,"'],
 )
 @pytest.mark.parametrize("name", _NAMED)
 def test_no_line_makes_a_parser_slow(name: str, start: str, unit: str) -> None:
     """A long hostile line costs time in proportion to its length: 200 kB within a second."""
     line = start + unit * (200_000 // len(unit))
+    parse = make_parser(name, None, Values(",", ("a", "b")))
     began = time.process_time()
-    make_parser(name)(line)
+    parse(line)
     assert time.process_time() - began < 1

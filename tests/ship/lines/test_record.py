@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.ship.lines.line import Line
+from producer.ship.lines.names import MAX_NAME_BYTES
 from producer.ship.lines.parsers import Parser, make_parser
-from producer.ship.lines.record import MAX_NAME_BYTES, content_bytes, to_record
+from producer.ship.lines.record import content_bytes, to_record
 
 _JSON = make_parser("json")
 _TEXT = make_parser("text")

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ....wire.logfmt import parse_logfmt
+from ....wire.syslog import parse_syslog
 from ...errors import InputError
 from .apache import parse_apache
 from .auto import parse_auto
+from .delimited import Values, delimited_parser
 from .json_object import parse_json
 from .regex import compiled_pattern, regex_parser
-from .syslog import parse_syslog
 
-__all__ = ["PARSER_NAMES", "Parser", "compiled_pattern", "make_parser"]
+__all__ = ["PARSER_NAMES", "Parser", "Values", "compiled_pattern", "make_parser"]
 
 #: From a line's text to its fields; None if it is not of the parser's format.
 Parser = Callable[[str], dict[str, str] | None]
 
 #: The names that :func:`make_parser` knows.
-PARSER_NAMES = ("auto", "text", "json", "regex", "apache", "syslog")
+PARSER_NAMES = ("auto", "text", "json", "regex", "apache", "syslog", "logfmt", "delimited")
 
 _PARSERS: dict[str, Parser] = {
     "auto": parse_auto,
@@ -30,14 +32,16 @@ _PARSERS: dict[str, Parser] = {
     "json": parse_json,
     "apache": parse_apache,
     "syslog": parse_syslog,
+    "logfmt": parse_logfmt,
 }
 
 
-def make_parser(name: str, pattern: str | None = None) -> Parser:
+def make_parser(name: str, pattern: str | None = None, values: Values | None = None) -> Parser:
     """The parser of that name.
 
     :param name: one of :data:`PARSER_NAMES`.
     :param pattern: a regular expression with named groups: required by ``regex``, refused by the others.
+    :param values: how ``delimited`` divides lines.
     :raises InputError: an unknown name, a pattern that is missing, not wanted, does not compile, or names no group.
     """
     if name == "regex" and pattern is None:
@@ -46,6 +50,8 @@ def make_parser(name: str, pattern: str | None = None) -> Parser:
         raise InputError(f"--pattern belongs to --parser regex, and the parser is {name}")
     if pattern is not None:
         return regex_parser(pattern)
+    if name == "delimited":
+        return delimited_parser(values or Values())
     try:
         return _PARSERS[name]
     except KeyError:

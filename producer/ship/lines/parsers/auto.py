@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....wire.access_log import parse_access_line
+from ....wire.syslog import parse_syslog
 from .apache import parse_error_log
 from .json_object import parse_json
-from .syslog import parse_syslog
 
 _BY_FIRST_CHARACTER: dict[str, Callable[[str], dict[str, str] | None]] = {
     "{": parse_json,

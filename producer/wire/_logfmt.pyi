@@ -1,0 +1,3 @@
+from .json_objects import ObjectLines
+
+def split_logfmt(offsets: bytes | memoryview, data: bytes | memoryview) -> ObjectLines: ...

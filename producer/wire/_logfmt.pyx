@@ -1,0 +1,177 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Takes lines of logfmt apart; ``logfmt.py`` says how. Those with ``\\u`` in them are left alone."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from ._key_table cimport Table, column_of
+from ._text_columns cimport Span, text_column
+
+from .json_objects import ObjectLines
+from .text_column import TextColumn
+
+
+cdef struct Cursor:
+    # The rest of a line. What was between quotes is written where it began, since it may get shorter.
+    uint8_t* data
+    int32_t at
+    int32_t end
+
+
+def split_logfmt(offsets, data):
+    """Take lines apart.
+
+    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param data: the lines without their ends, UTF-8.
+    """
+    cdef Py_buffer bounds, text
+    PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(data, &text, PyBUF_SIMPLE)
+        try:
+            return split(<const int32_t*> bounds.buf, bounds.len // 4 - 1, <const uint8_t*> text.buf)
+        finally:
+            PyBuffer_Release(&text)
+    finally:
+        PyBuffer_Release(&bounds)
+
+
+cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* original):
+    cdef bytes known = PyBytes_FromStringAndSize(NULL, rows)
+    cdef uint8_t* marks = <uint8_t*> PyBytes_AS_STRING(known)
+    cdef Table table
+    cdef Cursor line
+    cdef Span flag
+    cdef Py_ssize_t row
+    cdef int key
+    cdef int32_t size = bounds[rows]
+    # The value of a flag stands behind the lines.
+    cdef uint8_t* data = <uint8_t*> malloc(<size_t> size + 4)
+    if data == NULL:
+        raise MemoryError()
+    table.count, table.rows = 0, rows
+    flag.start, flag.size = size, 4
+    try:
+        with nogil:
+            memcpy(data, original, size)
+            memcpy(data + size, <const char*> "true", 4)
+            for row in range(rows):
+                line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
+                marks[row] = take_words(&line, &table, row, flag)
+                if not marks[row]:
+                    for key in range(table.count):
+                        table.values[key][row].size = -1
+        columns = {}
+        for key in range(table.count):
+            name = data[table.keys[key].start : table.keys[key].start + table.keys[key].size].decode()
+            columns[name] = TextColumn._make(text_column(data, table.values[key], rows, 1))
+        return ObjectLines(known, columns)
+    finally:
+        for key in range(table.count):
+            free(table.values[key])
+        free(data)
+
+
+cdef bint take_words(Cursor* line, Table* table, Py_ssize_t row, Span flag) noexcept nogil:
+    """Whether a line is of the format; its values are in the table then."""
+    cdef Span key, value
+    cdef int column = -1
+    cdef bint first = True
+    skip_space(line)
+    while line.at < line.end:
+        if not take_key(line, &key):
+            return False
+        value = flag
+        if line.at < line.end and line.data[line.at] == 61:
+            line.at += 1
+            if not take_value(line, &value):
+                return False
+        elif first:
+            return False
+        if line.at < line.end and not is_space(line.data[line.at]):
+            return False
+        # Nearly every line has the same keys in the same order.
+        column = column_of(line.data, table, key, column + 1)
+        if column < 0:
+            return False
+        table.values[column][row] = value
+        first = False
+        skip_space(line)
+    return not first
+
+
+cdef inline bint is_space(uint8_t byte) noexcept nogil:
+    return byte == 32 or 9 <= byte <= 13
+
+
+cdef inline void skip_space(Cursor* line) noexcept nogil:
+    while line.at < line.end and is_space(line.data[line.at]):
+        line.at += 1
+
+
+cdef inline bint take_key(Cursor* line, Span* span) noexcept nogil:
+    cdef uint8_t byte
+    span.start = line.at
+    while line.at < line.end:
+        byte = line.data[line.at]
+        if byte == 61 or byte == 34 or is_space(byte):
+            break
+        line.at += 1
+    span.size = line.at - span.start
+    return span.size > 0
+
+
+cdef inline bint take_value(Cursor* line, Span* span) noexcept nogil:
+    if line.at < line.end and line.data[line.at] == 34:
+        return quoted(line, span)
+    span.start = line.at
+    while line.at < line.end and not is_space(line.data[line.at]):
+        line.at += 1
+    span.size = line.at - span.start
+    return True
+
+
+cdef bint quoted(Cursor* line, Span* span) noexcept nogil:
+    """Take what is between quotes, and these, without escapes."""
+    cdef int32_t put
+    cdef uint8_t byte
+    line.at += 1
+    span.start = put = line.at
+    while line.at < line.end:
+        byte = line.data[line.at]
+        line.at += 1
+        if byte == 34:
+            span.size = put - span.start
+            return True
+        if byte == 92:
+            if line.at == line.end or line.data[line.at] == 117:
+                return False
+            byte = escaped(line.data[line.at])
+            if byte == 0:  # none: the backslash is itself, and so is the first byte of what is behind it
+                line.data[put] = 92
+                put += 1
+                byte = line.data[line.at]
+            line.at += 1
+        line.data[put] = byte
+        put += 1
+    return False
+
+
+cdef inline uint8_t escaped(uint8_t letter) noexcept nogil:
+    """What a letter behind a backslash stands for; 0 for itself, with the backslash."""
+    if letter == 34 or letter == 92 or letter == 47:
+        return letter
+    if letter == 110:
+        return 10
+    if letter == 116:
+        return 9
+    if letter == 114:
+        return 13
+    if letter == 98:
+        return 8
+    if letter == 102:
+        return 12
+    return 0

@@ -1,0 +1,3 @@
+from .access_log import AccessLines
+
+def split_syslog(offsets: bytes | memoryview, data: bytes | memoryview) -> AccessLines: ...

@@ -1,0 +1,61 @@
+r"""The lines of logfmt, taken apart: words of the form ``key=value``, divided by white space.
+
+* A key has neither white space nor ``=`` nor ``"`` in it. The first word has a value; a later one without ``=`` is a
+  flag, and its value ``true``.
+* A value goes to the next white space. One that begins with ``"`` goes to the next ``"`` that has no backslash before
+  it; behind that comes white space, or the end. In it ``\"``, ``\\``, ``\/``, ``\n``, ``\r``, ``\t``, ``\b``, ``\f``
+  and ``\uXXXX`` are as in JSON; any other backslash is itself.
+* Of a key that comes twice the last value counts. White space is ASCII's.
+
+Example: the line ``level=info msg="a \"b\"" url=/x?y=z cached`` is ``level`` ``info``, ``msg`` ``a "b"``, ``url``
+``/x?y=z`` and ``cached`` ``true``.
+
+``_logfmt.pyx`` takes a block of lines apart, and leaves single ones to :func:`parse_logfmt`, as all are without it.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Possessive quantifiers keep the match linear in the length of the line.
+_WORD = re.compile(
+    r'\s*+(?P<key>[^\s="]++)(?P<value>=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?!")(?P<bare>\S*+)))?+(?=\s|\Z)',
+    re.DOTALL | re.ASCII,
+)
+_REST = re.compile(r"\s*+\Z", re.ASCII)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {'"': '"', "\\": "\\", "/": "/", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+
+
+def parse_logfmt(line: str) -> dict[str, str] | None:
+    """The fields of one line; None if it is of another format."""
+    fields: dict[str, str] = {}
+    at = 0
+    while not _REST.match(line, at):
+        word = _WORD.match(line, at)
+        if word is None or not (fields or word["value"]):
+            return None
+        fields[word["key"]] = _value(word)
+        at = word.end()
+    return fields or None
+
+
+def _value(word: re.Match[str]) -> str:
+    if word["value"] is None:
+        return "true"
+    quoted: str | None = word["quoted"]
+    if quoted is None:
+        return str(word["bare"])
+    return _unescaped(quoted) if "\\" in quoted else quoted
+
+
+def _unescaped(text: str) -> str:
+    plain = _ESCAPE.sub(_character, text)
+    # Two escapes may be the halves of one character.
+    return plain if plain.isascii() else plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _character(escape: re.Match[str]) -> str:
+    if escape[1] is not None:
+        return chr(int(escape[1], 16))
+    return _ESCAPED.get(escape[2], escape[0])
