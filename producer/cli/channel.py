@@ -2,7 +2,7 @@
 
 Exit codes: 0, all is well; 1, something is damaged, or could not be delivered; 2, it cannot be done; 130, interrupted.
 
-The file is long since it has four commands, and what each of them tells people.
+What ``drain`` does is in :mod:`.drain`.
 """
 
 from __future__ import annotations
@@ -15,34 +15,21 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
-from ..channels import Event, FileChannel
 from ..channels.file.recovery.inspection import (
     DirectoryReport,
-    check_is_channel,
     examine,
-    place_of,
 )
 from ..channels.file.recovery.repair import repair
-from ..channels.file.store.disk import Disk
 from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
-from ..client import Producer
-from ..config import ProducerConfig, ProjectConfig
-from ..credentials import EnvironmentCredentials
-from ..durable.event_format import IDENT_SIZE
-from ..errors import ChannelKeyError, ConfigError, FlushTimeoutError, ProducerError
-from ..interfaces import ChannelStats, Transaction
-from ..metrics import Stats
+from ..errors import ChannelKeyError, ProducerError
+from .drain import drain
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _AFTER_INTERRUPT = {
     "drain": "what was not delivered is still in the channel",
     "repair": "nothing is lost, but not everything may be mended: run it again",
 }
-#: Seconds between two lines of progress.
-_PROGRESS = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -236,175 +223,16 @@ def _repair(args: argparse.Namespace) -> int:
     return _FAILED if failed else _OK
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What became of the events of a channel.
-
-    :ivar delivered: to the server.
-    :ivar refused: by the server, for good; they are among the dead letters.
-    :ivar damaged: on the disk, and lost.
-    :ivar left: in the channel.
-    """
-
-    delivered: int
-    refused: int
-    damaged: int
-    left: int
-
-
-class _DeadLetters:
-    """The channel for what the server refuses, which is opened when it refuses something.
-
-    So on a full disk the rest can be delivered all the same, and where nothing is refused nothing is made.
-
-    :ivar directory: where it is.
-    :ivar refused: how many events were put into it, known once it is closed.
-    """
-
-    def __init__(self, directory: str, keys: KeyProvider | None) -> None:
-        self.directory, self._keys = directory, keys
-        self.refused = 0
-        self._channel: FileChannel | None = None
-        self._before = -1
-
-    @property
-    def name(self) -> str:
-        """See :class:`~producer.interfaces.Channel`."""
-        return self.directory
-
-    @property
-    def synced_sequence(self) -> int:
-        """See :class:`~producer.interfaces.Channel`."""
-        return -1 if self._channel is None else self._channel.synced_sequence
-
-    def transaction(self) -> Transaction:
-        """See :class:`~producer.interfaces.Channel`.
-
-        :raises ChannelError: it cannot be opened; what was refused stays in the channel from which it came.
-        """
-        if self._channel is None:
-            self._channel = FileChannel(self.directory, minimum_free_space=0, encryption=self._keys)
-            self._before = self._channel.synced_sequence
-        return self._channel.transaction()
-
-    def sync(self, timeout: float | None = None) -> None:
-        """See :class:`~producer.interfaces.Channel`."""
-        if self._channel is not None:
-            self._channel.sync(timeout)
-
-    def stats(self) -> ChannelStats:
-        """See :class:`~producer.interfaces.Channel`."""
-        return ChannelStats(name=self.name) if self._channel is None else self._channel.stats()
-
-    def close(self) -> None:
-        """See :class:`~producer.interfaces.Channel`."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            with channel:
-                self.refused = len({_identity(event) for event in channel.peek() if self._is_new(event)})
-
-    def _is_new(self, event: Event) -> bool:
-        return event.sequence is not None and event.sequence > self._before
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _identity(event: Event) -> bytes | int | None:
-    """Of the event that was refused: one that was cut in two has two dead letters."""
-    return event.sequence if event.headers.get("error_code") == "UnreadableEvent" else event.body[:IDENT_SIZE]
-
-
 def _drain(args: argparse.Namespace) -> int:
-    directory, keys = _directory(args), _keys(args)
-    letters = os.path.abspath(args.dead_letter) if args.dead_letter else f"{directory}.dead-letter"  # noqa: PTH100
-    _check_drain(directory, _data(args), letters)
-    with FileChannel(
-        directory,
-        minimum_free_space=0,
+    outcome = drain(
+        _directory(args),
+        endpoint=args.endpoint,
         data_directories=_data(args),
-        encryption=keys,
-        checkpoint_interval=10.0,
-    ) as channel:
-        projects = _projects(channel, args.endpoint)
-        names = ", ".join(sorted(projects)) or "none"
-        print(f"{channel.stats().size} events to deliver, of {len(projects)} projects: {names}", flush=True)
-        dead_letters = _DeadLetters(letters, keys)
-        producer = Producer(
-            *projects.values(),
-            config=ProducerConfig(name="drain", drain_timeout_ms=0),
-            channel=channel,
-            dead_letter=dead_letters,
-        )
-        interrupted = False
-        try:
-            with producer:
-                _wait(producer, args.timeout)
-        except KeyboardInterrupt:
-            interrupted = True
-    outcome = _outcome(producer.stats(), dead_letters.refused)
-    _tell_outcome(outcome, directory, letters)
-    if interrupted:
-        raise KeyboardInterrupt
-    return _FAILED if outcome.refused or outcome.damaged or outcome.left else _OK
-
-
-def _check_drain(directory: str, data: Sequence[str], letters: str) -> None:
-    """Whether there is a channel, and what it refuses can be kept elsewhere; nothing is made.
-
-    :raises ChannelError: there is none.
-    :raises ConfigError: the dead letters would go where they come from.
-    """
-    check_is_channel(place_of(Disk(), directory, data))
-    if os.path.realpath(letters) in map(os.path.realpath, (directory, *data)):
-        raise ConfigError("--dead-letter", "must be another directory than the one to drain", letters)
-    if os.path.isdir(letters) and os.listdir(letters):  # noqa: PTH112, PTH208  # strings, as everywhere in the channel
-        check_is_channel(place_of(Disk(), letters, ()))
-
-
-def _outcome(stats: Stats, refused: int) -> _Outcome:
-    channel = stats.channel
-    settled = 0 if channel is None else channel.take_successes
-    damaged = 0 if channel is None or channel.file is None else channel.file.lost_events
-    return _Outcome(max(0, settled - refused), refused, damaged, stats.stored)
-
-
-def _tell_outcome(outcome: _Outcome, directory: str, letters: str) -> None:
-    print(
-        f"{outcome.delivered} events delivered, {outcome.refused} refused for good, {outcome.damaged} damaged, "
-        f"{outcome.left} left in the channel"
+        dead_letter=os.path.abspath(args.dead_letter) if args.dead_letter else None,  # noqa: PTH100
+        keys=_keys(args),
+        timeout=args.timeout,
     )
-    if outcome.refused:
-        print(f"those refused are in {letters}, with the reasons")
-    if outcome.damaged:
-        print(f"those damaged are lost; the log says what became of their segments: look into {directory}/quarantine")
-
-
-def _projects(channel: FileChannel, endpoint: str) -> dict[str, ProjectConfig]:
-    names = {name for event in channel.peek() if (name := event.headers.get("project"))}
-    credentials = EnvironmentCredentials()
-    credentials.get_credentials()  # a missing variable is told now, not retried for ever
-    return {name: ProjectConfig(name, endpoint=endpoint, credentials=credentials) for name in names}
-
-
-def _wait(producer: Producer, timeout: float | None) -> None:
-    """Wait until the channel is empty, or the time is over."""
-    end = None if timeout is None else time.monotonic() + timeout
-    while True:
-        left = _PROGRESS if end is None else min(_PROGRESS, max(0.0, end - time.monotonic()))
-        try:
-            producer.flush(left)
-        except FlushTimeoutError:
-            if end is not None and time.monotonic() >= end:
-                return
-            print(f"{producer.stats().stored} events left", flush=True)
-        else:
-            return
+    return _OK if outcome.complete else _FAILED
 
 
 __all__: Sequence[str] = ("add_arguments", "run")

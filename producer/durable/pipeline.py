@@ -92,7 +92,6 @@ class DurablePipeline:
                 listener=self.acks,
                 journal=intents,
                 batch_type=FedBatch,
-                await_mending=dead_letter is None,
                 without_threads=_WITHOUT_THREADS,
             ),
         )

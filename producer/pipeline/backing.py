@@ -13,18 +13,17 @@ from .settling.outcomes import NobodyListens, OutcomeListener
 class Backing:
     """What a pipeline is given by those whose records it delivers; as it is, for records that exist nowhere else.
 
-    If the listener keeps the records, they are tried again without an end, unless the options say otherwise, and of
-    every stream one batch is on its way at a time, so that they arrive in the order in which they were fed.
+    If the listener keeps the records, they are tried again without an end, unless the options say otherwise, and wait
+    for what somebody can mend. Of every stream one batch is on its way at a time, so that they arrive in the order in
+    which they were fed.
 
     :ivar listener: hears of every outcome.
     :ivar journal: where the numbers of idempotent streams are written down; None if they do not outlive the process.
     :ivar batch_type: what batches are made of; one of its own knows where each of its records is kept.
-    :ivar await_mending: whether a record that is refused for what somebody can mend waits for that.
     :ivar without_threads: what becomes of records if no threads can be started; for the log.
     """
 
     listener: OutcomeListener = field(default_factory=NobodyListens)
     journal: NumberJournal | None = None
     batch_type: type[ProducerBatch] = ProducerBatch
-    await_mending: bool = False
     without_threads: str = "records are sent by those who call send, flush and close"

@@ -87,7 +87,7 @@ class Pipeline:
             go=self._go,
             listener=backing.listener,
         )
-        rules = RetryRules(config, clock, endless=keeps, await_mending=backing.await_mending)
+        rules = RetryRules(config, clock, endless=keeps)
         task = SendTask(
             sink=sink,
             clock=clock,

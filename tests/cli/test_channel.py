@@ -361,7 +361,7 @@ def test_drain_keeps_what_the_server_refuses(run: Run, tmp_path: Path, keys: Cal
     leave(tmp_path / "logs", 3)
     with LogHubServer() as server:
         keys(server)
-        server.faults.add(answer(400, "ParameterInvalid"))
+        server.faults.add(answer(400, "ParameterInvalid"), operation="PutLogs")
         code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
         assert (code, "3 refused for good" in out) == (1, True)
         server.faults.clear()
@@ -378,7 +378,7 @@ def test_drain_never_touches_dead_letters_of_earlier_runs(
     leave(tmp_path / "logs", 3)
     with LogHubServer() as server:
         keys(server)
-        server.faults.add(answer(400, "ParameterInvalid"))
+        server.faults.add(answer(400, "ParameterInvalid"), operation="PutLogs")
         assert run("drain", tmp_path / "logs", "--endpoint", server.endpoint)[0] == 1
         server.faults.clear()
         before = content_of(letters)
@@ -401,7 +401,7 @@ def test_drain_makes_no_directory_where_nothing_is_refused(
         assert run("drain", tmp_path / "logs", "--endpoint", server.endpoint)[0] == 0
         assert (tmp_path / "logs.dead-letter").read_text() == "mine"
         leave(tmp_path / "logs", 2)
-        server.faults.add(answer(400, "ParameterInvalid"))
+        server.faults.add(answer(400, "ParameterInvalid"), operation="PutLogs")
         code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint, "--timeout", "5")
         assert (code, "0 events delivered, 0 refused for good, 0 damaged, 2 left" in out) == (1, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "logs.dead-letter"]
@@ -420,7 +420,7 @@ def test_drain_counts_what_is_refused_while_it_closes(
             assert answered.wait(20)
             return Refuse(status=400, code="ParameterInvalid")
 
-        server.faults.add(late)
+        server.faults.add(late, operation="PutLogs")
         close = Producer.close
 
         def closing(self: Producer, timeout: float | None = None) -> None:
@@ -458,7 +458,7 @@ def test_drain_keeps_the_dead_letters_of_an_encrypted_channel_encrypted(
     leave(tmp_path / "logs", 3, encryption=FileKeys(key))
     with LogHubServer() as server:
         keys(server)
-        server.faults.add(answer(400, "ParameterInvalid"))
+        server.faults.add(answer(400, "ParameterInvalid"), operation="PutLogs")
         arguments = ("--endpoint", server.endpoint, "--key-file", key)
         assert run("drain", tmp_path / "logs", *arguments)[0] == 1
         for path in (tmp_path / "logs.dead-letter").glob("log-*"):
@@ -500,7 +500,7 @@ def test_an_interrupted_drain_keeps_what_it_has_not_delivered(tmp_path: Path) ->
     """Ctrl-C: exit code 130, the outcome so far is told, and the rest is in the channel."""
     leave(tmp_path / "logs", 5)
     with LogHubServer() as server:
-        installed = server.faults.add(answer(503, "ServerBusy"))
+        installed = server.faults.add(answer(503, "ServerBusy"), operation="PutLogs")
         environment = {
             **os.environ,
             "LOGHUB_ACCESS_KEY_ID": server.access_key_id,
@@ -545,3 +545,83 @@ def test_drain_without_credentials_says_what_to_set(run: Run, tmp_path: Path, mo
     leave(tmp_path / "logs", 1)
     code, _, errors = run("drain", tmp_path / "logs", "--endpoint", "http://127.0.0.1:1")
     assert (code, "LOGHUB_ACCESS_KEY_ID" in errors) == (2, True)
+
+
+def _key_with_a_typo(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id + "x")
+
+
+def _secret_with_a_typo(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", server.access_key_secret + "x")
+
+
+def _no_such_logstore(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.faults.add(answer(404, "LogStoreNotExist"))
+
+
+def _another_kind_of_server(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.faults.add(answer(404, "", body=b"<html>not here</html>"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (_key_with_a_typo, ("InvalidAccessKeyId", "check LOGHUB_ACCESS_KEY_ID")),
+        (_secret_with_a_typo, ("SignatureNotMatch", "LOGHUB_ACCESS_KEY_SECRET")),
+        (_no_such_logstore, ("LogStoreNotExist", "create the logstore")),
+        (_another_kind_of_server, ("BadResponse", "check --endpoint")),
+    ],
+)
+def test_drain_asks_before_it_takes_anything(
+    run: Run,
+    tmp_path: Path,
+    keys: Callable[[LogHubServer], None],
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: Callable[[LogHubServer, pytest.MonkeyPatch], None],
+    said: tuple[str, ...],
+) -> None:
+    """One wrong character in an access key empties no channel: exit code 2, a sentence, and every event is there."""
+    leave(tmp_path / "logs", 3)
+    with LogHubServer() as server:
+        keys(server)
+        secret = server.access_key_secret
+        wrong(server, monkeypatch)
+        code, _, errors = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
+    assert (code, "nothing was taken from the channel: my-project/app-log: " in errors) == (2, True), errors
+    assert all(words in errors for words in said), errors
+    assert secret not in errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"]
+    with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel:
+        assert channel.stats().size == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(401, "InvalidAccessKeyId"), (403, "Forbidden"), (404, "ProjectNotExist"), (401, "Unauthorized")],
+)
+def test_drain_stops_at_what_somebody_has_to_mend(
+    run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None], status: int, code: str
+) -> None:
+    """A refusal of the key, the project or the permission on the way: the rest stays in the channel; exit code 1."""
+    leave(tmp_path / "logs", 3)
+    with LogHubServer() as server:
+        keys(server)
+        server.faults.add(answer(status, code), operation="PutLogs")
+        exit_code, out, errors = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
+        assert (exit_code, "0 events delivered, 0 refused for good, 0 damaged, 3 left" in out) == (1, True), out
+        assert f"stopped: my-project/app-log: status {status}, {code}" in errors
+        assert "still in the channel" in errors
+        server.faults.clear()
+        assert run("drain", tmp_path / "logs", "--endpoint", server.endpoint)[0] == 0
+        assert server.count("my-project", "app-log") == 3
+    assert not (tmp_path / "logs.dead-letter").exists()
+
+
+def test_a_key_that_may_only_write_drains(run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]) -> None:
+    """The question before the drain needs another permission than the writes: its refusal alone stops nothing."""
+    leave(tmp_path / "logs", 3)
+    with LogHubServer() as server:
+        keys(server)
+        server.faults.add(answer(401, "Unauthorized"), operation="ListShards")
+        code, _, errors = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
+        assert (code, errors, server.count("my-project", "app-log")) == (0, "", 3)

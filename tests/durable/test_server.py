@@ -140,10 +140,11 @@ def test_a_crash_in_an_outage_loses_nothing(server: LogHubServer, tmp_path: Path
         assert _first_times(server, str(topic)) == list(range(topic, 300, 2))
 
 
-def test_a_record_whose_project_comes_late_waits_for_it(server: LogHubServer) -> None:
-    """Without dead letters nothing is lost for want of a ProjectConfig: it is delivered soon after it is given."""
+@pytest.mark.parametrize("dead_letters", [False, True])
+def test_a_record_whose_project_comes_late_waits_for_it(server: LogHubServer, dead_letters: bool) -> None:
+    """Nothing is given up for want of a ProjectConfig: it is delivered soon after it is given."""
     channel = KeptChannel()
-    with _producer(channel=channel) as producer:
+    with _producer(channel=channel, dead_letter=KeptChannel() if dead_letters else None) as producer:
         future = producer.send("p", "l", {"n": "1"})
         eventually(lambda: producer.stats().retried >= 2)
         assert producer.stats().stored == 1
@@ -152,10 +153,26 @@ def test_a_record_whose_project_comes_late_waits_for_it(server: LogHubServer) ->
     assert server.count("p", "l") == 1
 
 
-def test_a_record_without_a_project_is_a_dead_letter_where_there_are_some(server: LogHubServer) -> None:
-    """With dead letters it goes there at once, and does not hold up the others."""
+@pytest.mark.parametrize("code", ["InvalidAccessKeyId", "ProjectForbidden", "ProjectNotExist", "LogStoreNotExist"])
+def test_a_key_that_was_rotated_does_not_flush_the_channel_into_the_dead_letters(
+    server: LogHubServer, code: str
+) -> None:
+    """What an operator can mend is waited for, also where there are dead letters; then all is delivered."""
     dead = KeptChannel()
+    refused = server.faults.add(faults.answer(403, code))
     with _producer(_project(server), channel=KeptChannel(), dead_letter=dead) as producer:
+        futures = [producer.send("p", "l", {"n": str(n)}, topic=str(n)) for n in range(3)]
+        eventually(lambda: refused.fired >= 2)
+        assert (producer.stats().stored, producer.stats().dead_lettered) == (3, 0)
+        server.faults.clear()
+        assert all(future.result(PATIENCE).successful for future in futures)
+    assert (server.count("p", "l"), dead.events()) == (3, [])
+
+
+def test_what_nobody_mends_is_a_dead_letter_when_its_time_is_over(server: LogHubServer) -> None:
+    """A record without a ProjectConfig goes there after delivery_timeout_ms, and does not hold up the others."""
+    dead = KeptChannel()
+    with _producer(_project(server), channel=KeptChannel(), dead_letter=dead, delivery_timeout_ms=200) as producer:
         lost, good = producer.send("nobody", "l", {"n": "1"}), producer.send("p", "l", {"n": "2"})
         assert good.result(PATIENCE).successful
         assert lost.exception(PATIENCE) is not None

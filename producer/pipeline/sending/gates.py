@@ -89,15 +89,15 @@ class Verdict(enum.Enum):
         self.to_destination, self.to_logstore, self.reached = to_destination, to_logstore, reached
 
 
-def verdict_of(error: AttemptError, *, await_mending: bool) -> Verdict:
+def verdict_of(error: AttemptError, *, waits: bool) -> Verdict:
     """What a failed attempt tells.
 
-    :param await_mending: whether batches wait for what an operator can mend.
+    :param waits: whether batches wait for what an operator can mend.
     """
     for kind, verdict in _VERDICTS:
         if isinstance(error, kind):
-            waits = await_mending or verdict not in (Verdict.NOT_CONFIGURED, Verdict.MISCONFIGURED)
-            return verdict if waits else Verdict.ANSWERED
+            holds = waits or verdict not in (Verdict.NOT_CONFIGURED, Verdict.MISCONFIGURED)
+            return verdict if holds else Verdict.ANSWERED
     return Verdict.ANSWERED
 
 

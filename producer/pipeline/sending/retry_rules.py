@@ -65,13 +65,11 @@ def _all_backoffs(base: float, longest: float, retries: int) -> float:
 class RetryRules:
     """See the module. Its methods are pure but for the clock and the user's strategies.
 
-    :param endless: no number of attempts is enough.
-    :param await_mending: what somebody can mend (see :class:`~producer.errors.MisconfiguredError`) is waited for.
+    :param endless: no number of attempts is enough, and what somebody can mend is waited for (see
+        :class:`~producer.errors.MisconfiguredError`).
     """
 
-    def __init__(
-        self, config: ProducerConfig, clock: Clock, *, endless: bool = False, await_mending: bool = False
-    ) -> None:
+    def __init__(self, config: ProducerConfig, clock: Clock, *, endless: bool = False) -> None:
         policy = config.retry_policy
         self._clock = clock
         self._retries = config.retries
@@ -80,7 +78,7 @@ class RetryRules:
         )
         self._stop = policy.stop
         base, longest = config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
-        self._endless, self.await_mending = endless, await_mending
+        self.endless = endless
         self._delivery_timeout = math.inf
         if config.delivery_timeout_ms and policy.stop is None:
             self._delivery_timeout = config.delivery_timeout_ms / 1000
@@ -125,7 +123,7 @@ class RetryRules:
         if not self._worth_it(state, error, repeated=repeated):
             return GIVE_UP
         # What did not help at once, again and again, would be tried without a pause for ever.
-        at_once = error.immediate and not (repeated and self._endless)
+        at_once = error.immediate and not (repeated and self.endless)
         delay = 0.0 if at_once else max(0.0, float(self._wait(state)))
         state.upcoming_sleep = delay
         return GIVE_UP if self._enough(batch, state) else Decision(retry=True, delay=delay)
@@ -133,16 +131,16 @@ class RetryRules:
     def _worth_it(self, state: tenacity.RetryCallState, error: AttemptError, *, repeated: bool) -> bool:
         if self._retry is not None:
             return bool(self._retry(state))
-        if self.await_mending and isinstance(error, MisconfiguredError):
+        if self.endless and isinstance(error, MisconfiguredError):
             return True
-        return error.retriable and (self._endless or not repeated)
+        return error.retriable and (self.endless or not repeated)
 
     def _enough(self, batch: ProducerBatch, state: tenacity.RetryCallState) -> bool:
         if self._stop is not None:
             return bool(self._stop(state))
         if self._clock.monotonic() >= self.latest(batch):
             return True
-        return not self._endless and batch.retry_count >= self._retries
+        return not self.endless and batch.retry_count >= self._retries
 
     def _state(self, batch: ProducerBatch, error: AttemptError) -> tenacity.RetryCallState:
         state = tenacity.RetryCallState(self._retrying, None, (), {})

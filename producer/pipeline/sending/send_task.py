@@ -121,7 +121,7 @@ class SendTask:
             if error is not None:
                 self._note(batch, timestamp_ms, started, error=error)
                 self._after_failure(batch, error)
-                return Report(verdict_of(error, await_mending=self._rules.await_mending), seconds)
+                return Report(verdict_of(error, waits=self._rules.endless), seconds)
             receipt, already_written = Receipt(refusal.request_id, refusal.http_status), True
         else:
             seconds = self._clock.monotonic() - asked

@@ -104,9 +104,10 @@ class Followed:
             raise
         return sock
 
-    def post(self, target: str, head: bytes, body: bytes, timeout: float) -> http.client.HTTPResponse:
+    def exchange(self, method: str, target: str, head: bytes, body: bytes, timeout: float) -> http.client.HTTPResponse:
         """Send a request over the connection, which is open, and read the head of its answer.
 
+        :param method: ``POST`` or ``GET``.
         :param target: what is asked for, as the request line has it.
         :param head: the headers, a line each, without the last line's end.
         :param timeout: how long the other end may be silent, seconds.
@@ -117,7 +118,7 @@ class Followed:
         self.timeout = timeout
         self.sock.settimeout(timeout)
         try:
-            self.putrequest("POST", target, skip_host=True, skip_accept_encoding=True)  # type: ignore[attr-defined]
+            self.putrequest(method, target, skip_host=True, skip_accept_encoding=True)  # type: ignore[attr-defined]
             self._output(head)  # type: ignore[attr-defined]
             # A server may answer and close before it has read all; its answer is there to be read.
             with suppress(BrokenPipeError, ConnectionResetError):

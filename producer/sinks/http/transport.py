@@ -107,7 +107,7 @@ class _Route:
 
 
 class Transport:
-    """Posts bodies; safe to use from many threads.
+    """Makes requests; safe to use from many threads.
 
     :param pool_size: connections kept open for each host.
     :param name: prefix of the name of its thread.
@@ -128,8 +128,9 @@ class Transport:
         """The proxies of requests to ``base_url``: as configured, else from the environment."""
         return requests.utils.get_environ_proxies(base_url) if self._proxies is None else self._proxies
 
-    def post(
+    def request(
         self,
+        method: str,
         base_url: str,
         path: str,
         params: Mapping[str, str],
@@ -139,6 +140,7 @@ class Transport:
     ) -> tuple[Answer, Mapping[str, str]]:
         """Send one request and read its answer.
 
+        :param method: ``POST`` or ``GET``.
         :param path: percent-encoded.
         :param proxies: of :meth:`proxies_for`, the same object for each request.
         :returns: the answer, and its headers.
@@ -147,7 +149,7 @@ class Transport:
         target = path + (f"?{urlencode(params)}" if params else "")
         with self._watchdog.watch() as watch, outgoing() as request:
             try:
-                answer = self._exchange(self._route(base_url, proxies), target, headers, body)
+                answer = self._exchange(self._route(base_url, proxies), method, target, headers, body)
             except Exception as error:
                 if watch.cut:
                     raise error_of_limit(self._limit, request.sent) from error
@@ -187,14 +189,14 @@ class Transport:
         return _Route(pool, base_url if forwarded else "", tunnel, {} if tunnel else pool.proxy_headers)
 
     def _exchange(
-        self, route: _Route, target: str, headers: Mapping[str, str], body: bytes
+        self, route: _Route, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[Answer, Mapping[str, str]]:
         head = _head({**headers, **route.headers, "Content-Length": str(len(body))})
         connection = route.pool._get_conn()
         try:
             if connection.is_closed:
                 self._connect(route, connection)
-            response = connection.post(route.prefix + target, head, body, self._read_timeout)
+            response = connection.exchange(method, route.prefix + target, head, body, self._read_timeout)
             answer = Answer(response.status, response.headers.get("x-log-requestid", ""), _read(response))
         except BaseException:
             connection.close()

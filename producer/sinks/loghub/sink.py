@@ -20,6 +20,7 @@ from ...errors import AttemptError, ClockSkewError, ProjectNotConfiguredError, R
 from ...forks import Stage, watch_fork
 from ...interfaces import Delivery, Payload, Receipt, Record, Sink
 from ...records import StreamKey
+from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
 from ..http.transport import Answer, Target, Transport, target_of
@@ -119,37 +120,53 @@ class LogHubSink(Sink):
     def write(self, delivery: Delivery) -> Receipt:
         """See :class:`~producer.interfaces.Sink`."""
         key = delivery.key
-        project = self._projects.get(key.project)
-        if project is None:
-            message = f"the producer has no ProjectConfig for {key.project!r}: pass one, or call put_project_config"
-            raise ProjectNotConfiguredError("ProjectConfigNotExist", message)
-        credentials = project.credentials.get()
+        project = self._project(key.project)
         path = put_logs_path(key, delivery.sequence)
         params = put_logs_params(key, self._config.processor, delivery.sequence)
-        headers = self._sign(project, credentials, path, params, delivery.payload)
-        answer, answer_headers = self._transport.post(
-            project.target.base_url, path, params, headers, delivery.payload.body, project.proxies
+        config, payload = self._config, delivery.payload
+        headers = put_logs_headers(
+            project.target.host, payload.raw_size, config.compression, project.user_agent, config.log_format
+        )
+        request = UnsignedRequest(method="POST", path=path, params=params, headers=headers, body=payload.body)
+        answer = self._ask(project, request)
+        return Receipt(answer.request_id, answer.status)
+
+    def ask_for_shards(self, project: str, logstore: str) -> None:
+        """Ask for the shards of a logstore, which changes nothing: does it exist, and are the credentials accepted?
+
+        A key that may write need not be allowed to ask; then the refusal is ``Unauthorized``.
+
+        :raises AttemptError: there was no answer, or a refusal.
+        """
+        known = self._project(project)
+        headers = list_shards_headers(known.target.host, known.user_agent)
+        self._ask(known, UnsignedRequest(method="GET", path=list_shards_path(logstore), params={}, headers=headers))
+
+    def _project(self, name: str) -> _Project:
+        project = self._projects.get(name)
+        if project is None:
+            message = f"the producer has no ProjectConfig for {name!r}: pass one, or call put_project_config"
+            raise ProjectNotConfiguredError("ProjectConfigNotExist", message)
+        return project
+
+    def _ask(self, project: _Project, request: UnsignedRequest) -> Answer:
+        """Sign and send a request, whose path is percent-encoded; its answer, if that is no refusal."""
+        credentials = project.credentials.get()
+        headers = self._sign(project, credentials, replace(request, path=unquote(request.path)))
+        answer, answer_headers = self._transport.request(
+            request.method,
+            project.target.base_url,
+            request.path,
+            request.params,
+            headers,
+            request.body,
+            project.proxies,
         )
         if is_acknowledgement(answer):
-            return Receipt(answer.request_id, answer.status)
+            return answer
         raise self._learn(project, credentials, answer, answer_headers)
 
-    def _sign(
-        self, project: _Project, credentials: Credentials, path: str, params: Mapping[str, str], payload: Payload
-    ) -> dict[str, str]:
-        unsigned = UnsignedRequest(
-            method="POST",
-            path=unquote(path),
-            params=params,
-            headers=put_logs_headers(
-                project.target.host,
-                payload.raw_size,
-                self._config.compression,
-                project.user_agent,
-                self._config.log_format,
-            ),
-            body=payload.body,
-        )
+    def _sign(self, project: _Project, credentials: Credentials, unsigned: UnsignedRequest) -> dict[str, str]:
         key = SigningKey(
             access_key_id=credentials.access_key_id,
             access_key_secret=credentials.access_key_secret,

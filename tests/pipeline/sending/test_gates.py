@@ -132,7 +132,7 @@ def test_a_half_open_gate_lets_one_probe_through_whose_outcome_decides() -> None
 )
 def test_the_class_of_the_error_is_the_verdict(error: AttemptError, expected: Verdict) -> None:
     """Each class of error tells one thing of the other end, whether or not somebody's mending is waited for."""
-    assert verdict_of(error, await_mending=False) is verdict_of(error, await_mending=True) is expected
+    assert verdict_of(error, waits=False) is verdict_of(error, waits=True) is expected
 
 
 def test_what_somebody_can_mend_closes_gates_only_where_it_is_waited_for() -> None:
@@ -141,9 +141,9 @@ def test_what_somebody_can_mend_closes_gates_only_where_it_is_waited_for() -> No
         MisconfiguredError("LogStoreNotExist", "x"),
         ProjectNotConfiguredError("ProjectConfigNotExist", "x"),
     )
-    assert verdict_of(error, await_mending=True) is Verdict.MISCONFIGURED
-    assert verdict_of(missing, await_mending=True) is Verdict.NOT_CONFIGURED
-    assert verdict_of(error, await_mending=False) is verdict_of(missing, await_mending=False) is Verdict.ANSWERED
+    assert verdict_of(error, waits=True) is Verdict.MISCONFIGURED
+    assert verdict_of(missing, waits=True) is Verdict.NOT_CONFIGURED
+    assert verdict_of(error, waits=False) is verdict_of(missing, waits=False) is Verdict.ANSWERED
 
 
 def test_a_quota_closes_the_logstore_alone_and_an_outage_all_of_the_destination() -> None:

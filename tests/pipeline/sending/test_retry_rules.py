@@ -16,6 +16,7 @@ from producer import (
     BodyTooLargeError,
     ClockSkewError,
     InternalError,
+    MisconfiguredError,
     NetworkError,
     ProjectNotConfiguredError,
     QuotaExceededError,
@@ -225,7 +226,7 @@ def test_endless_rules_never_give_up_what_may_still_be_delivered(kind: type[Atte
 
 def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
     """A permanent failure is one at once; a strategy of the user still says what may be retried, and when to stop."""
-    for error in (RejectedError("C", "x"), InternalError("C", "x"), ProjectNotConfiguredError("C", "x")):
+    for error in (RejectedError("C", "x"), InternalError("C", "x")):
         one = batch()
         one.note_attempt(Attempt(success=False), error)
         assert RetryRules(config(), ManualClock(), endless=True).decide(one, error) == GIVE_UP
@@ -234,10 +235,14 @@ def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
     assert rules.decide(batch(), NetworkError("R", "x")) == GIVE_UP
 
 
-def test_a_missing_project_is_waited_for_where_the_rules_say_so() -> None:
-    """With await_mending a record without a ProjectConfig is retried, and so is one refused for the access key."""
-    error = ProjectNotConfiguredError("ProjectConfigNotExist", "x")
-    assert RetryRules(config(), ManualClock(), endless=True, await_mending=True).decide(batch(), error).retry
+def test_what_somebody_can_mend_is_waited_for_by_endless_rules() -> None:
+    """A record without a ProjectConfig is retried, and so is one refused for the access key; by others neither is."""
+    for error in (
+        ProjectNotConfiguredError("ProjectConfigNotExist", "x"),
+        MisconfiguredError("InvalidAccessKeyId", "x"),
+    ):
+        assert RetryRules(config(), ManualClock(), endless=True).decide(batch(), error).retry
+        assert not RetryRules(config(), ManualClock()).decide(batch(), error).retry
 
 
 def test_a_quota_error_holds_back_its_logstore_and_no_other() -> None:

@@ -42,8 +42,14 @@ def test_a_header_that_cannot_be_sent_is_told_before_anything_leaves(value: str)
     transport = Transport(HttpConfig(proxies={}), 1, SystemClock(), "header")
     try:
         with pytest.raises(MisconfiguredError, match=r"could not be made.*User-Agent"):
-            transport.post(
-                "http://127.0.0.1:9", "/", {}, {"Host": "h", "User-Agent": value}, b"", transport.proxies_for("")
+            transport.request(
+                "POST",
+                "http://127.0.0.1:9",
+                "/",
+                {},
+                {"Host": "h", "User-Agent": value},
+                b"",
+                transport.proxies_for(""),
             )
     finally:
         transport.close()
