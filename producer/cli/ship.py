@@ -21,6 +21,7 @@ from ..ship.files.plan import PARTITION_BYTES
 from ..ship.follow.checkpoint import checkpoint_directory
 from ..ship.follow.options import INTERVAL, SETTLE, FollowOptions
 from ..ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES, ShipJob
+from ..ship.lines.logs import start_pattern
 from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import PARSER_NAMES, make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
@@ -81,6 +82,11 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
         "--columns",
         metavar="NAME,NAME…",
         help="for --parser delimited: the names of the values; default: the first line of each file tells them",
+    )
+    group.add_argument(
+        "--multiline-start",
+        metavar="REGEX",
+        help="what the first line of a log matches: lines that do not match it go on with the log before them",
     )
     group.add_argument(
         "--exclude", action="append", default=[], metavar="GLOB", help="file names or paths to leave out"
@@ -184,6 +190,7 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         pattern=args.pattern,
         delimiter=delimiter,
         columns=columns,
+        multiline_start=_multiline_start(args),
         file_offset=args.file_offset,
         line_time=args.line_time,
         max_line_bytes=args.max_line_bytes,
@@ -208,6 +215,15 @@ def _delimited(args: argparse.Namespace) -> tuple[str, tuple[str, ...] | None]:
     if column_names(names) is None:
         raise InputError(f"--columns: a name has more than {MAX_NAME_BYTES} bytes, in {args.columns!r}")
     return delimiter, names
+
+
+def _multiline_start(args: argparse.Namespace) -> str | None:
+    pattern: str | None = args.multiline_start
+    if pattern is not None:
+        start_pattern(pattern)
+        if args.parser == "delimited" and args.columns is None:
+            raise InputError("--multiline-start with --parser delimited needs --columns: a header is no log")
+    return pattern
 
 
 def _project(args: argparse.Namespace, environ: Mapping[str, str]) -> ProjectConfig:

@@ -32,9 +32,10 @@ class ShipJob:
     :ivar pattern: the regular expression of the parser ``regex``.
     :ivar delimiter: between the values of the parser ``delimited``: one ASCII character.
     :ivar columns: the names of those values; None if the first line of each file tells them.
+    :ivar multiline_start: what the first line of a log matches, a regular expression; None if each line is a log.
     :ivar file_offset: whether each record tells where in the file its line begins.
     :ivar line_time: whether a record has the time that its line tells, where it does; else that of sending.
-    :ivar max_line_bytes: longer lines are shipped in pieces.
+    :ivar max_line_bytes: longer lines, or logs of several lines, are shipped in pieces.
     :ivar producer: options of the producer, as text.
     :ivar ack_timeout: how long a task waits for an acknowledgement, seconds.
     """
@@ -47,6 +48,7 @@ class ShipJob:
     pattern: str | None = None
     delimiter: str = ","
     columns: tuple[str, ...] | None = None
+    multiline_start: str | None = None
     file_offset: bool = False
     line_time: bool = False
     max_line_bytes: int = MAX_LINE_BYTES

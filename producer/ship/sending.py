@@ -31,6 +31,7 @@ from .files.find import LogFile
 from .files.plan import Split
 from .job import ShipJob
 from .lines.line import Block, Line
+from .lines.logs import start_pattern
 from .lines.parsers import Parser, Values, make_parser
 from .lines.parsers.delimited import column_names, header_names
 from .lines.record import to_record
@@ -109,6 +110,7 @@ class PortionSender:
     def __init__(self, producer: Producer, job: ShipJob) -> None:
         self._producer = producer
         self._job = job
+        self._log_start = None if job.multiline_start is None else start_pattern(job.multiline_start)
         # Neighbouring files tell the same columns.
         self._parsing = lru_cache(maxsize=64)(self._make_parsing)
         self._host = socket.gethostname()
@@ -134,7 +136,7 @@ class PortionSender:
 
     def _records(self, split: Split) -> Iterator[Block | Line]:
         """What becomes records: the lines of a range without a header."""
-        for lines in read_split(split, self._job.max_line_bytes):
+        for lines in read_split(split, self._job.max_line_bytes, self._log_start):
             rest: Block | Line | None = lines
             if self._job.has_headers and lines.offset == 0 and isinstance(lines, Block):
                 rest = lines.after_first() if self._header(split.file) else lines
@@ -153,7 +155,7 @@ class PortionSender:
         """
         job, values = self._job, Values(self._job.delimiter, names)
         parser = make_parser(job.parser, job.pattern, values)
-        if job.parser == "text" and not job.file_offset:
+        if job.parser == "text" and not job.file_offset and job.multiline_start is None:
             return parser, None
         from .lines.columns import BlockColumns  # noqa: PLC0415  (text needs no Arrow, which takes long to import)
 
@@ -173,7 +175,7 @@ class PortionSender:
         if isinstance(lines, Block) and lines.is_text:
             if of.columns is None:
                 return of.stream.send_lines(lines.data)
-            if len(lines.data) <= _LONG_LINE_BYTES or _longest(lines.data) <= _LONG_LINE_BYTES:
+            if len(lines.data) <= _LONG_LINE_BYTES or lines.longest <= _LONG_LINE_BYTES:
                 return self._send_columns(of.stream, of.columns.batch(lines, figures))
         return self._send_records(of, lines, figures)
 
@@ -345,7 +347,3 @@ class _Delivery:
             f"portion before: {self._figures.records:,} records; still on their way: "
             f"{sum(other.records for other in self._sent):,}"
         )
-
-
-def _longest(data: bytes) -> int:
-    return max(map(len, data.split(b"\n")))

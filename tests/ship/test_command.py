@@ -177,6 +177,8 @@ def test_command_tells_what_it_leaves_out(
         (["--delimiter=;"], "--delimiter belongs to --parser delimited, and the parser is auto"),
         (["--parser=delimited", "--delimiter=;;"], "--delimiter must be one ASCII character"),
         (["--parser=delimited", f"--columns={'x' * 129}"], "--columns: a name has more than 128 bytes"),
+        (["--multiline-start=("], "--multiline-start '(' is not a regular expression"),
+        (["--multiline-start=x", "--parser=delimited"], "--multiline-start with --parser delimited needs --columns"),
         (["--follow"], "--follow needs --checkpoint DIR"),
         (["--once"], "--checkpoint and --once belong to --follow"),
         (["--producer-option=linger=200"], "linger: unknown option; did you mean linger_ms?"),

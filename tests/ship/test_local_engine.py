@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -159,3 +160,19 @@ def test_option_of_the_other_engine_is_refused(
     """The exit code is 2, and the message says what belongs to what."""
     assert cli.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
     assert said in capsys.readouterr().err
+
+
+_TRACES = "".join(f"{number} failed\n\tat one\n\n\tat two {'x' * (number % 50)}\n" for number in range(500))
+
+
+@pytest.mark.parametrize("file_offset", [True, False])
+def test_stack_traces_stay_whole_across_portions(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, file_offset: bool
+) -> None:
+    """Each is one record, wherever the file is cut, also one that is not UTF-8; what is before the first is kept."""
+    (tmp_path / "a.log").write_bytes(b"head\n" + _TRACES.encode() + b"501 \xff\n\tat\n")
+    job = make_job(parser="text", multiline_start=r"\d", file_offset=file_offset)
+    shipment = run_job(tmp_path, job, partition_bytes=1000)
+    assert (shipment.failure, shipment.figures.records, shipment.figures.lines) == (None, 502, 502)
+    found = {dict(log.contents)["content"] for log in server.logs(PROJECT, LOGSTORE)}
+    assert found == {"head", *re.split(r"\n(?=\d+ )", _TRACES.rstrip("\n")), "501 \\xff\n\tat"}

@@ -81,10 +81,12 @@ def _start(
         .option("maxBytes", str(options.batch_bytes))
         .option("partitionBytes", str(options.partition_bytes))
         .option("parallelism", str(session.sparkContext.defaultParallelism))
-        .load()
     )
+    if job.multiline_start is not None:
+        stream = stream.option("logStart", job.multiline_start).option("maxLogBytes", str(job.max_line_bytes))
     return (
-        stream.mapInArrow(_ShipBatches(job, figures), NOTHING)
+        stream.load()
+        .mapInArrow(_ShipBatches(job, figures), NOTHING)
         # The tasks have sent everything: there is nothing left to write.
         .writeStream.format("noop")
         .option("checkpointLocation", options.checkpoint)

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from ...spark.text import readable
 from ..files.find import LINK_TO_DIRECTORY, Found
 from ..files.plan import PARTITION_BYTES, cut, pack, partition_size
+from ..lines.logs import Logs, logs_that_start
 from ..portions import Portion
 from .tracking import Offset, Range, advance, ranges, scan
 
@@ -37,7 +38,8 @@ class FilesSource(DataSource):
     """Followed directories as a stream of portions.
 
     Options: ``paths`` and ``exclude`` (JSON lists), ``checkpoint`` (never followed), ``settle`` (seconds), ``maxBytes``
-    (of a micro-batch), ``partitionBytes`` (the most of a portion), ``parallelism`` (tasks that run at a time).
+    (of a micro-batch), ``partitionBytes`` (the most of a portion), ``parallelism`` (tasks that run at a time);
+    ``logStart`` and ``maxLogBytes`` of logs of several lines.
     """
 
     @classmethod
@@ -59,6 +61,7 @@ class FilesSource(DataSource):
             int(self.options["maxBytes"]),
             int(self.options["partitionBytes"]),
             int(self.options["parallelism"]),
+            logs=logs_that_start(self.options.get("logStart"), int(self.options.get("maxLogBytes", 0))),
         )
 
 
@@ -79,6 +82,8 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         max_bytes: int,
         partition_bytes: int = PARTITION_BYTES,
         parallelism: int = 1,
+        *,
+        logs: Logs | None = None,
     ) -> None:
         self._paths = paths
         self._exclude = exclude
@@ -87,6 +92,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes
         self._parallelism = parallelism
+        self._logs = logs
         self._once = False
         self._target: Offset | None = None
         self._links: set[str] = set()  # those that were told
@@ -123,6 +129,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             now=time.time(),
             checkpoint=self._checkpoint,
             look=self._tell_links,
+            logs=self._logs,
         )
 
     def _tell_links(self, found: Found) -> None:

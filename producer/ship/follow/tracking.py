@@ -10,6 +10,8 @@ An offset maps a file's inode to its path, the byte up to which it was taken, an
   of a deleted one), begins anew at byte 0.
 * A file is taken up to its last line end. What follows is a line that somebody may still be writing; it is taken as it
   is once the file has rested for ``settle`` seconds.
+* With logs of several lines it is taken up to its last start line: the log that this begins may go on. Where a log is
+  longer than the limit, up to the last line end.
 * A compressed file is taken whole, once it has rested.
 
 Everything here is a function of the file system and its arguments, so a batch that is planned again after a restart
@@ -28,6 +30,7 @@ from typing import TypedDict
 from ..errors import InputError
 from ..files.compressed import compression_of
 from ..files.find import Found, LogFile, find_files, is_excluded, open_file
+from ..lines.logs import Logs, last_start
 
 # The first bytes tell whether two looks at an inode saw the same file; a log's first line nearly always has a time.
 _HEAD_BYTES = 256
@@ -76,6 +79,7 @@ def scan(
     now: float,
     checkpoint: str | None = None,
     look: Callable[[Found], object] = lambda _found: None,
+    logs: Logs | None = None,
 ) -> Offset:
     """The offset after everything that can be taken now. Files that are gone drop out of it.
 
@@ -85,6 +89,7 @@ def scan(
     :param settle: a file not written to for this long is complete, seconds.
     :param now: the time, seconds since the epoch.
     :param checkpoint: a directory that is never followed: each batch writes there, and so would make another.
+    :param logs: how logs of several lines begin; None if each line is one.
     :param look: is shown what each path came to, with what was left out.
     """
     latest: Offset = {}
@@ -93,7 +98,7 @@ def scan(
         if key in latest:  # a hard link, or the same number on another file system
             key = f"{file.inode}@{file.path}"
         try:
-            latest[key] = _taken(file, known.get(key), settle=settle, now=now)
+            latest[key] = _taken(file, known.get(key), settle=settle, now=now, logs=logs)
         except FileNotFoundError:
             continue  # deleted between the listing and the look
     return latest
@@ -148,7 +153,7 @@ def _present_files(
         yield from found.files
 
 
-def _taken(file: LogFile, known: Taken | None, *, settle: float, now: float) -> Taken:
+def _taken(file: LogFile, known: Taken | None, *, settle: float, now: float, logs: Logs | None) -> Taken:
     with open_file(file) as opened:
         generation = 0 if known is None else known["generation"]
         begin = 0 if known is None else known["end"]
@@ -159,7 +164,7 @@ def _taken(file: LogFile, known: Taken | None, *, settle: float, now: float) -> 
         elif file.compression is not None:
             end = begin
         else:
-            end = _last_line_end(opened.fileno(), begin, file.size)
+            end = _last_end(opened.fileno(), begin, file.size, logs)
         return Taken(path=file.path, end=end, head=_head(opened.fileno(), end), generation=generation)
 
 
@@ -169,6 +174,18 @@ def _continues(descriptor: int, file: LogFile, known: Taken) -> bool:
 
 def _head(descriptor: int, end: int) -> int:
     return zlib.crc32(os.pread(descriptor, min(end, _HEAD_BYTES), 0))
+
+
+def _last_end(descriptor: int, begin: int, size: int, logs: Logs | None) -> int:
+    """The byte after what is complete between two bytes."""
+    if logs is not None:
+        window = max(begin, size - logs.max_bytes)
+        start = last_start(os.pread(descriptor, size - window, window), logs.start, at_line=window == begin)
+        if start:
+            return window + start
+        if window == begin:
+            return begin
+    return _last_line_end(descriptor, begin, size)
 
 
 def _last_line_end(descriptor: int, begin: int, size: int) -> int:

@@ -24,6 +24,7 @@ from ...wire.syslog import facility_and_severity
 from ...wire.text_column import TextColumn
 from ..figures import Figures
 from .line import Block
+from .logs import LogBlock
 from .names import is_plain, sendable, sendable_fields
 from .parsers import Parser, Values, compiled_pattern, make_parser
 from .parsers.json_object import json_text, parse_json
@@ -84,7 +85,7 @@ class BlockColumns:
 
         :param figures: grows by the lines that are not parsed.
         """
-        lines, starts = _lines(block)
+        lines, starts = _logs(block) if isinstance(block, LogBlock) else _lines(block)
         found = self._parse(lines)
         columns: dict[str, pa.Array] = {"content": lines}
         if self._offset:
@@ -96,6 +97,16 @@ class BlockColumns:
             columns[LINE_TIMES] = _line_times(found, len(lines))
         figures.unparsed += int(len(lines) - np.count_nonzero(found.parsed))
         return pa.RecordBatch.from_pydict(columns)
+
+
+def _logs(block: LogBlock) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:
+    """The logs without the line ends behind them, and where each begins in the block."""
+    data = block.data
+    spans = np.array(block.spans, np.int64)
+    offsets = np.zeros(len(spans) + 1, np.int32)
+    np.cumsum(spans[:, 1] - spans[:, 0], out=offsets[1:])
+    text = pa.py_buffer(b"".join([data[start:end] for start, end in block.spans]))
+    return pa.StringArray.from_buffers(len(spans), pa.py_buffer(offsets), text), spans[:, 0]
 
 
 def _lines(block: Block) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:

@@ -82,6 +82,11 @@ class Block:
             return False
         return True
 
+    @property
+    def longest(self) -> int:
+        """The bytes of the longest one, at least."""
+        return max(map(len, self.data.split(b"\n")))
+
     def lines(self) -> Iterator[Line]:
         """Each line of it."""
         offset = self.offset
@@ -126,19 +131,19 @@ def blocks_of(
     :param max_line_bytes: longer lines come in pieces of at most this many bytes.
     :param begins_line: a line begins at ``start`` whatever the byte before is: it was handed out as a line's last.
     """
-    position = file.seek(start) if begins_line and start else _seek_to_line(file, start, limit)
+    position = file.seek(start) if begins_line and start else seek_to_line(file, start, limit)
     if position is not None:
         yield from _Splitter(file, position, limit, max_line_bytes).blocks(end)
 
 
-def _seek_to_line(file: io.BufferedIOBase, start: int, limit: int | None) -> int | None:
+def seek_to_line(file: io.BufferedIOBase, start: int, limit: int | None) -> int | None:
     """Where the first line at or after ``start`` begins; None if there is none."""
     if start == 0:
         return 0
     # The byte before decides whether `start` itself begins a line.
     position = start - 1
     file.seek(position)
-    while chunk := _read(file, position, limit):
+    while chunk := read_some(file, position, limit):
         found = chunk.find(b"\n")
         if found >= 0:
             file.seek(position + found + 1)
@@ -147,7 +152,12 @@ def _seek_to_line(file: io.BufferedIOBase, start: int, limit: int | None) -> int
     return None
 
 
-def _read(file: io.BufferedIOBase, position: int, limit: int | None) -> bytes:
+def read_some(file: io.BufferedIOBase, position: int, limit: int | None) -> bytes:
+    """What comes next in a file; nothing at its end.
+
+    :param position: of the next byte.
+    :param limit: bytes from here on count as not there; None for no limit.
+    """
     wanted = READ_BYTES if limit is None else min(READ_BYTES, limit - position)
     # read1: of a damaged compressed file, what comes before the damage is still handed out.
     return file.read1(wanted) if wanted > 0 else b""
@@ -167,7 +177,7 @@ class _Splitter:
     def blocks(self, end: int | None) -> Iterator[Block | Line]:
         """Yield until a line begins at ``end`` or after it, or the file is over."""
         rest = b""
-        while self._is_before(end) and (chunk := _read(self._file, self._position, self._limit)):
+        while self._is_before(end) and (chunk := read_some(self._file, self._position, self._limit)):
             self._position += len(chunk)
             data = rest + chunk
             if self._parts:
@@ -235,14 +245,14 @@ class _Splitter:
     def _cut(self, data: bytes, allowed: int) -> Generator[Line, None, bytes]:
         """Yield pieces until at most ``allowed`` bytes remain, and return those."""
         while len(data) > allowed:
-            size = _character_boundary(data, self._max)
+            size = character_boundary(data, self._max)
             self._parts += 1
             yield Line(self._line_start, self._parts, data[:size])
             data = data[size:]
         return data
 
 
-def _character_boundary(data: bytes, size: int) -> int:
+def character_boundary(data: bytes, size: int) -> int:
     """The largest cut up to ``size`` that divides no UTF-8 character; ``size`` itself where the bytes are not UTF-8."""
     for cut in range(size, max(size - _CONTINUATIONS, 1) - 1, -1):
         if data[cut] & 0b1100_0000 != 0b1000_0000:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterator
 
 from ..errors import FileChangedError
@@ -11,13 +12,15 @@ from ..files.compressed import DAMAGE, decompressing
 from ..files.find import LogFile, open_file
 from ..files.plan import Split
 from .line import Block, Line, blocks_of
+from .logs import logs_of
 
 _HEAD_BYTES = 64 << 10
 
 
-def read_split(split: Split, max_line_bytes: int) -> Iterator[Block | Line]:
+def read_split(split: Split, max_line_bytes: int, log_start: re.Pattern[bytes] | None = None) -> Iterator[Block | Line]:
     """The lines that begin in a range of a file: in blocks, and long ones in pieces.
 
+    :param log_start: with it logs of several lines are read, which begin with lines that match it.
     :raises FileChangedError: the file is shorter than planned, gone, or damaged.
     """
     path, compression = split.file.path, split.file.compression
@@ -25,9 +28,10 @@ def read_split(split: Split, max_line_bytes: int) -> Iterator[Block | Line]:
         with open_file(split.file) as file:
             _check_length(file.fileno(), split)
             if compression is None:
-                yield from _plain_blocks(file, split, max_line_bytes)
+                yield from _blocks(file, split, max_line_bytes, log_start)
             else:
-                yield from _decompressed_blocks(decompressing(file, compression), split, max_line_bytes)
+                plain = decompressing(file, compression)
+                yield from _decompressed_blocks(plain, split, max_line_bytes, log_start)
     except OSError as error:
         raise FileChangedError(f"{path}: cannot be read (any more): {error.strerror or error}") from error
 
@@ -46,15 +50,16 @@ def first_line(file: LogFile, most: int) -> bytes | None:
     return line if len(line) <= most else None
 
 
-def _plain_blocks(file: io.BufferedIOBase, split: Split, max_line_bytes: int) -> Iterator[Block | Line]:
-    return blocks_of(
-        file,
-        split.start,
-        split.end,
-        limit=split.file.size,
-        max_line_bytes=max_line_bytes,
-        begins_line=split.begins_line,
-    )
+def _blocks(
+    file: io.BufferedIOBase, split: Split, most: int, log_start: re.Pattern[bytes] | None
+) -> Iterator[Block | Line]:
+    """What begins in the range, plain; of a compressed file that is all."""
+    packed = split.file.compression is not None
+    start, end, limit = (0, None, None) if packed else (split.start, split.end, split.file.size)
+    begins = split.begins_line
+    if log_start is None:
+        return blocks_of(file, start, end, limit=limit, max_line_bytes=most, begins_line=begins)
+    return logs_of(file, start, end, limit=limit, max_log_bytes=most, pattern=log_start, begins_log=begins)
 
 
 def _check_length(descriptor: int, split: Split) -> None:
@@ -66,11 +71,13 @@ def _check_length(descriptor: int, split: Split) -> None:
         )
 
 
-def _decompressed_blocks(file: io.BufferedIOBase, split: Split, max_line_bytes: int) -> Iterator[Block | Line]:
+def _decompressed_blocks(
+    file: io.BufferedIOBase, split: Split, most: int, log_start: re.Pattern[bytes] | None
+) -> Iterator[Block | Line]:
     """The lines of a compressed file; the error for a damaged one says how far it could be read."""
     last = None
     try:
-        for block in blocks_of(file, 0, None, limit=None, max_line_bytes=max_line_bytes):
+        for block in _blocks(file, split, most, log_start):
             last = block
             yield block
     except DAMAGE as error:

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from producer.ship.files.plan import cut
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
+from producer.ship.lines.logs import Logs
 from producer.ship.lines.split_lines import read_split
 from tests.ship.lines.test_line import single_lines
 
@@ -299,3 +300,26 @@ FollowedDirectory.TestCase.settings = settings(max_examples=60, stateful_step_co
 
 class TestFollowedDirectory(FollowedDirectory.TestCase):
     """Every byte is taken exactly once, through appends, rests, rotations, truncations and restarts."""
+
+
+def test_log_that_may_go_on_waits(tmp_path: Path) -> None:
+    """Of logs of several lines the last one is taken when the next begins, when it rests, or when it gets too long."""
+    file = tmp_path / "a.log"
+    taken: Offset = {}
+    ends = []
+
+    def take(settle: float = _NEVER_SETTLED) -> None:
+        nonlocal taken
+        taken = scan([str(tmp_path)], [], taken, settle=settle, now=_now(), logs=Logs(re.compile(rb"\d"), 100))
+        ends.extend(each["end"] for each in taken.values())
+
+    for added in ("1 a\n", "\tat\n", "2 b\n\tat", "\n\tat\n" * 20):
+        with file.open("a") as opened:
+            opened.write(added)
+        take()
+    with file.open("a") as opened:
+        opened.write("3 c\n4 d\n\tat\n")
+    take()
+    take(settle=0)
+    text = file.read_text()
+    assert ends == [0, 0, text.index("2"), text.index("3"), text.index("4"), len(text)]
