@@ -21,7 +21,7 @@ from ..ship.files.plan import PARTITION_BYTES
 from ..ship.follow.checkpoint import checkpoint_directory
 from ..ship.follow.options import INTERVAL, SETTLE, FollowOptions
 from ..ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES, ShipJob
-from ..ship.lines.logs import start_pattern
+from ..ship.lines.log_start import start_pattern
 from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import PARSER_NAMES, make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names

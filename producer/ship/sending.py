@@ -31,7 +31,7 @@ from .files.find import LogFile
 from .files.plan import Split
 from .job import ShipJob
 from .lines.line import Block, Line
-from .lines.logs import start_pattern
+from .lines.log_start import start_pattern
 from .lines.parsers import Parser, Values, make_parser
 from .lines.parsers.delimited import column_names, header_names
 from .lines.record import to_record

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from ...spark.text import readable
 from ..files.find import LINK_TO_DIRECTORY, Found
 from ..files.plan import PARTITION_BYTES, cut, pack, partition_size
-from ..lines.logs import Logs, logs_that_start
+from ..lines.log_start import Logs, logs_that_start
 from ..portions import Portion
 from .tracking import Offset, Range, advance, ranges, scan
 

@@ -30,7 +30,7 @@ from typing import TypedDict
 from ..errors import InputError
 from ..files.compressed import compression_of
 from ..files.find import Found, LogFile, find_files, is_excluded, open_file
-from ..lines.logs import Logs, last_start
+from ..lines.log_start import Logs, last_start
 
 # The first bytes tell whether two looks at an inode saw the same file; a log's first line nearly always has a time.
 _HEAD_BYTES = 256

@@ -102,11 +102,14 @@ class BlockColumns:
 def _logs(block: LogBlock) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:
     """The logs without the line ends behind them, and where each begins in the block."""
     data = block.data
-    spans = np.array(block.spans, np.int64)
-    offsets = np.zeros(len(spans) + 1, np.int32)
-    np.cumsum(spans[:, 1] - spans[:, 0], out=offsets[1:])
-    text = pa.py_buffer(b"".join([data[start:end] for start, end in block.spans]))
-    return pa.StringArray.from_buffers(len(spans), pa.py_buffer(offsets), text), spans[:, 0]
+    offsets = np.zeros(block.count + 1, np.int32)
+    np.cumsum(block.ends - block.starts, out=offsets[1:])
+    # Behind a log there is a line end of one byte or two, but for the last one of a file.
+    kept, gaps = np.ones(len(data), bool), np.append(block.starts[1:], len(data)) - block.ends
+    kept[block.ends[gaps > 0]] = False
+    kept[block.ends[gaps > 1] + 1] = False
+    text = np.frombuffer(data, np.uint8)[kept]
+    return pa.StringArray.from_buffers(block.count, pa.py_buffer(offsets), pa.py_buffer(text)), block.starts
 
 
 def _lines(block: Block) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:

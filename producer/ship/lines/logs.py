@@ -22,95 +22,63 @@ import io
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any, TypeAlias
 
-from ..errors import InputError
+import numpy as np
+
 from .line import Block, Line, character_boundary, read_some, seek_to_line
+from .log_start import SEEN_BYTES
 
-#: How many bytes of a line its start pattern sees.
-SEEN_BYTES = 4096
+#: Places in bytes.
+Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
 # A line end.
 _END_BYTES = 2
+_LINE_FEED, _CARRIAGE_RETURN = 10, 13
 
 
-@dataclass(frozen=True, slots=True)
-class Logs:
-    """How logs of several lines are told apart.
-
-    :ivar start: a log begins with a line that matches it.
-    :ivar max_bytes: of a log; more of them are shipped without waiting for its end.
-    """
-
-    start: re.Pattern[bytes]
-    max_bytes: int
-
-
-def logs_that_start(start: str | None, max_bytes: int) -> Logs | None:
-    """Logs whose first lines match an expression; None without one, where each line is a log.
-
-    :raises InputError: as :func:`start_pattern`.
-    """
-    return None if start is None else Logs(start_pattern(start), max_bytes)
-
-
-def start_pattern(pattern: str) -> re.Pattern[bytes]:
-    """The expression that a start line matches; it is matched on bytes.
-
-    :raises InputError: it does not compile, or matches every line.
-    """
-    try:
-        expression = re.compile(pattern.encode())
-    except (re.error, UnicodeEncodeError) as error:
-        raise InputError(f"--multiline-start {pattern!r} is not a regular expression: {error}") from error
-    if expression.match(b""):
-        raise InputError(f"--multiline-start {pattern!r} matches an empty line, so that every line would be a log")
-    return expression
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LogBlock(Block):
     """Whole logs, one behind the other; none is longer than the limit.
 
-    :ivar spans: where each of them begins in the data, and where it ends without its line end.
+    :ivar starts: where each of them begins in the data.
+    :ivar ends: where each of them ends without its line end.
     """
 
-    spans: tuple[tuple[int, int], ...]
+    starts: Places
+    ends: Places
 
     @property
     def count(self) -> int:
         """How many they are."""
-        return len(self.spans)
+        return len(self.starts)
 
-    @cached_property
+    @property
     def text_bytes(self) -> int:
         """Their bytes without the line ends behind them."""
-        return sum(end - start for start, end in self.spans)
+        return int((self.ends - self.starts).sum())
 
     @property
     def longest(self) -> int:
-        """The bytes of the longest one, at least."""
-        return max(end - start for start, end in self.spans)
+        """The bytes of the longest one."""
+        return int((self.ends - self.starts).max())
 
     def lines(self) -> Iterator[Line]:
         """Each log of it."""
-        for start, end in self.spans:
+        for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
             yield Line(self.offset + start, 0, self.data[start:end])
 
-    def cut(self, place: int) -> tuple[LogBlock, LogBlock]:
-        """Cut in two.
-
-        :param place: of the first log of the second half, from 1.
-        """
-        at = self.spans[place][0]
-        moved = tuple((start - at, end - at) for start, end in self.spans[place:])
-        return (
-            LogBlock(self.offset, self.data[:at], self.spans[:place]),
-            LogBlock(self.offset + at, self.data[at:], moved),
-        )
+    def part(self, first: int, last: int) -> LogBlock:
+        """Some of the logs: from the place of one to the place behind another."""
+        begin = int(self.starts[first])
+        end = int(self.starts[last]) if last < len(self.starts) else len(self.data)
+        starts, ends = self.starts[first:last] - begin, self.ends[first:last] - begin
+        return LogBlock(self.offset + begin, self.data[begin:end], starts, ends)
 
     def halves(self) -> tuple[Block, Block] | None:
         """Cut in two between logs; None if there is but one."""
-        return self.cut(len(self.spans) // 2) if len(self.spans) > 1 else None
+        middle = self.count // 2
+        return (self.part(0, middle), self.part(middle, self.count)) if middle else None
 
 
 def logs_of(
@@ -139,25 +107,6 @@ def logs_of(
         while not splitter.ended and (chunk := read_some(file, splitter.read_to, limit)):
             yield from splitter.add(chunk)
         yield from splitter.finish()
-
-
-def last_start(data: bytes, pattern: re.Pattern[bytes], *, at_line: bool) -> int:
-    """Where the last start line in ``data`` begins; 0 if there is none behind its first byte.
-
-    A line at the end that has no line end may still change, and counts if enough of it is there.
-
-    :param at_line: a line begins with the first byte.
-    """
-    first = 0 if at_line else data.find(b"\n") + 1 or len(data)
-    line_end = len(data)
-    while line_end > first:
-        line = data.rfind(b"\n", first, line_end) + 1 or first
-        text = data[line : min(line_end, line + SEEN_BYTES)]
-        ended = line_end < len(data) or len(text) == SEEN_BYTES
-        if ended and line and pattern.match(text.removesuffix(b"\r") if line_end - line == len(text) else text):
-            return line
-        line_end = line - 1
-    return 0
 
 
 class LogSplitter:
@@ -212,59 +161,66 @@ class LogSplitter:
         """Yield what is left at the end."""
         if not self.ended:
             starts = self._starts(final=True)
-            yield from self._logs([*starts, len(self._data)] if self._data or self._parts else starts)
+            yield from self._logs(np.append(starts, len(self._data)) if self._data or self._parts else starts)
         self._drop(len(self._data))
         self._in_log = self._fresh = True
         self._log_start, self._line, self._known = self._base, 0, False
 
-    def _starts(self, *, final: bool) -> list[int]:
+    def _starts(self, *, final: bool) -> Places:
         """Where in the data lines begin that are start lines, and were not looked at before."""
-        data, match, line, found = self._data, self._match, self._line, []
-        while line < len(data):
-            line_end = data.find(b"\n", line)
-            if not self._known:
-                seen = len(data) if line_end < 0 else line_end
-                if line_end < 0 and not final and seen - line < SEEN_BYTES:
-                    break
-                if line_end > line and data[line_end - 1] == 13:
-                    seen -= 1
-                if match(data[line : min(seen, line + SEEN_BYTES)]) and not self._fresh:
-                    found.append(line)
-                self._fresh = False
-            self._known = line_end < 0
-            if line_end < 0:
-                break
-            line = line_end + 1
-        self._line = line
+        data, begin = self._data, self._line
+        codes = np.frombuffer(data, np.uint8)[begin:]
+        firsts = np.concatenate([[0], np.flatnonzero(codes == _LINE_FEED) + 1]) + begin
+        lines = data[begin:].split(b"\n")
+        # The last one has no line end yet, and may be none at all.
+        known = (final and bool(lines[-1])) or len(lines[-1]) >= SEEN_BYTES or (self._known and len(lines) == 1)
+        if not known:
+            lines.pop()
+        self._line = len(data) if known else int(firsts[len(lines)])
+        if b"\r\n" in data:
+            lines[:-1] = [line.removesuffix(b"\r") for line in lines[:-1]]
+            if not known and lines:
+                lines[-1] = lines[-1].removesuffix(b"\r")
+        if max(map(len, lines), default=0) > SEEN_BYTES:
+            lines = [line[:SEEN_BYTES] for line in lines]
+        matched = np.fromiter(map(bool, map(self._match, lines)), bool, len(lines))
+        if lines and (self._known or self._fresh):
+            matched[0] = False
+        self._fresh, self._known = self._fresh and not lines, known
+        found: Places = firsts[: len(lines)][matched]
         return found
 
-    def _logs(self, starts: list[int]) -> Iterator[LogBlock | Line]:
+    def _logs(self, starts: Places) -> Iterator[LogBlock | Line]:
         """The logs before the last of these starts, which begins the next one."""
-        begin = 0
-        spans: list[tuple[int, int]] = []
-        data, first = self._data, 0
-        for start in starts:
-            if self._in_log:
-                text_end = _text_end(data, begin, start)
-                if self._parts or text_end - begin > self._max:
-                    yield from self._block(first, begin, spans)
-                    spans = []
-                    yield from self._pieces(data[begin:text_end])
-                    first = start
-                else:
-                    spans.append((begin - first, text_end - first))
-            else:
-                first = start
-            self._in_log, self._log_start, begin = True, self._base + start, start
-            if self._end is not None and self._log_start >= self._end:
-                self.ended, self._in_log = True, False
-                break
-        yield from self._block(first, begin, spans)
+        if self._end is not None:
+            behind = np.flatnonzero(starts >= self._end - self._base)
+            self.ended = len(behind) > 0
+            starts = starts[: behind[0] + 1] if self.ended else starts
+        if not len(starts):
+            return
+        edges = np.concatenate([[0], starts]) if self._in_log else starts
+        block = _block(self._base, self._data, edges)
+        self._in_log, begin = not self.ended, int(edges[-1])
+        yield from self._whole_and_long(block)
+        self._log_start = self._base + begin
         self._drop(begin)
 
-    def _block(self, first: int, end: int, spans: list[tuple[int, int]]) -> Iterator[LogBlock]:
-        if spans:
-            yield LogBlock(self._base + first, self._data[first:end], tuple(spans))
+    def _whole_and_long(self, block: LogBlock) -> Iterator[LogBlock | Line]:
+        """Logs as blocks, and the long ones among them in pieces."""
+        long = block.ends - block.starts > self._max
+        if self._parts:
+            long[0] = True
+        done = 0
+        for place in np.flatnonzero(long).tolist():
+            if done < place:
+                yield block.part(done, place)
+            start, end = int(block.starts[place]), int(block.ends[place])
+            if not self._parts:
+                self._log_start = block.offset + start
+            yield from self._pieces(block.data[start:end])
+            done = place + 1
+        if done < block.count:
+            yield block.part(done, block.count) if done else block
 
     def _pieces(self, text: bytes) -> Iterator[Line]:
         """The log is complete: the pieces of it that remain."""
@@ -287,10 +243,16 @@ class LogSplitter:
         self._line = max(self._line - size, 0)
 
 
-def _text_end(data: bytes, start: int, end: int) -> int:
-    """Where a log ends without its line end."""
-    if end > start and data[end - 1] == 10:
-        end -= 1
-        if end > start and data[end - 1] == 13:
-            end -= 1
-    return end
+def _block(base: int, data: bytes, edges: Places) -> LogBlock:
+    """The logs between edges.
+
+    :param base: where the data begin in the file.
+    """
+    first, last = int(edges[0]), int(edges[-1])
+    codes = np.frombuffer(data, np.uint8)
+    starts, ends = edges[:-1], edges[1:].copy()
+    if len(codes):
+        # An empty log is but a line end, or nothing at the end of a long one.
+        ends -= (codes[ends - 1] == _LINE_FEED) & (ends > starts)
+        ends -= (codes[ends - 1] == _CARRIAGE_RETURN) & (ends > starts) & (ends < edges[1:])
+    return LogBlock(base + first, data[first:last], starts - first, ends - first)

@@ -12,7 +12,6 @@ from ..files.compressed import DAMAGE, decompressing
 from ..files.find import LogFile, open_file
 from ..files.plan import Split
 from .line import Block, Line, blocks_of
-from .logs import logs_of
 
 _HEAD_BYTES = 64 << 10
 
@@ -59,6 +58,8 @@ def _blocks(
     begins = split.begins_line
     if log_start is None:
         return blocks_of(file, start, end, limit=limit, max_line_bytes=most, begins_line=begins)
+    from .logs import logs_of  # noqa: PLC0415  (it needs NumPy, which takes long to import)
+
     return logs_of(file, start, end, limit=limit, max_log_bytes=most, pattern=log_start, begins_log=begins)
 
 

@@ -17,7 +17,8 @@ from producer.ship.lines import line as lines
 from producer.ship.lines import logs
 from producer.ship.lines.columns import FOUND_FIELDS, BlockColumns
 from producer.ship.lines.line import Block, Line
-from producer.ship.lines.logs import LogBlock, last_start, logs_of, start_pattern
+from producer.ship.lines.log_start import last_start, start_pattern
+from producer.ship.lines.logs import LogBlock, logs_of
 
 _START = start_pattern(r"\d")
 _CONTENT = st.lists(
