@@ -11,13 +11,14 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from .cases import OURS, Case, all_cases
+from .cases import OURS, Case
+from .catalogue import all_cases
 from .machine import describe
 from .measure import measure
 from .participants import Participants
 from .peers import PEERS, prepare, versions
 from .plots import draw_all
-from .report import DOCUMENT, insert, report
+from .report import DOCUMENT, insert, report, summary
 from .results import RESULTS, Results, load, merge
 
 
@@ -78,10 +79,11 @@ def main(argv: list[str] | None = None) -> int:
     results = load(args.source) if args.source else measured(args, cases)
     cases = all_cases(args.file or file_of(results))
     if not args.write:
-        print(report(cases, results, {}))
+        chosen = {name: case for name, case in cases.items() if name in results}
+        print(f"{summary(results, {})}\n\n{report(chosen, results)}")
         return 0
-    tables = report(cases, results, draw_all(results, DOCUMENT.parent))
-    DOCUMENT.write_text(insert(DOCUMENT.read_text(), tables))
+    document = insert(DOCUMENT.read_text(), "summary", summary(results, draw_all(results, DOCUMENT.parent)))
+    DOCUMENT.write_text(insert(document, "tables", report(cases, results)))
     return 0
 
 

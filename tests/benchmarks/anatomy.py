@@ -19,11 +19,14 @@ from producer.testing import RecordingSink
 from producer.wire.compression import compress
 from producer.wire.log_group import encode_log
 
+from .deadline import deadline
 from .shapes import Log, logs_of
 
 #: Logs of one timing: about the batch of a megabyte.
 COUNT = 2000
 _NOW = 1_700_000_000
+#: Seconds that all parts may take.
+PATIENCE = 300
 
 
 def _each(call: Callable[[Log], object], logs: Sequence[Log]) -> Callable[[], object]:
@@ -95,7 +98,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.anatomy", description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
     rounds = parser.parse_args(arguments).rounds
-    java, web = parts_of("java", rounds), parts_of("web", rounds)
+    with deadline(PATIENCE):
+        java, web = parts_of("java", rounds), parts_of("web", rounds)
     print("| part | Java shape, µs | web shape, µs |\n|---|---|---|")
     for (name, first), (_, second) in zip(java, web, strict=True):
         print(f"| {name} | {first:.2f} | {second:.2f} |")

@@ -7,6 +7,8 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
+from producer.wire.speed import TWIN
+
 #: Whose versions matter to ours.
 _PACKAGES = ("requests", "urllib3", "lz4", "pyarrow")
 
@@ -16,13 +18,14 @@ def describe(peers: dict[str, str]) -> dict[str, str]:
 
     :param peers: what each peer is, with its version.
     """
+    producer = f"loghub-producer {metadata.version('loghub-producer')} ({TWIN} encoders)"
     ours = [f"{name} {metadata.version(name)}" for name in _PACKAGES]
     return {
         "CPU": f"{_line_of('/proc/cpuinfo', 'model name') or platform.processor()}, {os.cpu_count()} cores",
         "memory": f"{_memory() / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
-        "ours": ", ".join([f"loghub-producer {metadata.version('loghub-producer')}", *ours]),
+        "ours": ", ".join([producer, *ours]),
         "peers": ", ".join(f"`{name}`: {version}" for name, version in peers.items()) or "none",
     }
 

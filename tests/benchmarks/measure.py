@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,9 +14,9 @@ from .participants import Participants
 from .peers import Client
 from .results import CaseResult, Measured, RunResult
 from .samples import check
-from .server import set_mode, take_counts
+from .server import progress, set_mode, take_counts
 from .shapes import logs_of, size_of
-from .watching import Series, Watch
+from .watching import Series, Watch, recovery
 
 # Of the logs of a run, before the first round. Java compiles while it runs: it gets all of them.
 _WARM_UP, _WARM_UP_OF_JAVA = 0.1, 1
@@ -92,8 +93,12 @@ class _Table:
         port, outage = self._participants.port, self._case.kind == "outage"
         take_counts(port)
         trouble = _outage(port, run.seconds) if outage else _stall(port) if run.way == "stalled" else nullcontext()
-        with trouble, Watch(client.pid) as watch:
+        arrived = functools.partial(progress, port) if outage else float
+        with trouble, Watch(client.pid, arrived) as watch:
             answer = client.run(job)
+        if outage:
+            begin, end = (share * run.seconds for share in OUTAGE)
+            answer.figures.update(recovery(watch.series, (begin, end), run.rate, run.count))
         counts = take_counts(port)
         if run.way not in WAITING:
             check(run, answer, counts, complete=not outage)

@@ -1,8 +1,10 @@
 """A LogHub that keeps nothing: it reads each request, checks its headers, answers 200, and counts.
 
 ``GET /stats`` answers what was counted since the last time, with a sample of the bodies, so that a benchmark can decode
-them; nothing is decoded here, nor even joined if it is not kept. ``POST /mode?NAME`` chooses what becomes of requests:
-see :class:`Mode`. A POST to any other path than PutLogs is answered 200, too: so does an OTLP collector.
+them; nothing is decoded here, nor even joined if it is not kept. ``GET /progress`` answers the raw bytes that were
+accepted since then, and counts on. Whatever logstore is asked for its shards has one; a ``GET`` of anything else is
+answered 404. ``POST /mode?NAME`` chooses what becomes of requests: see :class:`Mode`. A POST to any other path than
+PutLogs is answered 200, too: so does an OTLP collector.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _ANSWER = b"HTTP/1.1 %d %s\r\nx-log-requestid: null\r\nContent-Length: %d\r\n\r\n%s"
-_REASONS = {200: b"OK", 400: b"Bad Request", 503: b"Service Unavailable"}
+_REASONS = {200: b"OK", 400: b"Bad Request", 404: b"Not Found", 503: b"Service Unavailable"}
 _BUSY = b'{"errorCode":"ServerBusy","errorMessage":"refused by mode"}'
+_SHARDS = b'[{"shardID":0,"status":"readwrite"}]'
+_NOTHING = b'{"errorCode":"ParameterInvalid","errorMessage":"a null server keeps nothing"}'
 _WRONG = b'{"errorCode":"PostBodyInvalid","errorMessage":"%s"}'
 #: The first bodies that are kept, and of the others one of each so many, as long as there is room.
 FIRST_KEPT, ONE_OF, MOST_KEPT = 3, 50, 10
@@ -189,7 +193,7 @@ class Connection(asyncio.Protocol):
 
     def end_request(self, further: bool = True) -> None:
         """Answer the request that has been read, unless it is to wait; then go on with the ``further`` ones."""
-        controls = self._path == "/stats" or self._path.startswith("/mode")
+        controls = self._path in ("/stats", "/progress") or self._path.startswith("/mode")
         if self._hub.mode is Mode.STALL and not controls:
             self._waits = True
             self._hub.stall(self)
@@ -204,6 +208,8 @@ class Connection(asyncio.Protocol):
     def _control(self) -> tuple[int, bytes]:
         if self._path == "/stats":
             return 200, self._hub.take()
+        if self._path == "/progress":
+            return 200, b"%d" % self._hub.counts.raw_bytes
         name = self._path.partition("?")[2]
         if name not in [mode.value for mode in Mode]:
             return 400, b"unknown mode"
@@ -213,13 +219,15 @@ class Connection(asyncio.Protocol):
     def _outcome(self) -> tuple[int, bytes]:
         if self._hub.mode is Mode.REFUSE:
             return 503, _BUSY
-        is_put = self._path.startswith("/logstores/")
-        problem = self._problem(is_put)
+        in_logstores = self._path.startswith("/logstores/")
+        if self._method == "GET":
+            return (200, _SHARDS) if in_logstores and self._path.endswith("/shards") else (404, _NOTHING)
+        problem = self._problem(in_logstores)
         if problem is not None:
             self._hub.counts.note_bad(problem)
             return 400, _WRONG % problem.encode()
         body = None if self._parts is None else b"".join(self._parts)
-        self._hub.counts.note(is_put, self._headers, self._length, body)
+        self._hub.counts.note(in_logstores, self._headers, self._length, body)
         return 200, b""
 
     def _problem(self, is_put: bool) -> str | None:

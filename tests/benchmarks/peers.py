@@ -52,7 +52,7 @@ PEERS: dict[str, Peer] = {
     "official": Peer(
         title="aliyun-log-producer",
         package="aliyun-log-producer",
-        ways=("send",),
+        ways=("kept", "send"),
         command=_module("official"),
     ),
     "python_sdk": Peer(
@@ -83,16 +83,23 @@ PEERS: dict[str, Peer] = {
 }
 
 
+# The clients of ours that run without what is compiled, and their modules.
+_PURE = {"pure": "ours", "encoding_pure": "encoding"}
+
+
 class Client(ClientProgram):
     """A client program, started: a peer's, which :func:`prepare` has made ready, or one of ours, with this Python.
 
-    :param name: a key of :data:`PEERS`, else a module in :mod:`tests.benchmarks.clients`.
+    :param name: a key of :data:`PEERS`; else a module in :mod:`tests.benchmarks.clients`, or ``pure`` or
+        ``encoding_pure``: ``ours`` and ``encoding`` with the pure twins.
     """
 
     def __init__(self, name: str) -> None:
         peer = PEERS.get(name)
         if peer is None:
-            super().__init__((sys.executable, "-W", "ignore", "-m", f"tests.benchmarks.clients.{name}"))
+            module = _PURE.get(name, name)
+            command = (sys.executable, "-W", "ignore", "-m", f"tests.benchmarks.clients.{module}")
+            super().__init__(command, more={"PRODUCER_PURE": "1"} if name in _PURE else {})
         else:
             super().__init__(peer.command, with_content=peer.is_java)
 
@@ -135,14 +142,16 @@ def versions(names: Iterable[str]) -> dict[str, str]:
     code = "import importlib.metadata as m, json, sys; print(json.dumps({p: m.version(p) for p in sys.argv[1:]}))"
     found: dict[str, str] = {}
     if packages:
-        said = subprocess.run([str(PYTHON), "-c", code, *packages], check=True, capture_output=True, text=True)
+        said = subprocess.run(
+            [str(PYTHON), "-c", code, *packages], check=True, capture_output=True, text=True, timeout=START
+        )
         found = json.loads(said.stdout)
     return {name: _java_version(peer) if peer.is_java else found[peer.package] for name, peer in wanted.items()}
 
 
 def _java_version(peer: Peer) -> str:
     jar = next((JAVA / "dependency").glob(f"{peer.package}-*.jar"))
-    said = subprocess.run([peer.command[0], "-version"], check=True, capture_output=True, text=True)
+    said = subprocess.run([peer.command[0], "-version"], check=True, capture_output=True, text=True, timeout=START)
     return f"{jar.stem.removeprefix(peer.package + '-')}, {said.stderr.splitlines()[0]}"
 
 

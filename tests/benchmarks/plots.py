@@ -1,19 +1,24 @@
-"""Pictures of results, as SVG; needs the extra ``bench``. The colours are those of Okabe and Ito."""
+"""Pictures of results, as SVG; needs the extra ``bench``. The colours are those of Okabe and Ito.
+
+What is compiled and its pure twin have the same colour; the pure one is hollow, its lines are dashed.
+"""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .cases import OUTAGE
+from .cases import OURS, OUTAGE
 from .clients.protocol import QUANTILES
-from .goals import MIB
+from .goals import MIB, cpu_ms_per_request
 from .results import Results, RunResult
 
 _COLOURS = {
     "ours": "#0072B2",
+    "pure": "#0072B2",
     "official": "#D55E00",
     "python_sdk": "#CC79A7",
     "kafka": "#009E73",
@@ -56,7 +61,16 @@ def _panels(rows: int, columns: int, width: float, height: float, **options: Any
 
 
 def _style(run: RunResult) -> dict[str, Any]:
-    return {"color": _COLOURS.get(run.run.client, "#000000"), "marker": _MARKS.get(run.run.way, "o")}
+    pure = {"linestyle": "--", "markerfacecolor": "white"} if _is_pure(run) else {}
+    return {"color": _colour(run), "marker": _MARKS.get(run.run.way, "o"), **pure}
+
+
+def _colour(run: RunResult) -> str:
+    return _COLOURS.get(run.run.client, _COLOURS["ours"] if run.run.client in OURS else "#000000")
+
+
+def _is_pure(run: RunResult) -> bool:
+    return run.run.client in ("pure", "encoding_pure")
 
 
 def _short(value: float) -> str:
@@ -87,8 +101,9 @@ def throughput(results: Results) -> Any:
     for axis, case in zip(axes[0], shown, strict=True):
         for name, run in results[case].runs.items():
             rates = [one.rate for one in run.rounds]
-            axis.plot([min(rates), max(rates)], [names.index(name)] * 2, color=_style(run)["color"], linewidth=2)
-            axis.plot(run.rate, names.index(name), "o", color=_style(run)["color"], markersize=6)
+            axis.plot([min(rates), max(rates)], [names.index(name)] * 2, color=_colour(run), linewidth=2)
+            face = "white" if _is_pure(run) else _colour(run)
+            axis.plot(run.rate, names.index(name), "o", color=_colour(run), markerfacecolor=face, markersize=6)
             axis.annotate(
                 _short(run.rate),
                 (run.rate, names.index(name)),
@@ -157,29 +172,110 @@ def latency(results: Results) -> Any:
 
 
 def outage(results: Results) -> Any:
-    """Memory and CPU over time; the time without answers is shaded."""
+    """Memory, CPU and what arrives over time; the time without answers is shaded."""
     runs = [run for run in (results["outage"].runs.values() if "outage" in results else ()) if run.series]
     if not runs:
         return None
-    figure, axes = _panels(2, 1, 6.4, 4.4, sharex=True)
-    memory, cpu = axes[0][0], axes[1][0]
+    figure, axes = _panels(3, 1, 6.4, 6, sharex=True)
+    arrived, memory, cpu = (row[0] for row in axes)
     for run in runs:
-        times = [at for at, _, _ in run.series]
-        memory.plot(times, [resident / MIB for _, resident, _ in run.series], label=run.run.line, color=_colour(run))
-        wide = run.series[::5]  # half a second each: the kernel counts CPU by hundredths
-        shares = [(two[2] - one[2]) / (two[0] - one[0]) * 100 for one, two in pairwise(wide)]
-        cpu.step([at for at, _, _ in wide[1:]], shares, color=_colour(run))
-    for axis in (memory, cpu):
+        look = {"color": _colour(run), "linestyle": "--" if _is_pure(run) else "-"}
+        memory.plot([one[0] for one in run.series], [one[1] / MIB for one in run.series], label=run.run.line, **look)
+        wide = run.series[::10]  # half a second each: the kernel counts CPU by hundredths
+        for axis, of, whole in (
+            (cpu, 2, 0.01),
+            (arrived, 3, max(1, run.series[-1][3]) / max(1, run.rounds[-1].answer.delivered)),
+        ):
+            each = [(two[of] - one[of]) / (two[0] - one[0]) / whole for one, two in pairwise(wide)]
+            axis.step([one[0] for one in wide[1:]], each, **look)
+    for axis in (arrived, memory, cpu):
         axis.axvspan(*(share * runs[0].run.seconds for share in OUTAGE), color="#eeeeee", zorder=0)
         axis.set_ylim(bottom=0)
+    _numbers(arrived.yaxis)
+    arrived.set_ylabel("logs a second that arrive")
     memory.set_ylabel("resident memory, MiB")
     cpu.set(ylabel="CPU, % of a core", xlabel="seconds; shaded: the server does not answer")
     memory.legend(frameon=False)
     return figure
 
 
-def _colour(run: RunResult) -> str:
-    return _COLOURS.get(run.run.client, "#000000")
+def everyday(results: Results) -> Any:
+    """A panel a case, a bar a run."""
+    shown = [(text, bars) for text, find in _BARS if (bars := find(results))]
+    if not shown:
+        return None
+    figure, axes = _panels(-(-len(shown) // 3), 3, 11, 2.3 * -(-len(shown) // 3))
+    for axis in axes.flat[len(shown) :]:
+        axis.set_visible(False)
+    for axis, (text, bars) in zip(axes.flat, shown, strict=False):
+        for place, (_, value, run) in enumerate(reversed(bars)):
+            axis.barh(place, value, color="white" if _is_pure(run) else _colour(run), edgecolor=_colour(run))
+            axis.annotate(f" {_short(value)}", (value, place), va="center", fontsize=8)
+        axis.set_yticks(range(len(bars)), [name for name, _, _ in reversed(bars)])
+        axis.set_title(text, fontsize=9)
+        axis.margins(x=0.2)
+        _numbers(axis.xaxis)
+        axis.locator_params(axis="x", nbins=4)
+    return figure
+
+
+_Bars = list[tuple[str, float, RunResult]]
+
+
+def _each(case: str, figure_of: Callable[[RunResult], float]) -> Callable[[Results], _Bars]:
+    """A bar for each run of a case."""
+
+    def find(results: Results) -> _Bars:
+        runs = results[case].runs if case in results else {}
+        return [(name, figure_of(run), run) for name, run in runs.items()]
+
+    return find
+
+
+def _shares(case: str, pairs: Callable[[dict[str, RunResult]], dict[str, tuple[str, str]]]) -> Callable[..., _Bars]:
+    """A bar for each pair of runs of a case: the share of the second one's rate that the first has."""
+
+    def find(results: Results) -> _Bars:
+        runs = results[case].runs if case in results else {}
+        named = {name: (one, two) for name, (one, two) in pairs(runs).items() if one in runs and two in runs}
+        return [(name, runs[one].rate / runs[two].rate, runs[one]) for name, (one, two) in named.items()]
+
+    return find
+
+
+def _behind_a_channel(runs: dict[str, RunResult]) -> dict[str, tuple[str, str]]:
+    return {name: (name, run.run.against) for name, run in runs.items() if run.run.against not in ("", name)}
+
+
+def _encoded(_: dict[str, RunResult]) -> dict[str, tuple[str, str]]:
+    shapes = (("columns", "java"), ("columns", "web"), ("lines", "lines"))
+    return {f"{what}, {shape}": (f"{what}_lz4, {shape}", f"lz4, {shape}") for what, shape in shapes}
+
+
+def _megabytes(run: RunResult) -> float:
+    return run.rate * run.log_bytes / 1e6
+
+
+def _ms_a_request(run: RunResult) -> float:
+    return statistics.median(map(cpu_ms_per_request, run.rounds))
+
+
+_BARS: tuple[tuple[str, Callable[[Results], _Bars]], ...] = (
+    ("kept: logs a second, all futures kept", _each("kept", lambda run: run.rate)),
+    ("names: logs a second, 12 names out of 200", _each("names", lambda run: run.rate)),
+    ("lines: MB a second of text", _each("lines", _megabytes)),
+    ("small: ms of CPU for a request of one log", _each("small", _ms_a_request)),
+    ("durable: share of the rate without a channel", _shares("durable", _behind_a_channel)),
+    ("encode: with lz4, share of lz4 alone", _shares("encode", _encoded)),
+)
+
+
+def _client_us(run: RunResult) -> float:
+    return 1e6 / run.per_cpu_second
+
+
+def _sender_us(run: RunResult) -> float:
+    return run.figure("live_us")
 
 
 def cost(results: Results) -> Any:
@@ -188,9 +284,13 @@ def cost(results: Results) -> Any:
     if not shown:
         return None
     figure, axes = _panels(1, len(shown), 0.6 + 2.9 * len(shown), 3.3)
-    labels = {"fields": "fields of 16 bytes", "length": "bytes of the one value", "streams": "streams in turn"}
+    labels = {
+        "fields": "fields of 16 bytes",
+        "length": "bytes of the one value",
+        "streams": "live streams; CPU of the sender alone",
+    }
     for axis, case in zip(axes[0], shown, strict=True):
-        _lines(results, case, lambda run: 1e6 / run.per_cpu_second, axis)
+        _lines(results, case, _sender_us if case == "streams" else _client_us, axis)
         axis.set(xscale="log", yscale="log", xlabel=labels[case])
         _numbers(axis.xaxis, log=True)
         _numbers(axis.yaxis, log=True, steps=(1, 2, 5))
@@ -201,8 +301,9 @@ def cost(results: Results) -> Any:
 
 _PLOTS: dict[str, tuple[str, Callable[[Results], Any]]] = {
     "throughput": ("Throughput by shape and client", throughput),
+    "everyday": ("What else a user may ask: futures kept, names, lines, small requests, channels", everyday),
     "threads": ("Throughput by the number of sender threads", threads),
     "latency": ("Latency of a call, and until the acknowledgement", latency),
-    "outage": ("Memory and CPU while a server does not answer", outage),
+    "outage": ("What arrives, memory and CPU while a server does not answer, and after it", outage),
     "cost": ("CPU for a log by fields, length of the value, and streams", cost),
 }

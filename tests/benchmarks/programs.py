@@ -9,9 +9,9 @@ import queue
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from .clients.protocol import Answer, Job
@@ -20,12 +20,15 @@ from .shapes import logs_of, streams_of
 ROOT = Path(__file__).parents[2]
 #: Seconds from the start to the first line.
 START = 60.0
-#: Seconds that a job may take.
-DEADLINE = 600.0
+#: Seconds that a job may take: the longest of `make bench` take one.
+DEADLINE = 240.0
 #: How much of a program's stderr an error shows, bytes.
 TAIL = 2000
 # A proxy would get what is for loopback; coverage.py would slow down what is timed.
 _KEPT_OUT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "coverage_process_config")
+
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class ProgramError(Exception):
@@ -35,11 +38,13 @@ class ProgramError(Exception):
 class Program:
     """A process that is talked to in lines, and killed at the end of the block.
 
+    :param more: of its environment.
     :ivar pid: the process's.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
-        environment = {name: value for name, value in os.environ.items() if name.lower() not in _KEPT_OUT}
+    def __init__(self, command: Sequence[str], *, more: Mapping[str, str] = _NOTHING) -> None:
+        kept = {name: value for name, value in os.environ.items() if name.lower() not in _KEPT_OUT}
+        environment = kept | more
         self._command = command
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the block
         self._process = subprocess.Popen(
@@ -83,7 +88,7 @@ class Program:
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
-            raise self.failure(f"said nothing for {seconds:g} s") from None
+            raise self.failure(f"said nothing for {seconds:g} s, its deadline") from None
         if not line:
             raise self.failure(f"ended with status {self._process.wait()}")
         return line
@@ -117,9 +122,11 @@ class ClientProgram(Program):
     :ivar ways: its ways to send, as it says itself.
     """
 
-    def __init__(self, command: Sequence[str], *, with_content: bool = False) -> None:
+    def __init__(
+        self, command: Sequence[str], *, with_content: bool = False, more: Mapping[str, str] = _NOTHING
+    ) -> None:
         self._content = tempfile.TemporaryDirectory() if with_content else None
-        super().__init__(command)
+        super().__init__(command, more=more)
         try:
             self.ways: tuple[str, ...] = tuple(json.loads(self.hear(START)))
         except (ProgramError, ValueError):

@@ -1,4 +1,7 @@
-"""Results as Markdown, put between two markers of ``docs/benchmarks.md``; what stands around them is kept."""
+"""Results as Markdown, put between markers of ``docs/benchmarks.md``; what stands around them is kept.
+
+Between the first two markers is what one decides by, the plots and the goals; between the others are all tables.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +11,40 @@ from pathlib import Path
 
 from .cases import Case
 from .clients.protocol import QUANTILES
-from .goals import MIB, Verdict, cpu_share, rate, verdicts
-from .results import CaseResult, Measured, Results, RunResult
+from .goals import MIB, Verdict, cpu_ms_per_request, cpu_share, rate, verdicts
+from .results import CaseResult, Results, RunResult
 
 DOCUMENT = Path("docs/benchmarks.md")
-BEGIN, END = "<!-- tables:begin -->", "<!-- tables:end -->"
 _QUANTILES = [f"p{share * 100:g}" if share < 1 else "max" for share in QUANTILES]
 
 Rows = Iterable[Sequence[str]]
 
 
-def insert(document: str, tables: str) -> str:
-    """The document with these tables.
+def insert(document: str, name: str, text: str) -> str:
+    """The document with this text between the markers of that name.
 
     :raises ValueError: it lacks a marker.
     """
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, begin, rest = document.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"the document lacks the markers {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+        raise ValueError(f"the document lacks the markers {first} and {last}")
+    return f"{before}{first}\n\n{text}\n\n{last}{after}"
 
 
-def report(cases: dict[str, Case], results: Results, plots: dict[str, str]) -> str:
-    """All tables.
+def summary(results: Results, plots: dict[str, str]) -> str:
+    """The plots and the goals.
 
     :param plots: names of files, as a link from the document takes them, and what they show.
     """
-    sections = [
-        _machines(results),
-        f"### Goals\n\n{goals_table(verdicts(results))}",
-        *(f"![{text}]({name})" for name, text in plots.items()),
-        *(_section(case, results.get(case.id)) for case in cases.values()),
-    ]
-    return "\n\n".join(sections)
+    pictures = [f"![{text}]({name})" for name, text in plots.items()]
+    return "\n\n".join([*pictures, f"## Goals\n\n{goals_table(verdicts(results))}"])
+
+
+def report(cases: dict[str, Case], results: Results) -> str:
+    """The machine, and a table a case."""
+    return "\n\n".join([_machines(results), *(_section(case, results.get(case.id)) for case in cases.values())])
 
 
 def table(heads: Sequence[str], rows: Rows) -> str:
@@ -118,7 +121,8 @@ def _rate_table(case: Case, runs: dict[str, RunResult]) -> str:
     for name, run in runs.items():
         row = [name, f"{run.rate:,.0f}", f"{run.rate * run.log_bytes / 1e6:,.0f}", f"{run.per_cpu_second:,.0f}"]
         row.append(f"{run.peak_bytes / MIB:,.0f}")
-        rows.append([*row, *([_ratio(run, runs.get(case.against))] if case.against else [])])
+        against = run.run.against or case.against
+        rows.append([*row, *([_ratio(run, runs.get(against))] if against else [])])
     return table(heads, rows)
 
 
@@ -152,6 +156,16 @@ def _latency_table(_case: Case, runs: dict[str, RunResult]) -> str:
     return table(heads, rows)
 
 
+def _small_table(_case: Case, runs: dict[str, RunResult]) -> str:
+    rows = []
+    for name, run in runs.items():
+        requests = statistics.median(one.counts.get("requests", 0) for one in run.rounds)
+        each = statistics.median(map(cpu_ms_per_request, run.rounds))
+        late = [f"{seconds * 1000:,.1f}" for seconds in run.quantiles("ack_seconds")[:3:2]] or ["", ""]
+        rows.append([name, f"{run.run.count:,}", f"{requests:,.0f}", f"{each:.3f}", *late])
+    return table(["run", "logs", "requests", "CPU, ms a request", "acknowledged: p50, ms", "p99, ms"], rows)
+
+
 def _waiting_table(_case: Case, runs: dict[str, RunResult]) -> str:
     rows = []
     for name, run in runs.items():
@@ -164,19 +178,28 @@ def _waiting_table(_case: Case, runs: dict[str, RunResult]) -> str:
 def _outage_table(_case: Case, runs: dict[str, RunResult]) -> str:
     rows = []
     for name, run in runs.items():
-        last: Measured = run.rounds[-1]
-        answer = last.answer
+        answer = run.rounds[-1].answer
         delivered = f"{answer.delivered:,} of {run.run.count:,}"
-        rows.append(
-            [name, delivered, f"{answer.seconds:.1f}", f"{answer.cpu_seconds:.1f}", f"{run.peak_bytes / MIB:,.0f}"]
-        )
-    return table(["run", "delivered", "seconds", "CPU seconds", "peak MiB"], rows)
+        usage = [f"{answer.seconds:.1f}", f"{answer.cpu_seconds:.1f}", f"{run.peak_bytes / MIB:,.0f}"]
+        rows.append([name, delivered, *usage, *_catching_up(answer.figures)])
+    heads = ["run", "delivered", "seconds", "CPU seconds", "peak MiB"]
+    return table([*heads, "caught up after, s", "logs/s meanwhile", "CPU meanwhile, % of a core"], rows)
+
+
+def _catching_up(figures: dict[str, float]) -> tuple[str, str, str]:
+    """See :func:`.watching.recovery`."""
+    if "catch_up_rate" not in figures:
+        return "", "", ""
+    seconds = figures["catch_up_seconds"]
+    share = figures["catch_up_cpu"] / seconds * 100
+    return f"{seconds:.2f}", f"{figures['catch_up_rate']:,.0f}", f"{share:.0f}"
 
 
 _TABLES: dict[str, Callable[[Case, dict[str, RunResult]], str]] = {
     "rate": _rate_table,
     "scaling": _scaling_table,
     "latency": _latency_table,
+    "small": _small_table,
     "waiting": _waiting_table,
     "outage": _outage_table,
 }

@@ -123,5 +123,5 @@ def _run(data: dict[str, Any]) -> RunResult:
         run=Run(**data["run"]),
         rounds=[Measured(answer=Answer(**one["answer"]), counts=one["counts"]) for one in data["rounds"]],
         log_bytes=data["log_bytes"],
-        series=[(at, resident, cpu) for at, resident, cpu in data["series"]],
+        series=[(at, resident, cpu, arrived) for at, resident, cpu, arrived in data["series"]],
     )

@@ -57,7 +57,7 @@ def check(run: Run, answer: Answer, counts: dict[str, Any], complete: bool = Tru
     :param complete: all logs must have been delivered, and once.
     :raises WrongSampleError: too few or too many logs were delivered, or their bytes, or a sample holds other ones.
     """
-    if run.client == "encoding":
+    if run.client.startswith("encoding"):
         return  # it compares its bytes itself, and takes whole slices
     if complete and answer.delivered != run.count:
         raise WrongSampleError(f"{run.line}: {answer.delivered:,} of {run.count:,} logs were delivered")

@@ -38,6 +38,12 @@ def take_counts(port: int) -> dict[str, Any]:
         return dict(json.load(answer))
 
 
+def progress(port: int) -> float:
+    """The raw bytes that the null server accepted since the last :func:`take_counts`."""
+    with _DIRECT.open(f"http://127.0.0.1:{port}/progress", timeout=60) as answer:
+        return float(answer.read())
+
+
 def set_mode(port: int, mode: str) -> None:
     """Choose what becomes of requests: see :class:`tests.benchmarks.null_server.Mode`."""
     with _DIRECT.open(f"http://127.0.0.1:{port}/mode?{mode}", data=b"", timeout=60):

@@ -72,7 +72,27 @@ def _unicode(choose: random.Random) -> Log:
     }
 
 
-_SHAPES: dict[str, Callable[[random.Random], Log]] = {"java": _java, "web": _web, "wide": _wide, "unicode": _unicode}
+def _names(choose: random.Random) -> Log:
+    """12 fields of 16 bytes, whose names are some of 200."""
+    return {f"field_{n}": f"{choose.getrandbits(52):016d}"[:16] for n in choose.sample(range(200), 12)}
+
+
+def _line(choose: random.Random) -> Log:
+    """The line of an access log, as :meth:`~producer.Stream.send_lines` sends it: about 235 bytes."""
+    log = _web(choose)
+    moment = f"22/Nov/2026:10:{choose.randrange(60):02d}:{choose.randrange(60):02d} +0000"
+    first = f'{log["remote_addr"]} - - [{moment}] "{log["request"]}" {log["status"]} {log["bytes"]}'
+    return {"content": f'{first} "{log["referer"]}" "{log["user_agent"]}"'}
+
+
+_SHAPES: dict[str, Callable[[random.Random], Log]] = {
+    "java": _java,
+    "web": _web,
+    "wide": _wide,
+    "unicode": _unicode,
+    "names": _names,
+    "lines": _line,
+}
 #: The names that :func:`logs_of` knows; the path of a file is another, whose lines become logs.
 SHAPES = tuple(_SHAPES)
 

@@ -22,6 +22,8 @@ from examples.ship_demo.samples import write_access_logs
 from tests.benchmarks.server import null_server, take_counts, unmeasured
 
 _ENGINES = {"spark": ("--engine=spark", "--master=local[2,4]"), "local": ("--engine=local", "--workers=2")}
+#: Seconds that one command may take.
+PATIENCE = 300
 _RATE = re.compile(r"([\d,.]+) MB/s")
 
 
@@ -44,7 +46,12 @@ def ship(port: int, engine: str, parser: str, path: Path) -> tuple[float, float]
     command = [sys.executable, "-m", "producer", "ship", str(path), f"--parser={parser}", *_ENGINES[engine]]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [*command, *target, *keys], check=True, stdout=subprocess.PIPE, text=True, env=unmeasured() | {"COLUMNS": "200"}
+        [*command, *target, *keys],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=unmeasured() | {"COLUMNS": "200"},
+        timeout=PATIENCE,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = _RATE.search(done.stdout)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import Call, eventually
 
 from .null_server import FIRST_KEPT, MOST_KEPT, ONE_OF, Connection, NullLogHub
-from .server import null_server, set_mode, take_counts
+from .server import null_server, progress, set_mode, take_counts
 
 PATH = "/logstores/bench/shards/lb"
 HEADERS = {"x-log-bodyrawsize": "9", "x-log-compresstype": "lz4", "Authorization": "LOG a:b"}
@@ -146,3 +146,26 @@ def test_a_stalled_server_answers_when_the_mode_changes(port: int) -> None:
 def test_an_unknown_mode_is_refused(port: int) -> None:
     """A typo must not measure something else."""
     assert post(port, {}, b"", "/mode?stalled") == 400
+
+
+def test_progress_counts_on(port: int) -> None:
+    """Unlike the counts it is not set back."""
+    assert [progress(port), post(port, HEADERS), progress(port), progress(port)] == [0, 200, 9, 9]
+    assert take_counts(port)["raw_bytes"] == 9
+    assert progress(port) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [("/logstores/bench/shards", 200, b'[{"shardID":0'), ("/logstores/bench", 404, b'{"errorCode"')],
+)
+def test_every_logstore_has_a_shard_and_nothing_else(port: int, path: str, status: int, text: bytes) -> None:
+    """``producer ship`` asks for the shards before it begins; no question is a wrong request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Authorization": "LOG a:b"})
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()[: len(text)]) == (status, text)
+    finally:
+        connection.close()
+    assert take_counts(port)["bad"] == 0

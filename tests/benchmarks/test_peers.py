@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from producer.wire.speed import TWIN
+
 from . import installation, peers
 from .cases import Run
 from .clients.protocol import QUANTILES, Job
@@ -115,7 +117,7 @@ def answering(code: str) -> tuple[str, ...]:
         ("sys.exit('out of luck')", "ended with status 1; stderr:\nout of luck"),
         ("print('out of luck', flush=True); input()", "answered 'out of luck"),
         ("print('{}', flush=True); input()", "answered '{}"),
-        ("input()", "said nothing for 0.2 s"),
+        ("input()", "said nothing for 0.2 s, its deadline"),
     ],
 )
 def test_a_client_that_dies_talks_nonsense_or_hangs_is_an_error_that_says_so(code: str, what: str) -> None:
@@ -138,6 +140,17 @@ def test_a_client_gets_no_proxy_and_is_not_measured(monkeypatch: pytest.MonkeyPa
     code = "import os, sys; sys.exit(' '.join(name for name, value in os.environ.items() if value == 'set') or 'none')"
     with ClientProgram(answering(code)) as client, pytest.raises(ProgramError, match=r"stderr:\nnone$"):
         client.run(tiny("way", ""), deadline=PATIENCE)
+
+
+def test_a_client_called_pure_runs_without_what_is_compiled() -> None:
+    """Its process has none of the compiled modules in memory; the other one has, where they were built."""
+    found = {}
+    for name in ("ours", "pure"):
+        with null_server() as port, Client(name) as client:
+            answer = client.run(tiny("send", f"127.0.0.1:{port}"), deadline=PATIENCE)
+            assert answer.delivered == COUNT
+            found[name] = "_open_records." in Path(f"/proc/{client.pid}/maps").read_text()
+    assert found == {"ours": TWIN == "native", "pure": False}
 
 
 def test_a_client_that_cannot_make_the_logs_gets_them_in_a_file() -> None:

@@ -1,17 +1,18 @@
 """This project's producer, as its documentation shows it: batches of 1 MiB, all other options at their defaults.
 
 ``python -m tests.benchmarks.clients.ours``. Besides the ways to send, it has those that wait: ``idle``, ``dead``,
-``stalled``.
+``stalled``. Only in the way ``kept`` all options have their defaults.
 """
 
 from __future__ import annotations
 
 import itertools
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, Any
 
 from producer import (
     CloseTimeoutError,
@@ -23,6 +24,7 @@ from producer import (
     SendTimeoutError,
     Stream,
 )
+from producer.channels import FileChannel
 
 from ..shapes import Log, logs_of, size_of, streams_of
 from .latency import Callback, at_rate
@@ -30,22 +32,33 @@ from .protocol import Answer, Job, in_threads, serve, timed
 
 #: Logs of one ``send_many``, and rows of one ``send_arrow``: fewer if they are large.
 MANY, ROWS, _LOT_BYTES = 1000, 8000, 2**24
+#: Logs of one ``send_many`` behind a channel, and bytes of a file that are read at once.
+FEW, BLOCK = 100, 2**20
 # Batches that differ, so that not all that is read is in the processor's caches.
 _LOTS = 4
 # Futures are checked in windows, the newest 100,000 being kept: ten million need not exist at once.
 _WINDOW, _WINDOWS = 10_000, 10
 _BATCHES_OF_DEAD, _SETTLE_SECONDS = 1000, 2.0
 
+# Options of a job that are none of the producer.
+_NO_OPTIONS = ("seconds", "fsync")
+_USUAL = {"batch_size_threshold_in_bytes": 2**20}
+
 Check = Callable[[], int]
 
 
 @contextmanager
 def opened(job: Job, **options: Any) -> Iterator[tuple[Producer, list[Stream]]]:
-    """A producer for the job, and its streams."""
+    """A producer for the job, with a channel in a directory that vanishes if the job says when to sync; its streams."""
     project = ProjectConfig("p", endpoint=f"http://{job.address}", access_key_id="a", access_key_secret="s")
-    own = {name: value for name, value in job.options.items() if name != "seconds"}
-    config = ProducerConfig.from_mapping({"batch_size_threshold_in_bytes": 2**20} | options | own)
-    with Producer(project, config=config) as producer:
+    own = {name: value for name, value in job.options.items() if name not in _NO_OPTIONS}
+    config = ProducerConfig.from_mapping(({} if job.way == "kept" else _USUAL) | options | own)
+    with ExitStack() as stack:
+        channel: FileChannel | None = None
+        if "fsync" in job.options:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            channel = FileChannel(directory, capacity=10**7, fsync=job.options["fsync"])
+        producer = stack.enter_context(Producer(project, config=config, channel=channel))
         yield producer, [producer.stream("p", "bench", topic=t, source=s) for t, s in streams_of(job.streams)]
 
 
@@ -135,6 +148,19 @@ def with_rate(job: Job) -> Answer:
         return at_rate(job, one, outcomes, finish)
 
 
+def kept(job: Job) -> Answer:
+    """``stream.send``, each future appended to a list; at the end each is looked at."""
+    logs = logs_of(job.shape)
+
+    def work(streams: list[Stream], count: int) -> Check:
+        futures = []
+        for stream, log in turns(streams, logs, count):
+            futures.append(stream.send(log))
+        return lambda: good(futures)
+
+    return shared(job, work)
+
+
 def send_callback(job: Job) -> Answer:
     """``stream.send`` with a callback for each log, each outcome kept and checked; no future is."""
     logs = logs_of(job.shape)
@@ -153,6 +179,54 @@ def send_many(job: Job) -> Answer:
     logs = logs_of(job.shape)
     lot = [logs[number % len(logs)] for number in range(MANY)]
     return by_the_lot(job, [lot], lambda stream, some: stream.send_many(some))
+
+
+def durable(job: Job) -> Answer:
+    """``stream.send_many`` of lists of a hundred logs, each thread to a stream of its own, each future checked."""
+    logs, taken = logs_of(job.shape), itertools.count()
+    in_turn = itertools.cycle(logs)
+    lots = [list(itertools.islice(in_turn, FEW)) for _ in logs]
+
+    def work(streams: list[Stream], count: int) -> Check:
+        send_some_logs, rest = streams[next(taken)].send_many, count % FEW
+        sent = [send_some_logs(lot) for lot in itertools.islice(itertools.cycle(lots), count // FEW)]
+        sent += [send_some_logs(logs[:rest])] * (rest > 0)
+        return lambda: count * all(all(map(succeeded, futures)) for futures in sent)
+
+    return shared(job, work)
+
+
+def send_lines(job: Job) -> Answer:
+    """``stream.send_lines`` of the blocks of a file, which are read in the timed part; each future is checked."""
+    lines = [f"{log['content']}\n".encode() for log in logs_of(job.shape)]
+    turns_of_file, rest = divmod(job.count, len(lines))
+    with tempfile.TemporaryFile() as file:
+        # Many turns through the logs, so that it is read as a long file is.
+        copies = min(100, turns_of_file)
+        file.write(b"".join(lines) * copies or b"".join(lines))
+        file.flush()
+        size = turns_of_file * sum(map(len, lines)) + sum(map(len, lines[:rest]))
+
+        def work(streams: list[Stream], count: int) -> Check:
+            sent = [streams[0].send_lines(block) for block in blocks(file, size)]
+            return lambda: count * all(all(map(succeeded, futures)) for futures in sent)
+
+        return shared(job, work)
+
+
+def blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
+    """So many bytes of whole lines, from the file's beginning, over and over, some at a time."""
+    file.seek(0)
+    part = b""
+    while size > 0:
+        read = file.read(min(BLOCK, size))
+        if not read:
+            file.seek(0)
+            continue
+        size -= len(read)
+        end = read.rfind(b"\n") + 1
+        yield part + read[:end]
+        part = read[end:]
 
 
 def send_arrow(job: Job) -> Answer:
@@ -188,8 +262,14 @@ def measured_while_waiting(producer: Producer, seconds: float) -> Answer:
         return producer.stats().delivered
 
     answer = timed(wait)
-    answer.figures["waiting"] = float(producer.stats().batches["waiting"])
+    answer.figures["waiting"] = float(held_back(producer))
     return answer
+
+
+def held_back(producer: Producer) -> int:
+    """Batches that wait for their next attempt, or behind another one that tries whether their server is back."""
+    batches = producer.stats().batches
+    return batches["waiting"] + batches["queued"]
 
 
 def idle(job: Job) -> Answer:
@@ -207,7 +287,7 @@ def dead(job: Job) -> Answer:
         log, give_up = logs_of(job.shape)[0], time.monotonic() + 30
         for number in range(_BATCHES_OF_DEAD):
             producer.send("p", "bench", log, topic=f"topic-{number}")
-        while producer.stats().batches["waiting"] < _BATCHES_OF_DEAD - 2 and time.monotonic() < give_up:
+        while held_back(producer) < _BATCHES_OF_DEAD - 2 and time.monotonic() < give_up:
             time.sleep(0.05)
         return measured_while_waiting(producer, float(job.options["seconds"]))
 
@@ -236,9 +316,12 @@ def stalled(job: Job) -> Answer:
 
 WAYS: dict[str, Callable[[Job], Answer]] = {
     "send": send,
+    "kept": kept,
     "send_callback": send_callback,
     "send_many": send_many,
     "send_arrow": send_arrow,
+    "send_lines": send_lines,
+    "durable": durable,
     "idle": idle,
     "dead": dead,
     "stalled": stalled,

@@ -46,11 +46,12 @@ def put_logs(job: Job) -> Answer:
     logs, streams = logs_of(job.shape), streams_of(job.streams)
     clients = [_client(job.address) for _ in range(job.threads)]
     delivered: list[int] = []
+    most = int(job.options.get("logs_a_call", LOGS_A_CALL))
 
     def work(thread: int) -> None:
         client, rest, turn = clients[thread], job.count // job.threads, cycle(logs)
         for topic, source in cycle(streams):
-            items = [_item(log) for log in islice(turn, min(LOGS_A_CALL, rest))]
+            items = [_item(log) for log in islice(turn, min(most, rest))]
             client.put_logs(PutLogsRequest("p", "bench", topic, source, items))
             delivered.append(len(items))
             rest -= len(items)
