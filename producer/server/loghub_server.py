@@ -48,6 +48,7 @@ class LogHubServer:
         shards: int = 2,
         auto_create: bool = True,
         clock_offset: float = 0.0,
+        refused_takes_number: bool = False,
         limits: Limits | None = None,
         keep_requests: int = 100_000,
         keep_request_bytes: int = 256 * 1024 * 1024,
@@ -63,6 +64,9 @@ class LogHubServer:
         :param auto_create: whether the first write to a logstore, or the first look at its shards, creates it and its
             project.
         :param clock_offset: seconds that the server's clock is ahead of the machine's.
+        :param refused_takes_number: whether a write that is refused for its body uses up its sequence number all the
+            same, and the number is looked at before the body. The protocol does not say; a client that trusts in one
+            answer can be tried against the other.
         :param limits: what is too much.
         :param keep_requests: how many of the last requests ``requests`` knows.
         :param keep_request_bytes: how many bytes of memory these may take, about; see ``requests_dropped``.
@@ -94,6 +98,7 @@ class LogHubServer:
             faults=Faults(),
             journal=Journal(keep_requests, keep_request_bytes),
             clock_offset=clock_offset,
+            refused_takes_number=refused_takes_number,
         )
         self._runner: Runner | None = None
         self._closed = False

@@ -56,7 +56,12 @@ async def put_logs_by_key(service: Service, call: Call) -> Answer:
 
 async def _store(service: Service, call: Call, route: Route | None) -> Answer:
     raw_size = service.limits.raw_bytes if _is_batch(call.request) else call.request.raw_size or 0
-    groups = await service.decode(raw_size, read_groups, call.request, call.body, service.limits)
+    try:
+        groups = await service.decode(raw_size, read_groups, call.request, call.body, service.limits)
+    except ApiError:
+        if service.refused_takes_number and route is not None and route.sequence is not None:
+            await service.stored(service.store.append(call.place, [], route, service.now()))
+        raise
     await service.stored(service.store.append(call.place, groups, route, service.now()))
     return Answer(logs=sum(group.count for group in groups))
 

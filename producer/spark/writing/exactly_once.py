@@ -51,15 +51,16 @@ _MOST_PIECES = 16
 _SHARD_BITS = 64
 
 
-def hash_key(part: Part, names: Names, buckets: int | None) -> str:
+def hash_key(part: Part, names: Names, buckets: int | None, cut: str = "") -> str:
     """The hash key under which a part of a write sends the rows of one stream: 32 hexadecimal digits.
 
     :param part: the part.
     :param names: the stream's own topic, source and shard hash.
     :param buckets: how many ranges of the hash space a shard hash is rounded to; None takes it as it is.
+    :param cut: what decides how the rows are cut into chunks.
     :raises InvalidArgumentError: a shard hash that is to be taken as it is, and is none.
     """
-    what = [part.run, part.batch, str(part.number), *(repr(name) for name in names)]
+    what = [part.run, part.batch, str(part.number), *(repr(name) for name in names), cut]
     digest = int(hashlib.sha256("\0".join(what).encode()).hexdigest()[:32], 16)
     if names.shard_hash is None:
         return f"{digest:032x}"
@@ -99,7 +100,7 @@ class _Piece:
 
 
 class ExactlyOnce:
-    """See the module.
+    """The rows of a task on their way: a line of requests for each stream.
 
     :param producer: sends.
     :param options: of the write.
@@ -130,7 +131,7 @@ class ExactlyOnce:
         encoder = self._encoder_of(batch.schema)
         for names, rows, places in encoder.streams(batch):
             group = Rows(rows, Rows(batch, numbers).pick(places).numbers, self._options.row_labels)
-            line = self._line(names, group)
+            line = self._line(names, group, encoder)
             if line is not None:
                 line.add(group, encoder)
 
@@ -149,20 +150,30 @@ class ExactlyOnce:
             self._encoder = schema, ColumnarEncoder(schema, **self._options.columns.as_arguments())
         return self._encoder[1]
 
-    def _line(self, names: Names, rows: Rows) -> _Line | None:
+    def _line(self, names: Names, rows: Rows, encoder: ColumnarEncoder) -> _Line | None:
         """The line of a stream; None if there can be no such stream, so that its rows were refused."""
         line = self._lines.get(names)
         if line is None:
             try:
-                line = self._lines[names] = self._new_line(names)
+                line = self._lines[names] = self._new_line(names, self._cut_of(rows, encoder))
             except InvalidArgumentError as error:
                 self._refusals.refuse(rows, reason_of_error(error))
         return line
 
-    def _new_line(self, names: Names) -> _Line:
+    def _cut_of(self, rows: Rows, encoder: ColumnarEncoder) -> str:
+        """What decides how a stream's rows are cut into chunks, as far as its first row tells."""
+        first = rows.pick(range(1)).batch
+        try:
+            row = bytes(encoder.encode(first, 0).body)
+        except UNSENDABLE:  # it is refused when its turn comes
+            row = b""
+        options, columns = self._options, first.schema.remove_metadata().to_string()
+        return f"{options.chunk_rows}\0{options.chunk_bytes}\0{columns}\0{hashlib.sha256(row).hexdigest()}"
+
+    def _new_line(self, names: Names, cut: str) -> _Line:
         options, target = self._options, self._options.target
         config = options.config
-        key = hash_key(self._part, names, config.buckets if config.adjust_shard_hash else None)
+        key = hash_key(self._part, names, config.buckets if config.adjust_shard_hash else None, cut)
         stream = self._producer.stream(
             target.project.project,
             target.logstore,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ from .metrics import WriteMetrics
 from .options import Guarantee, WriteOptions
 from .part import Part, part_of_task
 from .refusals import Refusals
+
+_log = logging.getLogger("producer.spark.write")
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: str | None) -> WriteMetrics:
@@ -44,6 +47,14 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
         raise
     if letters is not None:
         letters.finish()
+    if metrics.already_written:
+        _log.warning(
+            "partition %d: %d of %d rows stood in %s already, from an earlier attempt or a run of the same name",
+            part.number,
+            metrics.already_written,
+            metrics.rows,
+            options.target,
+        )
     return metrics
 
 

@@ -19,7 +19,8 @@ from ..errors import SparkJobError
 from ..target_check import check_target
 from .dead_letter_files import make_folder
 from .metrics import WriteMetrics, report
-from .options import WriteOptions
+from .numbering_check import check_numbering
+from .options import Guarantee, WriteOptions
 from .planning import check_schema
 from .task import write_rows
 
@@ -89,6 +90,14 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
         report(
             total, f"wrote micro-batch {batchId} to {self._options.target}", self._options.metrics_path, batch=batchId
         )
+        if total.already_written:
+            _log.warning(
+                "micro-batch %d: %d of its %d rows stood in %s already, from an earlier attempt at it",
+                batchId,
+                total.already_written,
+                total.rows,
+                self._options.target,
+            )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A task of the micro-batch has failed for good; the query ends, and its restart sends the batch again."""
@@ -118,6 +127,8 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
         make_folder(checked.dead_letter_path)
     if checked.check_target:
         check_target(checked.target, checked.config, patient=streaming)
+        if checked.guarantee is Guarantee.EXACTLY_ONCE:
+            check_numbering(checked)
     return checked
 
 

@@ -56,6 +56,20 @@ def test_second_run_of_the_same_name_adds_nothing(server: LogHubServer) -> None:
     assert (again.rows, again.already_written) == (1000, 1000)
 
 
+def test_plan_that_changed_duplicates_rows_and_loses_none(server: LogHubServer) -> None:
+    """Other chunks, other columns or another first row are another write: what is stored again is not taken for
+    written.
+    """
+    plain = rows(100)
+    write(server, plain, **ONCE)
+    assert write(server, plain, **{**ONCE, "chunkRows": "20"}).already_written == 0
+    assert write(server, plain, **{**ONCE, "chunkBytes": "4096"}).already_written == 0
+    assert write(server, plain.rename_columns(["n", "other"]), **ONCE).already_written == 0
+    turned = pa.Table.from_batches([plain.slice(1), plain.slice(0, 1)]).combine_chunks().to_batches()
+    assert write(server, turned, **ONCE).already_written == 0
+    assert numbers(server).count(0) == 5
+
+
 def test_task_that_died_half_way_is_completed(server: LogHubServer) -> None:
     """What an attempt had sent before it failed is not sent again, and the rest follows."""
     batches = [rows(500), rows(500, start=500)]

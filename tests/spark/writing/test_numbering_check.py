@@ -1,0 +1,54 @@
+"""``exactlyOnce`` asks the target what it stands on, before the job."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from producer import ConfigError
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.spark.writing.numbering_check import check_numbering
+from producer.spark.writing.options import WriteOptions
+from tests.spark.writing.kit import LOGSTORE, PROJECT, rows, target, write
+
+ONCE = {"deliveryGuarantee": "exactlyOnce"}
+
+
+def asked(server: LogHubServer) -> list[tuple[int, str | None]]:
+    """The answers to what was written."""
+    return [(request.status, request.error_code) for request in server.requests]
+
+
+def test_service_that_frees_the_numbers_of_refused_requests_is_good(server: LogHubServer) -> None:
+    """Two requests are refused for their bodies; nothing is stored, and a later job is answered alike."""
+    for _ in range(2):
+        check_numbering(WriteOptions.from_mapping({**target(server), **ONCE}))
+    assert asked(server) == [(400, "PostBodyInvalid")] * 4
+    assert server.count(PROJECT, LOGSTORE) == 0
+
+
+def test_service_that_uses_up_the_numbers_of_refused_requests_is_refused() -> None:
+    """A job that could take refused rows for written ends before it begins, and says what to use instead."""
+    with LogHubServer(refused_takes_number=True) as server:
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"deliveryGuarantee.*uses up the sequence numbers.*use atLeastOnce"):
+                check_numbering(WriteOptions.from_mapping({**target(server), **ONCE}))
+        assert server.count(PROJECT, LOGSTORE) == 0
+
+
+def test_service_that_cannot_be_asked_is_no_error(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Without an answer the job goes on: its tasks will meet what is wrong."""
+    server.faults.add(answer(403, "Unauthorized"))
+    check_numbering(WriteOptions.from_mapping({**target(server), **ONCE}))
+    assert "could not ask" in caplog.text
+
+
+def test_rows_that_were_written_already_are_told_of(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
+    """A task that finds rows of its stored says how many, of which partition, and where."""
+    with caplog.at_level(logging.WARNING, "producer.spark.write"):
+        write(server, rows(100), **ONCE)
+        assert "already" not in caplog.text
+        write(server, rows(100), **ONCE)
+    assert "partition 0: 100 of 100 rows stood in" in caplog.text
