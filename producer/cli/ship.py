@@ -1,7 +1,7 @@
 """The command ``producer ship``: its arguments, and what it does with them.
 
-Exit codes: 0, every record was acknowledged; 1, one was not; 2, something was asked for that cannot be done; 130, it
-was interrupted.
+Exit codes: 0, every record was acknowledged; 1, one was not; 2, something is wrong with what was asked for, and nothing
+was sent; 130, it was interrupted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..ship.lines.log_start import start_pattern
 from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import PARSER_NAMES, make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
-from ..ship.report import Shipment, summary
+from ..ship.report import Shipment, fates, summary
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
@@ -152,6 +152,8 @@ def run(args: argparse.Namespace) -> int:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
         return _USAGE
     console.print(summary(shipment))
+    for line in fates(shipment.files):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     if shipment.failure is not None:
         errors.print(f"error: {shipment.failure}", style="red", markup=False, highlight=False)
         return _FAILED

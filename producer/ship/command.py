@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from ..spark.target_check import fault_of
 from ..spark.text import readable
 from .errors import InputError
-from .files.find import Found, find_files
+from .files.find import EXCLUDED, Found, find_files
 from .follow.checkpoint import claim_checkpoint
 from .follow.options import FollowOptions
 from .job import ShipJob
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
 #: The names of what can ship.
 SPARK, LOCAL = "spark", "local"
 ENGINES = (SPARK, LOCAL)
+
+#: How the options of a target are given to the command, and what of them may be shown.
+_ARGUMENTS: dict[str, tuple[str, Callable[[ShipJob], str] | None]] = {
+    "endpoint": ("--endpoint", lambda job: job.project.endpoint),
+    "project": ("--project", lambda job: job.project.project),
+    "logstore": ("--logstore", lambda job: job.logstore),
+    "accessKeyId": ("--access-key-id or LOGHUB_ACCESS_KEY_ID", None),
+    "accessKeySecret": ("--access-key-secret or LOGHUB_ACCESS_KEY_SECRET", None),
+    "securityToken": ("--security-token or LOGHUB_SECURITY_TOKEN", None),
+}
 
 # What would be told about each file is too much for a directory of thousands.
 _SKIPPED_SHOWN = 10
@@ -73,6 +84,8 @@ def ship(
             return follow(running.session, job, following, console=console)
     found = find_files(paths, exclude=exclude)
     _tell_skipped(found, console)
+    _check_something_is_left(found, paths)
+    _check_target(job)
     if not found.files:
         console.print(f"there are no files to ship in {readable(', '.join(paths))}", markup=False, highlight=False)
     with _running(engine, master, workers) as ready:
@@ -88,6 +101,29 @@ def _check_engine(engine: str, master: str | None, workers: int | None, followin
         raise InputError(f"--workers belongs to --engine {LOCAL}, and the engine is {SPARK}; use --master local[N]")
     if engine == SPARK and importlib.util.find_spec("pyspark") is None:
         raise InputError("--engine spark needs PySpark: pip install 'loghub-producer[spark]', or use --engine local")
+
+
+def _check_something_is_left(found: Found, paths: Sequence[str]) -> None:
+    excluded = sum(reason == EXCLUDED for _, reason in found.skipped)
+    if excluded and not found.files:
+        raise InputError(f"{', '.join(paths)}: --exclude leaves no file to ship ({counted(excluded, 'file')} left out)")
+
+
+def _check_target(job: ShipJob) -> None:
+    """Ask for the logstore before anything is started.
+
+    :raises InputError: what is wrong with it, by the argument that says it.
+    """
+    fault = fault_of(job.target, job.config, patient=False)
+    if fault is None:
+        return
+    argument, shown = _ARGUMENTS[fault.option]
+    value = "" if shown is None else f" {shown(job)}"
+    status = "no answer" if fault.cause.http_status is None else f"status {fault.cause.http_status}"
+    raise InputError(
+        f"{argument}{value}: {fault.cause} ({status}, request id {fault.cause.request_id or 'none'}); "
+        "asked before the job, nothing was sent"
+    ) from fault.error
 
 
 def _running(engine: str, master: str | None, workers: int | None) -> AbstractContextManager[Engine]:

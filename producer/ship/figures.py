@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Figures:
-    """Figures of portions that ended well; what a failed attempt did is not in them.
+    """Figures of portions that ended well; of a failed attempt, what :meth:`spent` says.
 
     :ivar files: files whose first byte was read.
     :ivar file_bytes: bytes of files, as they lie on disk.
@@ -35,6 +35,12 @@ class Figures:
     retries: int = 0
     memory_wait_ms: int = 0
     lost: tuple[str, ...] = ()
+
+    def spent(self) -> Figures:
+        """Of them what also a failed attempt has taken: requests, and the wait for memory."""
+        return Figures(
+            batches=self.batches, attempts=self.attempts, retries=self.retries, memory_wait_ms=self.memory_wait_ms
+        )
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(Figures)))

@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 from ..client import Producer
-from ..errors import ProducerError
+from .account import Account, FailedAttempt, PortionFailedError
 from .figures import Figures
 from .job import ShipJob
 from .portions import Portion
@@ -60,8 +60,17 @@ def _cores() -> int:
 class _Task:
     """A portion, and how often it was tried."""
 
+    number: int
     packed: bytes
     attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of a portion all of which is acknowledged."""
+
+    figures: Figures
+    account: Account
 
 
 @dataclass(slots=True, eq=False)
@@ -79,14 +88,18 @@ class LocalRun:
     :ivar figures: of the portions that are shipped.
     :ivar failed_attempts: how many attempts at portions have failed so far.
     :ivar failure: why it failed; None if it did not, or has not ended.
+    :ivar account: what is known of the lines.
+    :ivar doubtful: numbers of portions of which an attempt ended without a word.
     """
 
     def __init__(self, portions: Sequence[Portion], job: ShipJob, parallelism: int) -> None:
         self.figures = Figures()
         self.failed_attempts = 0
         self.failure: str | None = None
+        self.account = Account()
+        self.doubtful: set[int] = set()
         self._job = job
-        self._tasks = deque(_Task(portion.packed()) for portion in portions)
+        self._tasks = deque(_Task(number, portion.packed()) for number, portion in enumerate(portions))
         self._workers: list[_Worker] = []
         try:
             while len(self._workers) < min(parallelism, len(portions)):
@@ -100,9 +113,8 @@ class LocalRun:
         busy = {worker.pipe: (worker, worker.task) for worker in self._workers if worker.task is not None}
         for pipe in wait(list(busy), seconds):
             self._hear(*busy[cast("Connection", pipe)])
-        if self.failure is not None:
-            self.cancel()
-        elif any(worker.task is not None for worker in self._workers):
+        # Also of a job that has failed: what is on its way is waited for, so that it is known what became of it.
+        if any(worker.task is not None for worker in self._workers):
             return False
         self._dismiss()
         return True
@@ -144,10 +156,14 @@ class LocalRun:
             said = worker.pipe.recv()
         except (EOFError, OSError):
             said = None
-        if isinstance(said, Figures):
-            self.figures += said
+        if said is None:
+            self.doubtful.add(task.number)
+            self._failed(task, _death(worker.process))
         else:
-            self._failed(task, said or _death(worker.process))
+            self.figures += said.figures
+            self.account += said.account
+            if isinstance(said, FailedAttempt):
+                self._failed(task, said.reason)
         if said is None:
             self._workers.remove(worker)
             worker.pipe.close()
@@ -158,7 +174,7 @@ class LocalRun:
 
     def _failed(self, task: _Task, reason: str) -> None:
         self.failed_attempts += 1
-        if task.attempts < ATTEMPTS:
+        if task.attempts < ATTEMPTS and self.failure is None:
             self._tasks.appendleft(task)
         else:
             self.failure = self.failure or reason
@@ -217,14 +233,12 @@ def _work(pipe: Connection, job: ShipJob, inherited: Sequence[Connection]) -> No
             pipe.send(said)
 
 
-def _ship(sender: PortionSender, packed: bytes) -> Figures | str:
-    """Ship a portion; its figures, or why it failed."""
+def _ship(sender: PortionSender, packed: bytes) -> _Done | FailedAttempt:
+    """Ship a portion, and say what came of it."""
     try:
-        return sender.ship(Portion.unpacked(packed))
-    except ProducerError as error:
-        return str(error)
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is the portion's outcome)
-        return f"{type(error).__name__}: {error}"
+        return _Done(*sender.ship(Portion.unpacked(packed)))
+    except PortionFailedError as error:
+        return error.attempt
 
 
 def _listen(pipe: Connection, portions: SimpleQueue[Any], working: threading.Event) -> None:

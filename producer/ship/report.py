@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,6 +11,8 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ..spark.text import readable
+from .account import FileFate
 from .figures import Figures
 
 
@@ -27,12 +29,14 @@ class Shipment:
     :ivar seconds: how long it ran.
     :ivar failed_attempts: attempts at portions that failed; they were tried again, up to a limit.
     :ivar failure: why the job failed; None if every record was acknowledged.
+    :ivar files: what became of each file, if it failed; nothing of a query that follows, whose checkpoint knows.
     """
 
     figures: Figures
     seconds: float
     failed_attempts: int = 0
     failure: str | None = None
+    files: Sequence[FileFate] = ()
 
 
 class ProgressBar:
@@ -101,3 +105,40 @@ def _rate(shipment: Shipment) -> str:
 def _failures(shipment: Shipment) -> str:
     attempts = counted(shipment.failed_attempts, "task attempt") if shipment.failed_attempts else "0"
     return f"{attempts}; the job failed" if shipment.failure is not None else attempts
+
+
+def fates(files: Sequence[FileFate]) -> list[str]:
+    """What became of the lines of a job that failed, for people: sums, the files that are not stored, how to go on."""
+    if not files:
+        return []
+    incomplete = [file for file in files if not file.complete]
+    total = FileFate("all files together")
+    for file in files:
+        total += file
+    lines = [_fate(total)]
+    if len(files) > 1:
+        lines += [f"  {_fate(file)}" for file in incomplete[:_FILES_SHOWN]]
+        if len(incomplete) > _FILES_SHOWN:
+            lines.append(f"  and {counted(len(incomplete) - _FILES_SHOWN, 'more file')} that are not stored completely")
+        lines.append(f"  {counted(len(files) - len(incomplete), 'file')} stored completely")
+    return [*lines, _ADVICE]
+
+
+def _fate(file: FileFate) -> str:
+    parts = [
+        f"{counted(file.stored, 'line')} stored",
+        f"{file.not_stored:,} not stored",
+        f"{file.in_doubt:,} in doubt",
+    ]
+    if file.unsent_bytes:
+        parts.append(f"{decimal(file.unsent_bytes)} not sent")
+    if file.doubtful_bytes:
+        parts.append(f"{decimal(file.doubtful_bytes)} in doubt")
+    return readable(f"{file.path}: {', '.join(parts)}")
+
+
+_FILES_SHOWN = 20
+_ADVICE = (
+    "To go on, mend the reason and run the same command again. It sends everything again, also what is stored: leave "
+    "out with --exclude the files that are; with --file-offset copies have the same path and offset"
+)

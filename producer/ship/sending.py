@@ -10,12 +10,13 @@ The tags of a batch say where its lines come from, as those of the service's own
 
 from __future__ import annotations
 
+import enum
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..client import Producer
 from ..errors import ProducerError, ResultFailedError
@@ -26,6 +27,7 @@ from ..spark.blame import Reason, blames_rows, reason_of
 from ..spark.errors import DeliveryFailedError
 from ..spark.text import readable
 from ..stream import Stream
+from .account import Account, FailedAttempt, Place, PortionFailedError
 from .figures import Figures
 from .files.find import LogFile
 from .files.plan import Split
@@ -58,16 +60,26 @@ _FIRST_LOOK = 8
 class _File:
     """Where lines come from.
 
-    :ivar path: for people, and for the tag.
+    :ivar name: its path.
+    :ivar path: that for people, and for the tag.
     :ivar stream: of its own, with its tags.
     :ivar parser: of its lines one by one.
     :ivar columns: makes columns of its blocks; None if these are sent as they are.
     """
 
+    name: str
     path: str
     stream: Stream
     parser: Parser
     columns: BlockColumns | None
+
+
+class _Outcome(enum.Enum):
+    """What became of lines."""
+
+    STORED = "stored"
+    NOT_STORED = "not stored"
+    IN_DOUBT = "in doubt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +89,14 @@ class _Sent:
     :ivar of: the file.
     :ivar lines: the block, or the piece of a line.
     :ivar futures: of all of them.
+    :ivar place: the block that they are, or are a part of, in the account.
     :ivar alone: no other lines are in their batches.
     """
 
     of: _File
     lines: Block | Line
     futures: list[SendFuture]
+    place: Place
     alone: bool = False
 
     @property
@@ -115,24 +129,38 @@ class PortionSender:
         self._parsing = lru_cache(maxsize=64)(self._make_parsing)
         self._host = socket.gethostname()
 
-    def ship(self, portion: Portion) -> Figures:
+    def ship(self, portion: Portion) -> tuple[Figures, Account]:
         """Read a portion, send it, and wait until each line of it is acknowledged.
 
-        :raises FileChangedError: a file is shorter than planned, gone, or damaged.
-        :raises DeliveryFailedError: lines were not acknowledged, or refused.
+        :raises PortionFailedError: why it failed, and what became of its lines; the cause is one of
+            :class:`~producer.ship.errors.FileChangedError`, a file is shorter than planned, gone, or damaged;
+            :class:`~producer.spark.errors.DeliveryFailedError`, lines were not acknowledged, or refused.
         """
-        figures = Figures(lost=portion.lost)
-        delivery = _Delivery(self._producer, self._job, figures, self._send)
+        figures, account = Figures(lost=portion.lost), Account()
+        try:
+            self._ship(portion, figures, account)
+        except Exception as error:
+            reason = str(error) if isinstance(error, ProducerError) else f"{type(error).__name__}: {error}"
+            raise PortionFailedError(FailedAttempt(reason, figures.spent(), account)) from error
+        return figures, account
+
+    def _ship(self, portion: Portion, figures: Figures, account: Account) -> None:
+        delivery = _Delivery(self._producer, self._job, figures, account, self._send)
         waited = self._producer.stats().memory_wait_seconds
-        for split in portion.splits:
-            figures.files += split.start == 0
-            figures.file_bytes += split.size
-            of = self._file(split.file)
-            for lines in self._records(split):
-                delivery.add(of, lines)
-        delivery.finish()
-        figures.memory_wait_ms = round(1000 * (self._producer.stats().memory_wait_seconds - waited))
-        return figures
+        try:
+            for split in portion.splits:
+                figures.files += split.start == 0
+                figures.file_bytes += split.size
+                of = self._file(split.file)
+                for lines in self._records(split):
+                    delivery.add(of, lines)
+                account.read(split)
+            delivery.finish()
+        except Exception as error:
+            delivery.account_for_rest(0.0 if isinstance(error.__cause__, TimeoutError) else self._job.ack_timeout)
+            raise
+        finally:
+            figures.memory_wait_ms = round(1000 * (self._producer.stats().memory_wait_seconds - waited))
 
     def _records(self, split: Split) -> Iterator[Block | Line]:
         """What becomes records: the lines of a range without a header."""
@@ -168,7 +196,7 @@ class PortionSender:
             tags["__inode__"] = str(file.inode)
         stream = self._producer.stream(job.project.project, job.logstore, topic=job.topic, source=job.source, tags=tags)
         names = self._header(file) if job.has_headers else column_names(job.columns or ()) or ()
-        return _File(path, stream, *self._parsing(names))
+        return _File(file.path, path, stream, *self._parsing(names))
 
     def _send(self, of: _File, lines: Block | Line, figures: Figures) -> list[SendFuture]:
         """Send lines in the quickest way that does right by them."""
@@ -214,16 +242,18 @@ class _Delivery:
         producer: Producer,
         job: ShipJob,
         figures: Figures,
+        account: Account,
         send: Callable[[_File, Block | Line, Figures], list[SendFuture]],
     ) -> None:
         self._producer = producer
         self._job = job
         self._figures = figures
+        self._account = account
         self._send_to = send
         self._sent: deque[_Sent] = deque()
         self._look_at = _FIRST_LOOK
         self._refused: list[str] = []
-        self._last_result: Result | None = None
+        self._counted: dict[int, Result] = {}
 
     def add(self, of: _File, lines: Block | Line) -> None:
         """Send lines; an error may be about earlier ones.
@@ -231,7 +261,7 @@ class _Delivery:
         :raises DeliveryFailedError: lines were not acknowledged, or refused.
         """
         self._count(lines)
-        self._send(of, lines, self._figures)
+        self._send(of, lines, self._figures, self._account.begin(of.name, lines))
         while self._sent and self._sent[0].done:
             self._settle(self._sent.popleft())
         if len(self._sent) >= self._look_at:
@@ -267,12 +297,14 @@ class _Delivery:
             figures.lines += lines.part == 1
             figures.long_lines += lines.part == 1
 
-    def _send(self, of: _File, lines: Block | Line, figures: Figures, *, alone: bool = False) -> None:
+    def _send(self, of: _File, lines: Block | Line, figures: Figures, place: Place, *, alone: bool = False) -> None:
         try:
             futures = self._send_to(of, lines, figures)
         except ProducerError as error:
-            raise self._not_acknowledged(_Sent(of, lines, []), f"{type(error).__name__}: {error}") from error
-        self._sent.append(_Sent(of, lines, futures, alone))
+            sent = _Sent(of, lines, list(cast("Sequence[SendFuture]", error.accepted)), place, alone)
+            self._account_for(sent, self._job.ack_timeout)
+            raise self._not_acknowledged(sent, f"{type(error).__name__}: {error}") from error
+        self._sent.append(_Sent(of, lines, futures, place, alone))
 
     def _wait(self) -> None:
         """Settle everything."""
@@ -295,23 +327,54 @@ class _Delivery:
             try:
                 result = future.result(self._job.ack_timeout)
             except TimeoutError as error:
+                self._account_for(sent, 0.0)
                 raise self._not_acknowledged(sent, str(error)) from error
             except ResultFailedError as error:
                 refused = error.result
                 if not blames_rows(refused):
+                    self._account_for(sent, self._job.ack_timeout)
                     raise self._not_acknowledged(sent, str(reason_of(refused))) from error
+                self._count_result(refused)
             else:
                 self._count_result(result)
         if refused is None:
             self._figures.records += sent.records
+            self._account.store(sent.place, sent.records)
         else:
             self._divide(sent, reason_of(refused))
 
+    def account_for_rest(self, timeout: float) -> None:
+        """It has failed: wait for what is on its way, so that it is known what became of that.
+
+        :param timeout: seconds, for each.
+        """
+        while self._sent:
+            self._account_for(self._sent.popleft(), timeout)
+
+    def _account_for(self, sent: _Sent, timeout: float) -> None:
+        """Note what became of lines, whatever that is."""
+        outcomes = {self._outcome(future, timeout) for future in sent.futures}
+        if outcomes == {_Outcome.STORED}:
+            self._account.store(sent.place, sent.records)
+        elif outcomes - {_Outcome.NOT_STORED}:  # of which of them is not known if some are stored and some are not
+            self._account.doubt(sent.place, sent.records)
+
+    def _outcome(self, future: SendFuture, timeout: float) -> _Outcome:
+        try:
+            result = future.result(timeout)
+        except TimeoutError:
+            return _Outcome.IN_DOUBT
+        except ResultFailedError as error:
+            self._count_result(error.result)
+            return _Outcome.IN_DOUBT if error.result.may_have_been_stored else _Outcome.NOT_STORED
+        self._count_result(result)
+        return _Outcome.STORED
+
     def _count_result(self, result: Result) -> None:
         # The pieces of one batch share one result, and neighbours share a batch.
-        if result is not self._last_result:
-            self._last_result = result
-            self._figures.batches += 1
+        if id(result) not in self._counted:
+            self._counted[id(result)] = result
+            self._figures.batches += result.successful
             self._figures.attempts += result.attempt_count
             self._figures.retries += result.attempt_count - 1
 
@@ -329,10 +392,10 @@ class _Delivery:
         others, self._sent = self._sent, deque()
         try:
             for part in parts:
-                self._send(sent.of, part, Figures(), alone=True)
+                self._send(sent.of, part, Figures(), sent.place, alone=True)
                 self._wait()
         finally:
-            self._sent = others
+            self._sent.extend(others)
 
     def _refusal(self) -> DeliveryFailedError:
         more = f" (and {len(self._refused) - 1} more)" if len(self._refused) > 1 else ""

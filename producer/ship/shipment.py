@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from rich.console import Console
 
-from ..errors import ConfigError
-from ..spark.target_check import check_target
+from .account import Account
 from .figures import Figures
 from .files.find import Found
 from .files.plan import PARTITION_BYTES, partition_size, plan
@@ -26,6 +25,8 @@ class Run(Protocol):
     :ivar figures: of the portions that are shipped.
     :ivar failed_attempts: how many attempts at portions have failed so far.
     :ivar failure: why it failed; None if it did not, or has not ended.
+    :ivar account: what is known of the lines, when it has ended.
+    :ivar doubtful: numbers of portions of which an attempt ended without a word.
     """
 
     @property
@@ -34,6 +35,10 @@ class Run(Protocol):
     def failed_attempts(self) -> int: ...
     @property
     def failure(self) -> str | None: ...
+    @property
+    def account(self) -> Account: ...
+    @property
+    def doubtful(self) -> Collection[int]: ...
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end, for a while; whether it has ended."""
@@ -78,15 +83,13 @@ def ship_files(
     portions = [Portion(splits) for splits in plan(found.files, partition_bytes=size)]
     # A file without a byte has no range to be counted by.
     empty = Figures(files=sum(file.size == 0 for file in found.files))
-    try:
-        check_target(job.target, job.config, patient=False, hint="")
-    except ConfigError as error:
-        return Shipment(empty, time.monotonic() - began, failure=str(error))
     if not portions:
         return Shipment(empty, time.monotonic() - began)
     run = engine.start(portions, job)
     _watch(run, console, found.size)
-    return Shipment(run.figures + empty, time.monotonic() - began, run.failed_attempts, run.failure)
+    seconds = time.monotonic() - began
+    files = run.account.files(portions, run.doubtful) if run.failure is not None else ()
+    return Shipment(run.figures + empty, seconds, run.failed_attempts, run.failure, files)
 
 
 def _watch(run: Run, console: Console, total_bytes: int) -> None:

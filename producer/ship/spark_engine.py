@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark import InheritableThread
-from pyspark.accumulators import AccumulatorParam
 
+from ..spark.accumulators import SumParam
 from ..spark.executor import leased_producer
+from .account import Account, FailedAttempt
 from .failure import describe
 from .figures import Figures
 from .job import ShipJob
@@ -20,37 +21,37 @@ from .session import running_session
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
     from pyspark.sql import SparkSession
-
-
-class _FiguresParam(AccumulatorParam[Figures]):
-    def zero(self, value: Figures) -> Figures:  # noqa: ARG002  (Spark's signature)
-        return Figures()
-
-    def addInPlace(self, value1: Figures, value2: Figures) -> Figures:  # noqa: N802  (Spark's name)
-        return value1 + value2
+    from pyspark.status import SparkStageInfo
 
 
 def figures_accumulator(context: SparkContext) -> Accumulator[Figures]:
     """New figures at zero, which grow as tasks end well; Spark adds nothing of a failed attempt, or of a losing one."""
-    return context.accumulator(Figures(), _FiguresParam())
+    return context.accumulator(Figures(), SumParam(Figures))
 
 
 class ShipPortions:
     """What a task does: it ships its portions; picklable.
 
     :param figures: grows when the task ends.
+    :param account: likewise; None if nobody asks what became of the lines.
     """
 
-    def __init__(self, job: ShipJob, figures: Accumulator[Figures]) -> None:
+    def __init__(
+        self, job: ShipJob, figures: Accumulator[Figures], account: Accumulator[Account] | None = None
+    ) -> None:
         self._job = job
         self._figures = figures
+        self._account = account
 
     def __call__(self, portions: Iterable[bytes]) -> None:
         """Ship packed portions."""
         with leased_producer(self._job.project, config=self._job.config) as producer:
             sender = PortionSender(producer, self._job)
             for packed in portions:
-                self._figures.add(sender.ship(Portion.unpacked(packed)))
+                figures, account = sender.ship(Portion.unpacked(packed))
+                self._figures.add(figures)
+                if self._account is not None:
+                    self._account.add(account)
 
 
 @contextmanager
@@ -79,16 +80,24 @@ class SparkEngine:
         return SparkRun(self.session.sparkContext, portions, job)
 
 
+# As many attempts of a task as anybody lets Spark make: what is asked of it has to have a bound.
+_MOST_ATTEMPTS = 100
+
+
 class SparkRun:
     """A Spark job on a thread of its own, so that the main thread can watch it and be interrupted.
 
     :ivar failure: why it failed; None if it did not, or has not ended.
+    :ivar doubtful: numbers of portions of which an attempt ended without a word.
     """
 
     def __init__(self, context: SparkContext, portions: Sequence[Portion], job: ShipJob) -> None:
         self.failure: str | None = None
         self._context = context
         self._figures = figures_accumulator(context)
+        self._accounts = context.accumulator(Account(), SumParam(Account))
+        self._spent = Figures()
+        self.doubtful: set[int] = set()
         self._group = f"loghub-producer-{id(self)}"
         self._thread = InheritableThread(
             target=self._work, args=(portions, job), name="loghub-producer-spark-job", daemon=True
@@ -107,20 +116,49 @@ class SparkRun:
     @property
     def figures(self) -> Figures:
         """Of the portions that are shipped."""
-        return self._figures.value
+        return self._figures.value + self._spent
+
+    @property
+    def account(self) -> Account:
+        """What is known of the lines; of those of failed attempts when it has ended."""
+        return self._accounts.value
 
     @property
     def failed_attempts(self) -> int:
         """How many attempts of its tasks have failed so far."""
+        return sum(stage.numFailedTasks for stage in self._stages())
+
+    def _stages(self) -> Iterator[SparkStageInfo]:
         tracker = self._context.statusTracker()
         jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group))
         stages = (tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds)
-        return sum(stage.numFailedTasks for stage in stages if stage)
+        return (stage for stage in stages if stage)
+
+    def _hear_failed_attempts(self) -> None:
+        """Take what failed attempts say of their lines; an accumulator does not tell."""
+        spark: Any = self._context._jsc.sc()
+        spark.listenerBus().waitUntilEmpty()
+        for stage in self._stages():
+            tasks = spark.statusStore().taskList(stage.stageId, 0, stage.numTasks * _MOST_ATTEMPTS)
+            for task in (tasks.apply(number) for number in range(tasks.size())):
+                if task.status() != "SUCCESS":
+                    self._hear(int(task.index()), task.errorMessage())
+
+    def _hear(self, number: int, message: Any) -> None:
+        attempt = FailedAttempt.found_in(str(message.get())) if message.isDefined() else None
+        if attempt is None:
+            self.doubtful.add(number)
+        else:
+            self._spent += attempt.figures
+            self._accounts.add(attempt.account)
 
     def _work(self, portions: Sequence[Portion], job: ShipJob) -> None:
         self._context.setJobGroup(self._group, "ship log files")
         packed: list[Any] = [portion.packed() for portion in portions]
         try:
-            self._context.parallelize(packed, len(packed)).foreachPartition(ShipPortions(job, self._figures))
+            ship = ShipPortions(job, self._figures, self._accounts)
+            self._context.parallelize(packed, len(packed)).foreachPartition(ship)
         except Exception as error:  # noqa: BLE001  (whatever Spark raises is the job's outcome)
             self.failure = describe(error)
+        if self.failure is not None or self.failed_attempts:
+            self._hear_failed_attempts()

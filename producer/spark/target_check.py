@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from dataclasses import dataclass
 
 from ..config import ProducerConfig
 from ..errors import AttemptError, ConfigError, MisconfiguredError, NetworkError
@@ -30,22 +31,45 @@ _OPTION_OF_CODE = {
 }
 
 
-def check_target(
-    target: Target, config: ProducerConfig, *, patient: bool, hint: str = "; checkTarget=false leaves that out"
-) -> None:
+def check_target(target: Target, config: ProducerConfig, *, patient: bool) -> None:
     """Ask LogHub for the logstore's shards, to find out now what would else fail every task.
+
+    :param config: how requests travel.
+    :param patient: whether a server that cannot be reached or is busy is no error: it may be there again when the rows
+        are.
+    :raises ConfigError: names the option that is wrong.
+    """
+    fault = fault_of(target, config, patient=patient)
+    if fault is not None:
+        rule = f"{fault.error} (asked before the job; checkTarget=false leaves that out)"
+        raise ConfigError(fault.option, rule, _shown(target, fault.option)) from fault.error
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a target.
+
+    :ivar option: the option that says it, by the name that Spark's users know.
+    :ivar error: of the question.
+    :ivar cause: what LogHub, or the network, said.
+    """
+
+    option: str
+    error: LogHubReadError
+    cause: AttemptError
+
+
+def fault_of(target: Target, config: ProducerConfig, *, patient: bool) -> Fault | None:
+    """What is wrong with a target, by the answer to a request for its shards; None if nothing is known to be.
 
     A key that may write and not list shards is as good as any; what only the executors' environment knows cannot be
     tried here.
 
     :param config: how requests travel.
-    :param patient: whether a server that cannot be reached or is busy is no error: it may be there again when the rows
-        are.
-    :param hint: how to do without, for the message.
-    :raises ConfigError: names the option that is wrong.
+    :param patient: as of :func:`check_target`.
     """
     if not knows_credentials(target):
-        return
+        return None
     quick = dataclasses.replace(config, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
     try:
         with LogstoreClient(target, quick) as client:
@@ -53,11 +77,10 @@ def check_target(
     except LogHubReadError as error:
         cause = error.__cause__
         option = _option_at_fault(cause)
-        if option is None or (option == "endpoint" and patient):
-            _log.warning("could not ask for %s before the job, going on: %s", target, error)
-            return
-        rule = f"{error} (asked before the job{hint})"
-        raise ConfigError(option, rule, _shown(target, option)) from error
+        if isinstance(cause, AttemptError) and option is not None and not (option == "endpoint" and patient):
+            return Fault(option, error, cause)
+        _log.warning("could not ask for %s before the job, going on: %s", target, error)
+    return None
 
 
 def _option_at_fault(cause: BaseException | None) -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from producer.server import LogHubServer
+from producer.ship.account import PortionFailedError
 from producer.ship.figures import Figures
 from producer.ship.files.plan import Split
 from producer.ship.job import ShipJob
@@ -44,9 +45,12 @@ def make_job(server: LogHubServer) -> Callable[..., ShipJob]:
 
 
 def ship_splits(splits: Iterable[Split], job: ShipJob) -> Figures:
-    """What a task does for one portion, in this process."""
+    """What a task does for one portion, in this process; raises what it failed for."""
     with leased_producer(job.project, config=job.config) as producer:
-        return PortionSender(producer, job).ship(Portion(tuple(splits)))
+        try:
+            return PortionSender(producer, job).ship(Portion(tuple(splits)))[0]
+        except PortionFailedError as error:
+            raise error.__cause__ or error from None
 
 
 def held(server: LogHubServer) -> list[dict[str, str]]:

@@ -149,7 +149,7 @@ def test_command_fails_when_a_record_was_not_acknowledged(
 ) -> None:
     """The exit code is 1, the reason is on stderr, and the table says that the job failed."""
     (tmp_path / "a.log").write_text("one\n")
-    server.faults.add(answer(404, "LogStoreNotExist", "no such logstore"))
+    server.faults.add(answer(404, "LogStoreNotExist", "no such logstore"), operation="PutLogs")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path))) == 1
     shown = capsys.readouterr()
     assert "LogStoreNotExist" in shown.err

@@ -30,6 +30,8 @@ from urllib.parse import unquote, urlsplit
 from ..errors import InputError
 from .compressed import compression_of
 
+#: Why a file is not among those found: a pattern of those to leave out.
+EXCLUDED = "excluded"
 #: Why a directory walk left out a link to a directory: it may lead in a circle, or to what is found anyway.
 LINK_TO_DIRECTORY = "a link to a directory, which is not entered: name it as well to ship what it holds"
 
@@ -145,7 +147,7 @@ def _collect(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped:
         for file in _walk(absolute, exclude, skipped):
             _collect_walked(file, exclude, files, skipped)
     elif exclude.matches(absolute):
-        skipped[absolute] = "excluded"
+        skipped[absolute] = EXCLUDED
     else:
         files[absolute] = _named(absolute)
 
@@ -160,7 +162,7 @@ def _walk(directory: str, exclude: _Exclusion, skipped: dict[str, str]) -> Itera
             if name.startswith("."):
                 skipped[path] = "hidden"
             elif Path(path).is_symlink():
-                skipped[path] = "excluded" if exclude.matches(path) else LINK_TO_DIRECTORY
+                skipped[path] = EXCLUDED if exclude.matches(path) else LINK_TO_DIRECTORY
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             yield os.path.join(folder, name)  # noqa: PTH118
@@ -168,7 +170,7 @@ def _walk(directory: str, exclude: _Exclusion, skipped: dict[str, str]) -> Itera
 
 def _collect_walked(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:
     if exclude.matches(path):
-        skipped[path] = "excluded"
+        skipped[path] = EXCLUDED
         return
     if Path(path).name.startswith("."):
         skipped[path] = "hidden"

@@ -6,9 +6,8 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.accumulators import AccumulatorParam
-
 from ...errors import ConfigError
+from ..accumulators import SumParam
 from .metrics import WriteMetrics
 from .options import Guarantee, WriteOptions
 from .rows import batches_of
@@ -58,14 +57,6 @@ class _WritePartition:
             self._metrics.add(done)
 
 
-class _MetricsParam(AccumulatorParam[WriteMetrics]):
-    def zero(self, value: WriteMetrics) -> WriteMetrics:  # noqa: ARG002  (Spark's signature)
-        return WriteMetrics()
-
-    def addInPlace(self, value1: WriteMetrics, value2: WriteMetrics) -> WriteMetrics:  # noqa: N802  (Spark's name)
-        return value1 + value2
-
-
 def metrics_accumulator(context: SparkContext) -> Accumulator[WriteMetrics]:
     """A new accumulator for :func:`write_partition`, at zero. Spark does not count what failed attempts did."""
-    return context.accumulator(WriteMetrics(), _MetricsParam())
+    return context.accumulator(WriteMetrics(), SumParam(WriteMetrics))

@@ -1,0 +1,225 @@
+"""What became of the lines of a job: stored, not stored, or in doubt; by file.
+
+A portion that failed is tried again from its first line, so a block may have had several fates. The best of them
+counts: what one attempt has stored is stored, whatever became of the others.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, astuple, dataclass
+from typing import Self
+
+from ..spark.errors import SparkJobError
+from .figures import Figures
+from .files.plan import Split
+from .lines.line import Block, Line
+from .portions import Portion
+
+#: What names a block: its file, and where in it the block begins. The pieces of a long line are one block.
+Place = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Fate:
+    """What became of a block.
+
+    :ivar size: its bytes.
+    :ivar lines: how many they are.
+    :ivar records: how many records they became; more than lines where a long line came in pieces.
+    :ivar stored: records that were acknowledged.
+    :ivar in_doubt: records that may be stored.
+    """
+
+    size: int = 0
+    lines: int = 0
+    records: int = 0
+    stored: int = 0
+    in_doubt: int = 0
+
+    def better(self, other: _Fate) -> _Fate:
+        """The best of two attempts."""
+        best = _Fate(*map(max, astuple(self), astuple(other)))
+        best.in_doubt = min(best.in_doubt, best.records - best.stored)
+        return best
+
+    def counted(self) -> tuple[int, int]:
+        """Lines that are stored, and lines in doubt."""
+        if self.records == self.lines:
+            return self.stored, self.in_doubt
+        if self.stored == self.records:
+            return self.lines, 0
+        return 0, self.lines if self.stored or self.in_doubt else 0
+
+
+@dataclass(slots=True)
+class FileFate:
+    """What became of a file.
+
+    :ivar path: its path.
+    :ivar stored: lines that were acknowledged.
+    :ivar not_stored: lines that were read, and not.
+    :ivar in_doubt: lines that may be stored.
+    :ivar unsent_bytes: bytes of lines that nobody has read to send them.
+    :ivar doubtful_bytes: bytes that somebody was sending when he was stopped, or died.
+    """
+
+    path: str
+    stored: int = 0
+    not_stored: int = 0
+    in_doubt: int = 0
+    unsent_bytes: int = 0
+    doubtful_bytes: int = 0
+
+    def __iadd__(self, other: FileFate) -> Self:
+        for name in ("stored", "not_stored", "in_doubt", "unsent_bytes", "doubtful_bytes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        return self
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it is stored."""
+        return not (self.not_stored or self.in_doubt or self.unsent_bytes or self.doubtful_bytes)
+
+
+class Account:
+    """What is known of the blocks of some portions."""
+
+    def __init__(self) -> None:
+        self._fates: dict[Place, _Fate] = {}
+        self._read: set[Place] = set()
+
+    def begin(self, path: str, lines: Block | Line) -> Place:
+        """A block is about to be sent; its place, for what becomes of it."""
+        place = path, lines.offset
+        fate = self._fates.setdefault(place, _Fate())
+        fate.size += len(lines.data)
+        fate.records += lines.count if isinstance(lines, Block) else 1
+        fate.lines += lines.count if isinstance(lines, Block) else lines.part == 1
+        return place
+
+    def read(self, split: Split) -> None:
+        """All of a range was read."""
+        self._read.add((split.file.path, split.start))
+
+    def store(self, place: Place, records: int) -> None:
+        """Records of a block were acknowledged."""
+        self._fates[place].stored += records
+
+    def doubt(self, place: Place, records: int) -> None:
+        """Records of a block may be stored."""
+        self._fates[place].in_doubt += records
+
+    def __iadd__(self, other: Account) -> Self:
+        for place, fate in other._fates.items():
+            known = self._fates.get(place)
+            self._fates[place] = fate if known is None else known.better(fate)
+        self._read |= other._read
+        return self
+
+    def packed(self) -> str:
+        """As a text, for the message of an error."""
+        fates = [(*place, *astuple(fate)) for place, fate in self._fates.items()]
+        return base64.b64encode(zlib.compress(json.dumps([fates, sorted(self._read)]).encode())).decode()
+
+    @classmethod
+    def unpacked(cls, packed: str) -> Self:
+        """The account that was packed."""
+        fates, read = json.loads(zlib.decompress(base64.b64decode(packed)))
+        account = cls()
+        account._fates = {(path, offset): _Fate(*counts) for path, offset, *counts in fates}
+        account._read = {(path, start) for path, start in read}
+        return account
+
+    def files(self, portions: Sequence[Portion], doubtful: Collection[int]) -> list[FileFate]:
+        """What became of each file, in the order of the portions.
+
+        :param portions: of the job, all of them.
+        :param doubtful: numbers of those of which an attempt ended without an account.
+        """
+        files: dict[str, FileFate] = {}
+        offsets: dict[str, list[int]] = {}
+        for path, offset in sorted(self._fates):
+            offsets.setdefault(path, []).append(offset)
+        for number, portion in enumerate(portions):
+            for split in portion.splits:
+                path = split.file.path
+                file = files.setdefault(path, FileFate(path))
+                self._add(file, split, _within(split, offsets.get(path, [])), doubtful=number in doubtful)
+        return list(files.values())
+
+    def _add(self, file: FileFate, split: Split, offsets: Sequence[int], *, doubtful: bool) -> None:
+        """Add what became of a range to its file."""
+        sent = 0
+        for offset in offsets:
+            fate = self._fates[split.file.path, offset]
+            stored, in_doubt = fate.counted()
+            if doubtful:
+                in_doubt = fate.lines - stored
+            file.stored += stored
+            file.in_doubt += in_doubt
+            file.not_stored += fate.lines - stored - in_doubt
+            sent += fate.size
+        if (split.file.path, split.start) in self._read:
+            return
+        # How much of a compressed file a line is, nobody knows.
+        left = split.size if split.file.compression is not None else max(0, split.size - sent)
+        if doubtful:
+            file.doubtful_bytes += left
+        else:
+            file.unsent_bytes += left
+
+
+def _within(split: Split, offsets: Sequence[int]) -> Sequence[int]:
+    """Those of the blocks that begin in a range."""
+    if split.file.compression is not None:
+        return offsets
+    return offsets[bisect_left(offsets, split.start) : bisect_left(offsets, split.end)]
+
+
+_MARK = "what became of its lines, packed: "
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """An attempt at a portion that failed.
+
+    :ivar reason: why.
+    :ivar figures: what it took all the same: requests, and the wait for memory.
+    :ivar account: what became of the lines.
+    """
+
+    reason: str
+    figures: Figures
+    account: Account
+
+    def packed(self) -> str:
+        """As a text of two lines, the first of which is the reason, for the message of an error."""
+        return f"{self.reason}\n{_MARK}{self.account.packed()} {json.dumps(asdict(self.figures.spent()))}"
+
+    @classmethod
+    def found_in(cls, text: str) -> Self | None:
+        """What was packed into the message of an error, from the error's trace."""
+        for line in text.splitlines():
+            if line.startswith(_MARK):
+                account, figures = line.removeprefix(_MARK).split(" ", 1)
+                return cls("", Figures(**json.loads(figures)).spent(), Account.unpacked(account))
+        return None
+
+
+class PortionFailedError(SparkJobError):
+    """An attempt at a portion failed; Spark runs its task again.
+
+    :ivar attempt: why, and what became of the lines. The message has it too: Spark hands out nothing else.
+    """
+
+    def __init__(self, attempt: FailedAttempt) -> None:
+        super().__init__(attempt.packed())
+        self.attempt = attempt
+
+    def __reduce__(self) -> tuple[type[PortionFailedError], tuple[FailedAttempt]]:
+        return type(self), (self.attempt,)
