@@ -135,8 +135,22 @@ class WaitingRoom:
     def wake_one(self) -> None:
         """Let the one who has waited longest look again."""
         with self._lock:
-            if self._signals:
-                self._signals.popleft().put(None)
+            self._wake_first()
+
+    def _wake_first(self) -> None:
+        """The caller holds the lock. Nobody is taken out who was not told, wherever an interrupt comes: told twice he
+        looks twice.
+        """
+        if not self._signals:
+            return
+        signal = self._signals[0]
+        try:
+            signal.put(None)
+        except BaseException:
+            signal.put(None)
+            raise
+        finally:
+            del self._signals[0]
 
     def nudge(self) -> None:
         """Let everybody look again. It takes no lock, so it may be called with another one held, and by a finalizer,
@@ -149,4 +163,4 @@ class WaitingRoom:
         """Let everybody look again."""
         with self._lock:
             while self._signals:
-                self._signals.popleft().put(None)
+                self._wake_first()

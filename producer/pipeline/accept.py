@@ -27,7 +27,7 @@ from .batching.batch import (
 )
 from .batching.cut import CutRule
 from .batching.doubt import SentBefore
-from .batching.memory import MemoryBudget, Reservation
+from .batching.memory import Lease, MemoryBudget, Reservation
 from .batching.open_records import RECORD_OVERHEAD, OpenRecords
 
 
@@ -144,7 +144,7 @@ class Admission:
             self._threads.start()
         futures: list[SendFuture] = []
         logs = 0
-        with Reservation(self.budget, self._max_block) as memory:
+        with Lease(self.budget, self._max_block) as memory:
             memory.acquire(estimate + estimate // 16 + BATCH_OVERHEAD)  # the objects of the sends need memory as well
             pieces = encode()
             try:
@@ -173,7 +173,7 @@ class Admission:
         stopped = self.accumulator.stopped(piece.key)
         if stopped is not None:
             raise stopped  # before any memory is waited for
-        with Reservation(self.budget, None) as memory:
+        with Lease(self.budget, None) as memory:
             self._place(piece, recipient, memory, number=number, before=before)
         self.hand_on()
 
@@ -222,7 +222,7 @@ class Admission:
             return placed
         if memory is not None:
             return self._place_in_time(piece, recipient, memory, placed, number, before)
-        with Reservation(self.budget, self._max_block) as own:
+        with Lease(self.budget, self._max_block) as own:
             return self._place_in_time(piece, recipient, own, placed, number, before)
 
     def _place_in_time(
@@ -280,6 +280,8 @@ class Admission:
         """Before somebody waits: batches that take records go at once, if what they hold is needed. So many streams
         need no more memory than a few.
         """
+        if self.accumulator.has_sealed:  # an interrupt kept somebody from handing it on
+            self.hand_on()
         if not self.budget.needs_open_batches(wanted):
             return
         all_open = self.accumulator.all_open

@@ -166,15 +166,12 @@ class Pipeline:
             _log.warning("%s: no threads can be started (%s): %s", self.name, reason, self._backing.without_threads)
 
     def submit(self, batch: ProducerBatch) -> None:
-        """Queue a new batch for its first attempt; nothing if another thread was quicker to do so."""
-        try:
-            if batch.claim():
-                self._go_in_turn(batch)
-        except BaseException:  # an interrupt, anywhere in here: nobody else would queue what this thread has claimed
-            mine = batch.claimed_by == threading.get_ident()
-            if mine and batch.state is BatchState.QUEUED and not self.io_pool.has(batch):
-                self._go_in_turn(batch)
-            raise
+        """Queue a new batch for its first attempt. Nothing if that was done; what an interrupt left undone is done now,
+        whoever calls.
+        """
+        batch.claim()
+        if batch.state is BatchState.QUEUED:
+            self._go_in_turn(batch)
 
     def _go_in_turn(self, batch: ProducerBatch) -> None:
         if self.accumulator.may_go(batch):
@@ -183,7 +180,7 @@ class Pipeline:
             self.abandon(batch)
 
     def _go(self, batch: ProducerBatch) -> None:
-        self.io_pool.submit(batch)
+        self.io_pool.enter(batch)
 
     def resubmit(self, batch: ProducerBatch) -> None:
         """Queue a batch out of the retry queue for another attempt."""

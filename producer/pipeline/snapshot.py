@@ -30,8 +30,8 @@ def snapshot(
             counts[stage] += 1
             memory[stage] += batch.held - unspent
             memory["reserved"] += unspent
-    used = budget.used
-    memory["reserved"] += budget.reserved
+    used, reserved = budget.usage()
+    memory["reserved"] += reserved
     memory["callbacks"] = max(0, used - sum(memory.values()))
     accepted, delivered, failed = accumulator.accepted, counters["delivered"], counters["failed"]
     return Stats(

@@ -105,6 +105,7 @@ class LogAccumulator:
         self._forming: dict[StreamKey, ProducerBatch] = {}
         self._given_up: set[str] = set()
         self._sealed: dict[ProducerBatch, None] = {}  # and not handed on
+        self._draft: ProducerBatch | None = None  # what is being opened; or was, when an interrupt came
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         self._streams: dict[StreamKey, StreamState] = {}
         self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
@@ -179,6 +180,7 @@ class LogAccumulator:
         """
         key, record, logs = piece
         with self._lock:
+            self._withdraw()
             self._must_accept(key)
             # Of a batch that was given up others were sent under a new key: the old one must not be used again.
             forms = before is not None and before.sequence.key not in self._given_up
@@ -260,6 +262,7 @@ class LogAccumulator:
         """
         key, stream = draft.key, draft.stream
         numbering = key.order if isinstance(key.order, Numbering) else None
+        self._draft = draft
         try:
             doubt = None if formed is None else Doubt(draft, shorter=formed.shorter)
             sequence = _sequence_of(key, number, formed)
@@ -277,9 +280,10 @@ class LogAccumulator:
                 draft.seal()
             held, logs = draft.held, draft.log_count
         except BaseException:
-            self._withdraw(draft, memory)
+            self._withdraw()
             raise
         # No calls from here on: all of this happens.
+        self._draft = None
         draft.serial, draft.sequence = self._next_serial, sequence
         self._next_serial += 1
         if numbering is not None and number is not None:
@@ -303,16 +307,17 @@ class LogAccumulator:
             self._open[key] = draft
         return future
 
-    def _withdraw(self, draft: ProducerBatch, memory: Reservation | None) -> None:
-        """Let ``draft`` never have been: it could not be opened."""
-        self._order.gone(draft)
-        held = draft.held
+    def _withdraw(self) -> None:
+        """Let a draft that could not be opened never have been; if one more interrupt prevents it, whoever comes next
+        does it. The caller holds the lock.
+        """
+        if self._draft is None:
+            return
+        self._order.gone(self._draft)
+        held = self._draft.held
         # No calls from here on: all of this happens.
-        if memory is None:
-            self._budget.used -= held
-        else:
-            memory.held += held
-            self._budget.reserved += held
+        self._draft = None
+        self._budget.used -= held
 
     def _in_line(self, batch: ProducerBatch) -> bool:
         return self._all_ordered or batch.key.order != ""
@@ -391,6 +396,7 @@ class LogAccumulator:
         """Seal the batches that lingered long enough; the seconds until the next one has."""
         wait = self._linger
         with self._lock:
+            self._withdraw()
             expired = []
             for batch in self._open.values():
                 left = batch.created_at + self._linger - now
@@ -432,6 +438,7 @@ class LogAccumulator:
         """Refuse records from now on, and seal every batch."""
         with self._lock:
             self._closed = True
+            self._withdraw()
             for batch in list(self._forming.values()):
                 self._seal(batch)
         self.seal_open()

@@ -114,9 +114,9 @@ class ProducerBatch:
         "attempt_count",
         "attempts",
         "callbacks",
-        "claimed_by",
         "created_at",
         "doubt",
+        "entered",
         "first_attempt_at",
         "forming",
         "key",
@@ -165,7 +165,8 @@ class ProducerBatch:
         self.payload: Payload | None = None
         self._lock = threading.Lock()  # guards state, result, parts and the futures that are watched
         self.state = BatchState.OPEN
-        self.claimed_by: int | None = None
+        #: It was queued for its first attempt.
+        self.entered = False
         self.result: Result | None = None
         #: Who holds its sends once it was cut.
         self.parts: Parts | None = None
@@ -265,10 +266,7 @@ class ProducerBatch:
         A batch that left the accumulator may be found by ``flush`` before its sender hands it on.
         """
         with self._lock:
-            if self.state is not BatchState.OPEN:
-                return False
-            self.claimed_by = threading.get_ident()
-            return self._move(BatchState.QUEUED)
+            return self.state is BatchState.OPEN and self._move(BatchState.QUEUED)
 
     def settle(self, to: BatchState, result: Result) -> bool:
         """Go to a final state with its result; False if somebody settled the batch before."""

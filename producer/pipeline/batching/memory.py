@@ -5,17 +5,18 @@ one is never starved by small ones. Every byte taken is given back once.
 
 An exception that a signal handler raises may fall on any call. It must leave no lock held and nobody in line, and
 what was taken must be somebody's to give back: bytes go to a reservation, and from there to a batch, in statements that
-have no call between them.
+have no call between them. Whoever holds a reservation can be kept from giving it back, by one exception more; so the
+budget knows the reservations that hold something, and takes back what is left of those whose :class:`Lease` is gone.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self
 
 from ...clock import Clock, Deadline
 from ...errors import ProducerClosedError, SendTimeoutError
@@ -58,6 +59,8 @@ class MemoryBudget:
         self.lock = threading.Lock()
         self.used = self.reserved = self.sealed = 0
         self.waiters: deque[Reservation] = deque()
+        #: Reservations that may hold something, or wait for it.
+        self._lent: dict[Reservation, None] = {}
         #: Open batches that may have been granted more than they have spent.
         self._creditors: dict[OpenRecords, None] = {}
         self.closed = False
@@ -84,6 +87,7 @@ class MemoryBudget:
         """
         if self.has(amount):
             return True
+        self._take_back_left()
         if self.waiters or self.closed:
             return False
         self._reclaim()
@@ -142,6 +146,7 @@ class MemoryBudget:
             if not self.make_free(amount):
                 return False
             # No calls from here on: all of this happens.
+            self._lent[reservation] = None
             self.used += amount
             self.reserved += amount
             reservation.held += amount
@@ -150,6 +155,7 @@ class MemoryBudget:
     def line_up(self, reservation: Reservation) -> None:
         """Let ``reservation`` have what it wants in its turn; to be followed by :meth:`leave`."""
         with self.lock:
+            self._lent[reservation] = None
             self.waiters.append(reservation)
             self._reclaim()
             self._grant()  # what there was too little of may have been given back since
@@ -179,8 +185,37 @@ class MemoryBudget:
                 reservation.held = keep
             self._grant()
 
+    def end(self, reservation: Reservation) -> None:
+        """``reservation`` is used no more."""
+        with self.lock:
+            self._end(reservation)
+            self._grant()
+
+    def _end(self, reservation: Reservation) -> None:
+        if reservation in self.waiters:  # an interrupt kept it from leaving
+            self.waiters.remove(reservation)
+        # No calls from here on: all of this happens.
+        self.used -= reservation.held
+        self.reserved -= reservation.held
+        reservation.held = reservation.wanted = 0
+        if reservation in self._lent:
+            del self._lent[reservation]
+
+    def usage(self) -> tuple[int, int]:
+        """Bytes taken, and those of them that senders hold for records that are in no batch yet."""
+        with self.lock:
+            self._take_back_left()
+            return self.used, self.reserved
+
+    def _take_back_left(self) -> None:
+        """Take what reservations hold whose owners are gone. The caller holds the lock."""
+        for reservation in [one for one in self._lent if one.lease is not None and one.lease() is None]:
+            self._end(reservation)
+
     def _grant(self) -> None:
         """Serve the waiters in order, as far as the bytes reach. The caller holds the lock."""
+        if self._lent:
+            self._take_back_left()
         while self.waiters and not self.closed and self.used + self.waiters[0].wanted <= self.limit:
             first = self.waiters[0]
             # No calls from here on: all of this happens.
@@ -195,12 +230,14 @@ class MemoryBudget:
         """Refuse every request from now on, also those that wait."""
         with self.lock:
             self.closed = True
+            self._take_back_left()
             for waiter in self.waiters:
                 waiter.wake.put(None)
 
 
 class Reservation:
-    """Bytes that a sender holds for records that are in no batch yet; used by one thread, as a context manager.
+    """Bytes that a sender holds for records that are in no batch yet; used by one thread, which has it as a
+    :class:`Lease`.
 
     All its waits together have one deadline. It never waits while it holds anything: two that did could wait for each
     other.
@@ -210,9 +247,10 @@ class Reservation:
     :ivar held: bytes; guarded by the budget's lock, as is the next.
     :ivar wanted: bytes that it stands in line for.
     :ivar wake: gets something when they are granted, or the producer closes.
+    :ivar lease: its owner, which is gone when nobody uses it any more; None if its user gives all back by himself.
     """
 
-    __slots__ = ("_budget", "_deadline", "_max_block", "_started", "held", "wake", "wanted")
+    __slots__ = ("_budget", "_deadline", "_max_block", "_started", "held", "lease", "wake", "wanted")
 
     def __init__(self, budget: MemoryBudget, max_block: float | None) -> None:
         self._budget = budget
@@ -220,6 +258,7 @@ class Reservation:
         self._started = 0.0
         self._deadline: Deadline | None = None
         self.held = self.wanted = 0
+        self.lease: Callable[[], Lease | None] | None = None
         self.wake: SimpleQueue[None] = SimpleQueue()
 
     def acquire(self, amount: int) -> None:
@@ -268,15 +307,24 @@ class Reservation:
             raise ProducerClosedError("the producer was closed while send waited for memory")
         return not self.wanted
 
-    def __enter__(self) -> Self:
-        return self
+    def give_back(self) -> None:
+        """Hold nothing any more, and want nothing."""
+        self._budget.end(self)
+
+
+class Lease:
+    """A reservation for as long as a ``with`` statement; see the module."""
+
+    __slots__ = ("__weakref__", "_memory")
+
+    def __init__(self, budget: MemoryBudget, max_block: float | None) -> None:
+        self._memory = Reservation(budget, max_block)
+        self._memory.lease = weakref.ref(self)
+
+    def __enter__(self) -> Reservation:
+        return self._memory
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.held:
-            try:
-                self._budget.take_back(self, 0)
-            except BaseException:  # an interrupt, before anything was given back
-                self._budget.take_back(self, 0)
-                raise
+        self._memory.give_back()

@@ -65,8 +65,21 @@ class IOThreadPool:
         self._running: Counter[ProducerBatch] = Counter()
         self._stopped = False
 
+    def enter(self, batch: ProducerBatch) -> None:
+        """Queue ``batch`` for its first attempt, once, however often this is called; never blocks."""
+        with self._lock:
+            refused = self._stopped and not batch.entered
+            if not self._stopped and not batch.entered:
+                # No calls in between: an interrupt finds both done, or nothing.
+                batch.entered = True
+                self._inbox.append(batch)
+        if refused:
+            self._refuse(batch)
+        else:
+            self._idle.wake_one()
+
     def submit(self, batch: ProducerBatch) -> None:
-        """Queue ``batch`` for one attempt; never blocks."""
+        """Queue ``batch`` for another attempt; never blocks."""
         with self._lock:
             stopped = self._stopped
             if not stopped:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from producer import ProducerClosedError, SendTimeoutError
 from producer.clock import Deadline, SystemClock
-from producer.pipeline.batching.memory import MemoryBudget, Reservation
+from producer.pipeline.batching.memory import Lease, MemoryBudget, Reservation
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
 
@@ -151,14 +151,43 @@ def test_an_interrupted_sender_gives_back_what_it_was_granted() -> None:
     clock = _Interrupt()
     budget = MemoryBudget(10, clock)
     _acquire(budget, 10, 0)
-    with pytest.raises(KeyboardInterrupt), Reservation(budget, None) as memory:
+    with pytest.raises(KeyboardInterrupt), Lease(budget, None) as memory:
         memory.acquire(5)
     assert (budget.used, budget.waiting) == (10, 0)
 
     clock.before = lambda: _release(budget, 10)
-    with pytest.raises(KeyboardInterrupt), Reservation(budget, None) as memory:
+    with pytest.raises(KeyboardInterrupt), Lease(budget, None) as memory:
         memory.acquire(5)
     assert (budget.used, budget.reserved, budget.waiting) == (0, 0, 0)
+
+
+def test_what_a_second_interrupt_keeps_from_its_reservation_goes_back_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that falls on the way out, before the first step of giving back: whoever asks next finds the bytes free, and
+    no dead sender before him in the line.
+    """
+    budget = MemoryBudget(10, SystemClock())
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def acquire(amount: int) -> None:
+        with Lease(budget, None) as memory:
+            memory.acquire(amount)
+
+    monkeypatch.setattr(Reservation, "give_back", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        acquire(5)
+    taken = _acquire(budget, 10, 0)
+    assert (taken.held, budget.usage()) == (10, (10, 10))
+
+    monkeypatch.setattr(budget, "leave", interrupted)
+    monkeypatch.setattr(SystemClock, "wait_for", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        acquire(5)
+    _release(budget, 10)
+    assert (budget.usage(), budget.waiting) == ((0, 0), 0)
 
 
 def test_close_wakes_all_who_wait_and_refuses_all_who_come() -> None:

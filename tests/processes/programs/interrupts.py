@@ -1,46 +1,50 @@
-"""A timer interrupts the main thread all the time while it sends; what was accepted is counted at the end."""
+"""A timer interrupts every send of the main thread, often several times; what was accepted is counted at the end."""
 
 from __future__ import annotations
 
-import random
+import os
 import signal
 import sys
 import time
+from types import FrameType
 
-from common import LOGSTORE, PROJECT, new_producer
+seconds, memory, twin, interval = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+os.environ["PRODUCER_PURE"] = "1" if twin == "pure" else ""
+
+from common import LOGSTORE, PROJECT, new_producer  # noqa: E402
+
+from producer import Stream  # noqa: E402
 
 
 class Interrupt(Exception):  # noqa: N818
     pass
 
 
-def interrupt(*_: object) -> None:
-    if armed:
-        raise Interrupt
+def interrupt(_number: int, frame: FrameType | None) -> None:
+    while frame is not None:
+        if frame.f_code is Stream.send.__code__:
+            raise Interrupt
+        frame = frame.f_back
 
 
-def arm() -> None:
-    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00002, 0.0005))
-
-
-armed = True
-signal.signal(signal.SIGALRM, interrupt)
-producer = new_producer(linger_ms=100, batch_count_threshold=200, total_size_in_bytes=int(sys.argv[2]))
-producer.send(PROJECT, LOGSTORE, {"n": "first"}).result(timeout=10)  # threads run from now on
+producer = new_producer(linger_ms=100, batch_count_threshold=200, total_size_in_bytes=memory)
+streams = [producer.stream(PROJECT, LOGSTORE, topic=str(number)) for number in range(2)]
+streams[0].send({"n": "first"}).result(timeout=10)  # threads run from now on
 returned, interrupts = 1, 0
-end = time.monotonic() + float(sys.argv[1])
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, interval, interval)
+end = time.monotonic() + seconds
 while time.monotonic() < end:
     try:
-        arm()
-        while True:
-            producer.send(PROJECT, LOGSTORE, {"n": str(returned)}, topic=str(returned % 2))
-            returned += 1
+        log = {"n": str(returned)}
+        streams[returned % 2].send(log if returned % 3 else [log])
+        returned += 1
     except Interrupt:
         interrupts += 1
-armed = False
+signal.setitimer(signal.ITIMER_REAL, 0)
 producer.close(20)
 stats = producer.stats()
 print(
     f"interrupts={interrupts} returned={returned} accepted={stats.accepted} delivered={stats.delivered} "
-    f"pending={stats.pending} leaked={stats.memory_used}"
+    f"pending={stats.pending} leaked={stats.memory_used} native={int(stats.twin == 'native')}"
 )
