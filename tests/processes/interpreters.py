@@ -52,7 +52,8 @@ def environment(version: str) -> str:
     with _alone():
         if not stamp.exists() or stamp.read_text() != wanted:
             _run(found()[version], "-m", "venv", "--clear", str(folder))
-            _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", str(ROOT))
+            pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+            _run(*pip, "-e", str(ROOT), CFLAGS="-O0")  # what is compiled is tried here, not measured
             stamp.write_text(wanted)
     return str(python)
 
@@ -74,6 +75,6 @@ def _dependencies() -> str:
     return "\n".join([match.group(), *(source.read_text() for source in compiled)])
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(*command: str, **environ: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environ})
     assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}"

@@ -67,7 +67,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
     for name in ("producer", "tests", "docs", "examples"):
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, cwd=source)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, cwd=source, CFLAGS="-O0")
     return folder
 
 
