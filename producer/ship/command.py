@@ -18,6 +18,7 @@ from ..spark.text import readable
 from .errors import InputError
 from .files.find import EXCLUDED, Found, find_files
 from .follow.checkpoint import claim_checkpoint
+from .follow.local import follow_locally
 from .follow.options import FollowOptions
 from .job import ShipJob
 from .local_engine import LocalEngine
@@ -75,9 +76,11 @@ def ship(
     :param console: where progress is shown.
     :raises ProducerError: something that was asked for cannot be done.
     """
-    _check_engine(engine, master, workers, following)
+    _check_engine(engine, master, workers)
     if following is not None:
-        claim_checkpoint(job, following)
+        claim_checkpoint(job, following, engine)
+        if engine == LOCAL:
+            return follow_locally(LocalEngine(workers), job, following, console=console)
         with _running_spark(master) as running:
             from .follow.query import follow  # noqa: PLC0415  (it needs Spark)
 
@@ -92,9 +95,7 @@ def ship(
         return ship_files(ready, found, job, console=console, partition_bytes=partition_bytes)
 
 
-def _check_engine(engine: str, master: str | None, workers: int | None, following: FollowOptions | None) -> None:
-    if engine == LOCAL and following is not None:
-        raise InputError("--follow needs --engine spark")
+def _check_engine(engine: str, master: str | None, workers: int | None) -> None:
     if engine == LOCAL and master is not None:
         raise InputError(f"--master belongs to --engine {SPARK}, and the engine is {LOCAL}")
     if engine == SPARK and workers is not None:

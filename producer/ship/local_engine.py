@@ -50,6 +50,10 @@ class LocalEngine:
         """Begin to ship portions."""
         return LocalRun(portions, job, self.parallelism)
 
+    def open(self, job: ShipJob) -> LocalRun:
+        """Workers that ship portions as they are added, until they are cancelled."""
+        return LocalRun([], job, self.parallelism, keep=True)
+
 
 def _cores() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
@@ -92,17 +96,28 @@ class LocalRun:
     :ivar doubtful: numbers of portions of which an attempt ended without a word.
     """
 
-    def __init__(self, portions: Sequence[Portion], job: ShipJob, parallelism: int) -> None:
+    def __init__(self, portions: Sequence[Portion], job: ShipJob, parallelism: int, *, keep: bool = False) -> None:
         self.figures = Figures()
         self.failed_attempts = 0
         self.failure: str | None = None
         self.account = Account()
         self.doubtful: set[int] = set()
         self._job = job
-        self._tasks = deque(_Task(number, portion.packed()) for number, portion in enumerate(portions))
+        self._parallelism = parallelism
+        self._keep = keep  # the workers, for portions that are added
+        self._tasks: deque[_Task] = deque()
         self._workers: list[_Worker] = []
+        self.add(portions)
+
+    def add(self, portions: Sequence[Portion]) -> None:
+        """Ship more portions, when those before have ended; the account begins anew with them."""
+        self.account, self.doubtful = Account(), set()
+        self._tasks.extend(_Task(number, portion.packed()) for number, portion in enumerate(portions))
         try:
-            while len(self._workers) < min(parallelism, len(portions)):
+            for worker in self._workers:
+                if worker.task is None:
+                    self._hand_out(worker)
+            while self._tasks and len(self._workers) < self._parallelism:
                 self._hire()
         except BaseException:
             self.cancel()
@@ -116,7 +131,8 @@ class LocalRun:
         # Also of a job that has failed: what is on its way is waited for, so that it is known what became of it.
         if any(worker.task is not None for worker in self._workers):
             return False
-        self._dismiss()
+        if not self._keep:
+            self._dismiss()
         return True
 
     def cancel(self) -> None:

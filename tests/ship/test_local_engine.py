@@ -149,7 +149,6 @@ def test_worker_ends_with_a_command_that_was_killed(start: Start, tmp_path: Path
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        (["--engine=local", "--follow", "--checkpoint=/tmp/x"], "--follow needs --engine spark"),
         (["--engine=local", "--master=local[2]"], "--master belongs to --engine spark, and the engine is local"),
         (["--engine=spark", "--workers=2"], "--workers belongs to --engine local, and the engine is spark"),
     ],

@@ -37,19 +37,20 @@ def checkpoint_directory(given: str, paths: Iterable[str]) -> str:
     return directory
 
 
-def claim_checkpoint(job: ShipJob, options: FollowOptions) -> None:
+def claim_checkpoint(job: ShipJob, options: FollowOptions, engine: str) -> None:
     """Make sure that the checkpoint belongs to this target; one that has no target yet gets it.
 
     :param job: where to.
     :param options: what is followed, and the checkpoint.
+    :param engine: what ships; how far it came is kept in another form by each.
     :raises InputError: it belongs to another target, or cannot be read or written.
     """
     file = Path(options.checkpoint) / _FILE
-    asked = _target(job, options)
+    asked = {"engine": engine, **_target(job, options)}
     try:
         held = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
         if file.exists():
-            _compare(file, held, asked)
+            held = _compare(file, held, asked)
         if held != asked:
             _write(file, asked)
     except (OSError, ValueError) as error:
@@ -67,13 +68,15 @@ def _target(job: ShipJob, options: FollowOptions) -> dict[str, object]:
     }
 
 
-def _compare(file: Path, held: object, asked: dict[str, object]) -> None:
+def _compare(file: Path, held: object, asked: dict[str, object]) -> dict[str, object]:
+    """What is held, if it is what is asked for."""
     if not isinstance(held, dict):
         raise ValueError(f"must be a JSON object, is {held!r}")
+    known = {"engine": "spark", **held}  # there was no other one before
     differing = [
-        f"{name} {_shown(held.get(name))}, not {_shown(wanted)}"
+        f"{name} {_shown(known.get(name))}, not {_shown(wanted)}"
         for name, wanted in asked.items()
-        if held.get(name) != wanted and not (name == "exclude" and _adds_to(held.get(name), wanted))
+        if known.get(name) != wanted and not (name == "exclude" and _adds_to(known.get(name), wanted))
     ]
     if differing:
         raise InputError(
@@ -81,6 +84,7 @@ def _compare(file: Path, held: object, asked: dict[str, object]) -> None:
             "Each target and set of paths needs a --checkpoint DIR of its own; with a new one all is shipped from the "
             "beginning"
         )
+    return held
 
 
 def _adds_to(held: object, wanted: object) -> bool:

@@ -8,13 +8,9 @@ the same checkpoint. So nothing is lost, and what may come twice is at most one 
 from __future__ import annotations
 
 import json
-import logging
-import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,14 +23,14 @@ from ..figures import Figures
 from ..job import ShipJob
 from ..report import ProgressBar, Shipment, progress_bar
 from ..spark_engine import ShipPortions, figures_accumulator
+from ..stopping import stopping_on_signals
+from .losses import Losses
 from .options import FollowOptions
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-_log = logging.getLogger("producer.ship.follow")
 
 #: The columns of what the tasks return: no row.
 NOTHING = "nothing int"
@@ -53,12 +49,12 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
     figures = figures_accumulator(session.sparkContext)
     stop = threading.Event()
     began = time.monotonic()
-    with _stopping_on_signals(stop):
+    with stopping_on_signals(stop):
         query = _start(session, job, options, figures)
         with progress_bar(console, None) as bar:
             watch = _Watch(figures, bar)
             failure = watch.until_end(query, stop, options.stop_timeout)
-        return Shipment(figures.value, time.monotonic() - began, failure=failure or watch.loss)
+        return Shipment(figures.value, time.monotonic() - began, failure=failure or watch.losses.last)
 
 
 def _start(
@@ -109,14 +105,13 @@ class _ShipBatches:
 class _Watch:
     """Keeps the bar moving, and tells of what was lost.
 
-    :ivar loss: the last sentence about bytes that were gone before they could be shipped; None if there was none.
+    :ivar losses: what was gone before it could be shipped.
     """
 
     def __init__(self, figures: Accumulator[Figures], bar: ProgressBar) -> None:
-        self.loss: str | None = None
+        self.losses = Losses()
         self._figures = figures
         self._bar = bar
-        self._told = 0
 
     def until_end(self, query: StreamingQuery, stop: threading.Event, stop_timeout: float) -> str | None:
         """Wait for the end of the query; the reason if it failed."""
@@ -131,10 +126,7 @@ class _Watch:
     def _look(self) -> None:
         figures = self._figures.value
         self._bar.show(figures)
-        for loss in figures.lost[self._told :]:
-            self.loss = loss
-            _log.error("%s", loss)
-        self._told = len(figures.lost)
+        self.losses.tell(figures)
 
 
 def _stop(query: StreamingQuery, timeout: float) -> None:
@@ -143,24 +135,3 @@ def _stop(query: StreamingQuery, timeout: float) -> None:
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     query.stop()
-
-
-@contextmanager
-def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may install handlers
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():  # whoever asks twice does not want to wait
-            hurried = before[signal.Signals(number)]
-            if callable(hurried):
-                hurried(number, frame)
-        stop.set()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

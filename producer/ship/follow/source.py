@@ -9,8 +9,6 @@ The parts of the Data Source API that it uses exist since PySpark 4.2.
 from __future__ import annotations
 
 import json
-import logging
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,14 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from ...spark.text import readable
-from ..files.find import LINK_TO_DIRECTORY, Found
-from ..files.plan import PARTITION_BYTES, cut, pack, partition_size
+from ..files.plan import PARTITION_BYTES
 from ..lines.log_start import Logs, logs_that_start
-from ..portions import Portion
-from .tracking import Offset, Range, advance, ranges, scan
-
-_log = logging.getLogger("producer.ship.follow")
+from .looks import Looks
+from .tracking import Offset, advance
 
 #: The column of packed portions.
 PORTION = "portion"
@@ -85,17 +79,12 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         *,
         logs: Logs | None = None,
     ) -> None:
-        self._paths = paths
-        self._exclude = exclude
-        self._checkpoint = checkpoint
-        self._settle = settle
+        self._looks = Looks(paths, exclude, checkpoint=checkpoint, settle=settle, logs=logs)
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes
         self._parallelism = parallelism
-        self._logs = logs
         self._once = False
         self._target: Offset | None = None
-        self._links: set[str] = set()  # those that were told
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Nothing taken of any file."""
@@ -114,51 +103,22 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = cast("Offset", start)
         target = self._target
         if target is None:
-            target = self._scan(known)
+            target = self._looks.latest(known)
         if self._once:
             self._target = target
         reached = advance(known, target, limit.max_bytes) if isinstance(limit, ReadMaxBytes) else target
         return cast("dict[str, Any]", reached)
 
-    def _scan(self, known: Offset) -> Offset:
-        return scan(
-            self._paths,
-            self._exclude,
-            known,
-            settle=self._settle,
-            now=time.time(),
-            checkpoint=self._checkpoint,
-            look=self._tell_links,
-            logs=self._logs,
-        )
-
-    def _tell_links(self, found: Found) -> None:
-        """Say once of each link to a directory that nothing behind it is shipped."""
-        links = {path for path, reason in found.skipped if reason == LINK_TO_DIRECTORY}
-        for path in sorted(links - self._links):
-            _log.warning("skipped %s: %s", readable(path), LINK_TO_DIRECTORY)
-        self._links |= links
-
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The portions between two offsets."""
-        found = ranges(cast("Offset", start), cast("Offset", end), self._exclude)
-        present = [each for each in found if not each.lost]
-        total = sum(each.file.size - each.start for each in present)
-        size = partition_size(total, self._parallelism, self._partition_bytes)
-        splits = (
-            split for each in present for split in cut(each.file, each.start, each.file.size, partition_bytes=size)
+        portions = self._looks.portions(
+            cast("Offset", start),
+            cast("Offset", end),
+            partition_bytes=self._partition_bytes,
+            parallelism=self._parallelism,
         )
-        portions = [Portion(part) for part in pack(splits, partition_bytes=size)]
-        lost = tuple(_loss(each) for each in found if each.lost)
-        if lost:
-            portions.append(Portion((), lost))
         return [_Packed(portion.packed()) for portion in portions]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
         """The row of a partition."""
         yield (cast("_Packed", partition).portion,)
-
-
-def _loss(lost: Range) -> str:
-    path, size = readable(lost.file.path), lost.file.size - lost.start
-    return f"{path}: {size} bytes from byte {lost.start} on were deleted before they were shipped"

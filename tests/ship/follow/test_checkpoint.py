@@ -36,6 +36,7 @@ def claim(tmp_path: Path) -> Claim:
                 exclude=chosen["exclude"],  # type: ignore[arg-type]
                 checkpoint=str(tmp_path / "checkpoint"),
             ),
+            "spark",
         )
 
     return run
@@ -47,6 +48,7 @@ def test_checkpoint_is_used_again_for_the_same_target(claim: Claim, tmp_path: Pa
     claim(paths=["/b", "/a"], exclude=["*.gz"])
     (file,) = (tmp_path / "checkpoint").iterdir()
     assert json.loads(file.read_text()) == {
+        "engine": "spark",
         "endpoint": "http://localhost:1",
         "project": "p",
         "logstore": "l",

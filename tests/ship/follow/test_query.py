@@ -21,10 +21,11 @@ from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.ship.files.find import LINK_TO_DIRECTORY
 from producer.ship.follow.options import FollowOptions
-from producer.ship.follow.query import _stopping_on_signals, follow
+from producer.ship.follow.query import follow
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
+from producer.ship.stopping import stopping_on_signals
 
 from ..conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, ship_arguments, start_ship, wait_for
 
@@ -188,7 +189,7 @@ def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_pat
 def test_second_interrupt_does_not_wait() -> None:
     """The first Ctrl-C lets the micro-batch end; who presses it again interrupts whatever goes on."""
     stop = threading.Event()
-    with _stopping_on_signals(stop):
+    with stopping_on_signals(stop):
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,130 @@
+"""``--follow`` without Spark: looks at the paths, ships what is new as a batch of portions, and remembers how far.
+
+A batch is a set of file ranges. Where it ends is written to the checkpoint before it is shipped, and that it has ended
+after every record of it was acknowledged; a run that died in between ships the whole batch again when it is started
+with the same checkpoint.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+from rich.console import Console
+
+from ..job import ShipJob
+from ..lines.log_start import logs_that_start
+from ..local_engine import LocalEngine, LocalRun
+from ..report import ProgressBar, Shipment, progress_bar
+from ..stopping import stopping_on_signals
+from .looks import Looks
+from .losses import Losses
+from .options import FollowOptions
+from .progress import Progress, read_progress, write_progress
+from .tracking import Offset, advance
+
+_POLL_SECONDS = 0.2
+
+
+def follow_locally(engine: LocalEngine, job: ShipJob, options: FollowOptions, *, console: Console) -> Shipment:
+    """Follow until SIGTERM or SIGINT, until a batch fails, or, with ``once``, until all is shipped.
+
+    :param engine: ships.
+    :param job: where to, and how.
+    :param options: what to follow.
+    :param console: where progress is shown.
+    :raises InputError: the checkpoint cannot be read or written.
+    """
+    stop = threading.Event()
+    began = time.monotonic()
+    with stopping_on_signals(stop), progress_bar(console, None) as bar:
+        following = _Following(engine, job, options, stop, bar)
+        try:
+            following.until_end()
+        finally:
+            following.run.cancel()
+        run = following.run
+        failure = run.failure or following.losses.last
+    return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, failure)
+
+
+class _Following:
+    """One run.
+
+    :ivar run: ships its portions.
+    :ivar losses: what was gone before it could be shipped.
+    """
+
+    def __init__(
+        self, engine: LocalEngine, job: ShipJob, options: FollowOptions, stop: threading.Event, bar: ProgressBar
+    ) -> None:
+        self.run: LocalRun = engine.open(job)
+        self.losses = Losses()
+        self._parallelism = engine.parallelism
+        self._options = options
+        self._stop = stop
+        self._bar = bar
+        self._progress = read_progress(options.checkpoint)
+        self._target: Offset | None = None
+        self._looks = Looks(
+            options.paths,
+            options.exclude,
+            checkpoint=options.checkpoint,
+            settle=options.settle,
+            logs=logs_that_start(job.multiline_start, job.max_line_bytes),
+        )
+
+    def until_end(self) -> None:
+        """Ship batch after batch."""
+        while not self._stop.is_set():
+            began = time.monotonic()
+            if self._plan():
+                if not self._ship():
+                    return
+            elif self._options.once:
+                return
+            if not self._options.once:
+                self._stop.wait(max(0.0, began + self._options.interval - time.monotonic()))
+
+    def _plan(self) -> bool:
+        """Whether there is a batch to ship: the one that a run before this has begun, or a new one."""
+        taken = self._progress.taken
+        if self._progress.planned is None:
+            target = self._target or self._looks.latest(taken)
+            if self._options.once:
+                self._target = target
+            reached = advance(taken, target, self._options.batch_bytes)
+            if reached == taken:
+                return False
+            self._remember(replace(self._progress, planned=reached))
+        return True
+
+    def _ship(self) -> bool:
+        """Ship the batch; whether all of it is acknowledged."""
+        taken, planned = self._progress.taken, self._progress.planned or {}
+        self.run.add(
+            self._looks.portions(
+                taken, planned, partition_bytes=self._options.partition_bytes, parallelism=self._parallelism
+            )
+        )
+        deadline = None
+        while not self.run.wait(_POLL_SECONDS):
+            self._show()
+            if self._stop.is_set():
+                deadline = deadline or time.monotonic() + self._options.stop_timeout
+                if time.monotonic() > deadline:
+                    return False
+        self._show()
+        if self.run.failure is not None:
+            return False
+        self._remember(Progress(planned))
+        return True
+
+    def _show(self) -> None:
+        self._bar.show(self.run.figures, self.run.failed_attempts)
+        self.losses.tell(self.run.figures)
+
+    def _remember(self, progress: Progress) -> None:
+        write_progress(self._options.checkpoint, progress)
+        self._progress = progress

@@ -1,0 +1,82 @@
+"""Looks at followed paths: how far they can be taken, and the portions between two offsets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from ...spark.text import readable
+from ..files.find import LINK_TO_DIRECTORY, Found
+from ..files.plan import cut, pack, partition_size
+from ..lines.log_start import Logs
+from ..portions import Portion
+from .tracking import Offset, Range, ranges, scan
+
+_log = logging.getLogger("producer.ship.follow")
+
+
+class Looks:
+    """Looks at directories, files or globs.
+
+    :param paths: of what is followed.
+    :param exclude: glob patterns to leave out.
+    :param checkpoint: a directory that is never followed.
+    :param settle: a file not written to for this long is complete, seconds.
+    :param logs: how logs of several lines begin; None if each line is one.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], exclude: Sequence[str], *, checkpoint: str, settle: float, logs: Logs | None
+    ) -> None:
+        self._paths = paths
+        self._exclude = exclude
+        self._checkpoint = checkpoint
+        self._settle = settle
+        self._logs = logs
+        self._links: set[str] = set()  # those that were told
+
+    def latest(self, known: Offset) -> Offset:
+        """The offset after everything that can be taken now.
+
+        :param known: the offset so far.
+        """
+        return scan(
+            self._paths,
+            self._exclude,
+            known,
+            settle=self._settle,
+            now=time.time(),
+            checkpoint=self._checkpoint,
+            look=self._tell_links,
+            logs=self._logs,
+        )
+
+    def _tell_links(self, found: Found) -> None:
+        """Say once of each link to a directory that nothing behind it is shipped."""
+        links = {path for path, reason in found.skipped if reason == LINK_TO_DIRECTORY}
+        for path in sorted(links - self._links):
+            _log.warning("skipped %s: %s", readable(path), LINK_TO_DIRECTORY)
+        self._links |= links
+
+    def portions(self, start: Offset, end: Offset, *, partition_bytes: int, parallelism: int) -> list[Portion]:
+        """The portions between two offsets.
+
+        :param partition_bytes: the most that one has, bytes on disk.
+        :param parallelism: tasks that run at a time.
+        """
+        found = ranges(start, end, self._exclude)
+        present = [each for each in found if not each.lost]
+        total = sum(each.file.size - each.start for each in present)
+        size = partition_size(total, parallelism, partition_bytes)
+        splits = (
+            split for each in present for split in cut(each.file, each.start, each.file.size, partition_bytes=size)
+        )
+        portions = [Portion(part) for part in pack(splits, partition_bytes=size)]
+        lost = tuple(_loss(each) for each in found if each.lost)
+        return [*portions, Portion((), lost)] if lost else portions
+
+
+def _loss(lost: Range) -> str:
+    path, size = readable(lost.file.path), lost.file.size - lost.start
+    return f"{path}: {size} bytes from byte {lost.start} on were deleted before they were shipped"

@@ -1,0 +1,179 @@
+"""--follow --engine local: the promises of following hold without Spark, over restarts, kills and rotations."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from producer.cli import ship as cli
+from producer.server import LogHubServer
+from producer.server.faults import answer, delay
+from producer.ship.follow.local import follow_locally
+from producer.ship.follow.options import FollowOptions
+from producer.ship.follow.progress import PROGRESS_FILE, read_progress
+from producer.ship.job import ShipJob
+from producer.ship.local_engine import LocalEngine
+from producer.ship.report import Shipment
+from tests.support.waiting import eventually
+
+from ..conftest import PATIENCE, contents, parse_ship, ship_arguments
+from ..test_interrupts import Start, start
+
+__all__ = ["start"]
+
+MakeJob = Callable[..., ShipJob]
+Run = Callable[..., Shipment]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def run_once(tmp_path: Path, logs: Path, make_job: MakeJob) -> Run:
+    """Ships what is new since the last run with the same checkpoint."""
+
+    def run(*, multiline_start: str | None = None, **options: object) -> Shipment:
+        (tmp_path / "checkpoint").mkdir(exist_ok=True)
+        given = {"checkpoint": str(tmp_path / "checkpoint"), **options}
+        chosen = FollowOptions(paths=[str(logs)], once=True, **given)  # type: ignore[arg-type]
+        job = make_job(parser="text", multiline_start=multiline_start)
+        return follow_locally(LocalEngine(2), job, chosen, console=Console(file=io.StringIO()))
+
+    return run
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a", newline="") as file:
+        file.write(text)
+
+
+def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """New files, appended lines and rotated files arrive once over several runs."""
+    append(logs / "a.log", "one\ntwo\n")
+    assert run_once().failure is None
+    append(logs / "a.log", "three\n")
+    (logs / "a.log").rename(logs / "a.log.1")
+    append(logs / "a.log", "four\nunfinished")
+    append(logs / "b.log", "other\n")
+    shipment = run_once(settle=3600.0)
+    assert (shipment.failure, shipment.figures.lines) == (None, 3)
+    assert sorted(contents(server)) == ["four", "one", "other", "three", "two"]
+    assert run_once(settle=3600.0).figures.lines == 0
+
+
+def test_truncated_file_begins_anew(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """A file that is shorter than what was taken, as copytruncate leaves it, is read from its start."""
+    append(logs / "a.log", "one\ntwo\n")
+    assert run_once().failure is None
+    (logs / "a.log").write_text("new\n")
+    assert run_once().failure is None
+    assert sorted(contents(server)) == ["new", "one", "two"]
+
+
+def test_backlog_is_taken_in_batches_until_nothing_is_left(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """A backlog larger than a batch takes several in one run, each remembered by itself."""
+    for name in "abc":
+        append(logs / name, f"line of {name}\n")
+    assert run_once(batch_bytes=5).figures.lines == 3
+    assert sorted(contents(server)) == ["line of a", "line of b", "line of c"]
+
+
+def test_failed_batch_is_shipped_by_the_next_run(
+    server: LogHubServer, logs: Path, run_once: Run, tmp_path: Path
+) -> None:
+    """A batch that was refused is not taken: the run fails and says why, and a restart ships that very batch."""
+    append(logs / "a.log", "one\n")
+    refusal = server.faults.add(answer(400, "PostBodyInvalid", "no good"))
+    failure = run_once().failure
+    assert failure is not None
+    assert "PostBodyInvalid: no good" in failure
+    assert read_progress(str(tmp_path / "checkpoint")).planned is not None
+    server.faults.remove(refusal)
+    append(logs / "a.log", "two\n")
+    assert run_once().failure is None
+    assert contents(server) == ["one", "two"]
+    assert read_progress(str(tmp_path / "checkpoint")).planned is None
+
+
+def test_bytes_that_are_gone_are_told(logs: Path, run_once: Run, server: LogHubServer) -> None:
+    """A file that was deleted after a batch of it was begun makes the run fail, with its name, once."""
+    append(logs / "a.log", "one\n")
+    refusal = server.faults.add(answer(400, "PostBodyInvalid", "no good"))
+    run_once()
+    server.faults.remove(refusal)
+    (logs / "a.log").unlink()
+    assert run_once().failure == f"{logs}/a.log: 4 bytes from byte 0 on were deleted before they were shipped"
+    assert run_once().failure is None
+
+
+def test_log_of_several_lines_stays_whole_across_looks(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """A stack trace that is still being written waits for its end."""
+    append(logs / "a.log", "1 a\n\tat\n2 b\n")
+    assert run_once(multiline_start=r"\d", settle=3600.0).failure is None
+    append(logs / "a.log", "\tat b\n3 c\n")
+    assert run_once(multiline_start=r"\d", settle=3600.0).failure is None
+    assert contents(server) == ["1 a\n\tat", "2 b\n\tat b"]
+    os.utime(logs / "a.log", (0, 0))
+    assert run_once(multiline_start=r"\d").failure is None
+    assert contents(server)[2:] == ["3 c"]
+
+
+def follow_command(server: LogHubServer, logs: Path, *more: str) -> list[str]:
+    checkpoint = logs.parent / "checkpoint"
+    arguments = ship_arguments(server, logs, f"--checkpoint={checkpoint}", "--follow", "--interval=0.1")
+    return ["-m", "producer", "ship", *arguments, "--engine=local", "--workers=2", *more]
+
+
+def test_stop_lets_the_batch_end_and_a_kill_repeats_it(start: Start, server: LogHubServer, logs: Path) -> None:
+    """SIGKILL within a batch ships it again; what comes later arrives; SIGTERM ends with 0, and all is remembered."""
+    append(logs / "a.log", "one\n")
+    silence = server.faults.add(delay(PATIENCE), operation="PutLogs", times=1)
+    started = start(*follow_command(server, logs))
+    eventually(lambda: silence.fired > 0, "the request")
+    started.process.kill()
+    started.process.wait()
+    eventually(lambda: not started.left(), "the end of every process")
+    started = start(*follow_command(server, logs))
+    eventually(lambda: "one" in contents(server), "the line")
+    append(logs / "a.log", "two\n")
+    eventually(lambda: "two" in contents(server), "the next line")
+    started.process.send_signal(signal.SIGTERM)
+    assert started.process.wait(PATIENCE) == 0, started.process.communicate()
+    eventually(lambda: not started.left(), "the end of every process")
+    found = contents(server)
+    started = start(*follow_command(server, logs, "--once"))
+    assert started.process.wait(PATIENCE) == 0
+    assert contents(server) == found
+
+
+def test_checkpoint_of_the_other_engine_is_refused(
+    server: LogHubServer, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How far files were shipped is kept in another form by each engine, and would be nothing to the other."""
+    append(logs / "a.log", "one\n")
+    command = follow_command(server, logs, "--once")[3:]
+    assert cli.run(parse_ship(command)) == 0
+    assert (logs.parent / "checkpoint" / PROGRESS_FILE).exists()
+    command = [each for each in command if not each.startswith(("--engine", "--workers"))]
+    assert cli.run(parse_ship([*command, "--engine=spark"])) == 2
+    assert "belongs to engine local, not spark" in " ".join(capsys.readouterr().err.split())
+
+
+def test_progress_that_cannot_be_read_is_told(logs: Path, run_once: Run, tmp_path: Path) -> None:
+    """It is not taken for nothing, which would ship everything again."""
+    run_once()
+    append(logs / "a.log", "one\n")
+    run_once()
+    (tmp_path / "checkpoint" / PROGRESS_FILE).write_text("{")
+    with pytest.raises(Exception, match=f"the progress of the checkpoint cannot be read: .*{PROGRESS_FILE}"):
+        run_once()
