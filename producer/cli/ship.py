@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ..config import ProjectConfig
 from ..errors import ConfigError, ProducerError
-from ..ship.command import ENGINES, default_engine, ship
+from ..ship.command import ENGINES, ship
 from ..ship.errors import InputError
 from ..ship.files.find import local_path
 from ..ship.files.plan import PARTITION_BYTES
@@ -34,7 +34,9 @@ _SHORTEST_LINE = 1024
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``producer ship``."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, a directory (all of it) or a glob")
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a file, a directory (all of it), a glob, or - for standard input"
+    )
     target = parser.add_argument_group("where to")
     target.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
     target.add_argument("--project", required=True)
@@ -49,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_reading_arguments(parser.add_argument_group("what and how to read"))
     _add_following_arguments(parser.add_argument_group("following"))
     running = parser.add_argument_group("running")
-    running.add_argument(
-        "--engine", choices=ENGINES, default=default_engine(), help="what ships: default: spark where it is installed"
-    )
+    running.add_argument("--engine", choices=ENGINES, help="what ships; default: spark where it is installed")
     running.add_argument(
         "--workers", type=_positive_integer, metavar="N", help="processes of --engine local; default: one a core"
     )
@@ -170,6 +170,7 @@ def _ship(args: argparse.Namespace, console: Console) -> Shipment:
         master=args.master,
         workers=args.workers,
         partition_bytes=args.partition_bytes,
+        settle=args.settle,
         console=console,
     )
 

@@ -181,6 +181,20 @@ def _within(split: Split, offsets: Sequence[int]) -> Sequence[int]:
     return offsets[bisect_left(offsets, split.start) : bisect_left(offsets, split.end)]
 
 
+class NoAccount(Account):
+    """Of what cannot be read again, and may never end, nothing is remembered."""
+
+    def begin(self, path: str, lines: Block | Line) -> Place:
+        """The place of a block."""
+        return path, lines.offset
+
+    def store(self, place: Place, records: int) -> None:
+        """Nothing."""
+
+    def doubt(self, place: Place, records: int) -> None:
+        """Nothing."""
+
+
 _MARK = "what became of its lines, packed: "
 
 

@@ -24,6 +24,7 @@ from .job import ShipJob
 from .local_engine import LocalEngine
 from .report import Shipment, counted
 from .shipment import Engine, ship_files
+from .standard_input import STANDARD_INPUT, ship_standard_input
 
 if TYPE_CHECKING:
     from .spark_engine import SparkEngine
@@ -57,10 +58,11 @@ def ship(
     *,
     exclude: Sequence[str],
     following: FollowOptions | None,
-    engine: str,
+    engine: str | None,
     master: str | None,
     workers: int | None,
     partition_bytes: int,
+    settle: float,
     console: Console,
 ) -> Shipment:
     """Find the files, start what ships them, ship them, and end it.
@@ -69,13 +71,20 @@ def ship(
     :param paths: files, directories or globs.
     :param exclude: glob patterns to leave out.
     :param following: how to follow, and what; None ships what is there and ends.
-    :param engine: one of :data:`ENGINES`.
+    :param engine: one of :data:`ENGINES`; Spark where it is installed if left out.
     :param master: a Spark master URL; every core of this machine if left out.
     :param workers: processes of the engine ``local``; as many as there are cores if left out.
     :param partition_bytes: the most that one task reads, bytes on disk.
+    :param settle: a log of several lines on standard input to which nothing was added for this long is complete,
+        seconds.
     :param console: where progress is shown.
     :raises ProducerError: something that was asked for cannot be done.
     """
+    if STANDARD_INPUT in paths:
+        _check_standard_input(paths, engine, workers, following)
+        _check_target(job)
+        return ship_standard_input(job, settle=settle, console=console)
+    engine = engine or default_engine()
     _check_engine(engine, master, workers)
     if following is not None:
         claim_checkpoint(job, following, engine)
@@ -93,6 +102,17 @@ def ship(
         console.print(f"there are no files to ship in {readable(', '.join(paths))}", markup=False, highlight=False)
     with _running(engine, master, workers) as ready:
         return ship_files(ready, found, job, console=console, partition_bytes=partition_bytes)
+
+
+def _check_standard_input(
+    paths: Sequence[str], engine: str | None, workers: int | None, following: FollowOptions | None
+) -> None:
+    if len(paths) > 1:
+        raise InputError("- is standard input, and is shipped by itself: name no other path beside it")
+    if following is not None:
+        raise InputError("--follow is for files: standard input is shipped until it ends")
+    if engine == SPARK or workers is not None:
+        raise InputError("standard input is shipped by this process alone: leave out --engine spark and --workers")
 
 
 def _check_engine(engine: str, master: str | None, workers: int | None) -> None:

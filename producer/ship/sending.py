@@ -27,7 +27,7 @@ from ..spark.blame import Reason, blames_rows, reason_of
 from ..spark.errors import DeliveryFailedError
 from ..spark.text import readable
 from ..stream import Stream
-from .account import Account, FailedAttempt, Place, PortionFailedError
+from .account import Account, FailedAttempt, NoAccount, Place, PortionFailedError
 from .figures import Figures
 from .files.find import LogFile
 from .files.plan import Split
@@ -52,6 +52,8 @@ _MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
 _LONG_LINE_BYTES = _MAX_RECORD_BYTES // 8
 # Refused lines of a portion that are looked for; their task fails at the first one anyway.
 _MOST_REFUSED = 5
+# Results that are remembered, so that each is counted once: an input may never end.
+_MOST_COUNTED = 10_000
 # Blocks on their way, before it is looked for those that have arrived out of turn.
 _FIRST_LOOK = 8
 
@@ -129,6 +131,14 @@ class PortionSender:
         self._parsing = lru_cache(maxsize=64)(self._make_parsing)
         self._host = socket.gethostname()
 
+    def shipping(self, path: str, figures: Figures) -> Shipping:
+        """Ship lines as they come, of what is no file.
+
+        :param path: its name in tags and messages.
+        :param figures: grow.
+        """
+        return Shipping(self, LogFile(path, 0, None), figures)
+
     def ship(self, portion: Portion) -> tuple[Figures, Account]:
         """Read a portion, send it, and wait until each line of it is acknowledged.
 
@@ -189,13 +199,15 @@ class PortionSender:
 
         return parser, BlockColumns(job.parser, job.pattern, offset=job.file_offset, times=job.line_time, values=values)
 
-    def _file(self, file: LogFile) -> _File:
+    def _file(self, file: LogFile, header: tuple[str, ...] | None = None) -> _File:
         path, job = readable(file.path), self._job
         tags = {"__path__": path, "__hostname__": self._host}
         if job.file_offset:
             tags["__inode__"] = str(file.inode)
         stream = self._producer.stream(job.project.project, job.logstore, topic=job.topic, source=job.source, tags=tags)
-        names = self._header(file) if job.has_headers else column_names(job.columns or ()) or ()
+        names = column_names(job.columns or ()) or ()
+        if job.has_headers:
+            names = self._header(file) if header is None else header
         return _File(file.path, path, stream, *self._parsing(names))
 
     def _send(self, of: _File, lines: Block | Line, figures: Figures) -> list[SendFuture]:
@@ -231,6 +243,53 @@ class PortionSender:
         return of.stream.send_many(records)
 
 
+class Shipping:
+    """Lines on their way that come from one place, which cannot be read again.
+
+    :param sender: sends them.
+    :param file: what stands for the place.
+    :param figures: grow.
+    """
+
+    def __init__(self, sender: PortionSender, file: LogFile, figures: Figures) -> None:
+        self._sender = sender
+        self._file = file
+        self._figures = figures
+        self._of: _File | None = None
+        self._delivery = _Delivery(sender._producer, sender._job, figures, NoAccount(), sender._send)
+
+    def add(self, lines: Block | Line) -> None:
+        """Send lines; an error may be about earlier ones.
+
+        :raises DeliveryFailedError: lines were not acknowledged, or refused.
+        """
+        rest: Block | Line | None = lines
+        if self._of is None:
+            self._figures.files = 1
+            header: tuple[str, ...] = ()
+            if self._sender._job.has_headers and isinstance(lines, Block):
+                header = header_names(next(lines.lines()).data, self._sender._job.delimiter)
+                rest = lines.after_first() if header else lines
+            self._of = self._sender._file(self._file, header)
+        if rest is not None:
+            self._figures.file_bytes += len(rest.data)
+            self._delivery.add(self._of, rest)
+
+    def settle(self) -> None:
+        """Look for what was acknowledged.
+
+        :raises DeliveryFailedError: as :meth:`add`.
+        """
+        self._delivery.settle()
+
+    def finish(self) -> None:
+        """Wait until every line is acknowledged.
+
+        :raises DeliveryFailedError: as :meth:`add`.
+        """
+        self._delivery.finish()
+
+
 class _Delivery:
     """The lines of one portion, from their sending to their acknowledgement.
 
@@ -262,6 +321,13 @@ class _Delivery:
         """
         self._count(lines)
         self._send(of, lines, self._figures, self._account.begin(of.name, lines))
+        self.settle()
+
+    def settle(self) -> None:
+        """Look for what was acknowledged.
+
+        :raises DeliveryFailedError: as :meth:`add`.
+        """
         while self._sent and self._sent[0].done:
             self._settle(self._sent.popleft())
         if len(self._sent) >= self._look_at:
@@ -373,6 +439,9 @@ class _Delivery:
     def _count_result(self, result: Result) -> None:
         # The pieces of one batch share one result, and neighbours share a batch.
         if id(result) not in self._counted:
+            if len(self._counted) > _MOST_COUNTED:
+                # The oldest: the pieces of a batch are settled at about the same time.
+                self._counted = dict(list(self._counted.items())[_MOST_COUNTED // 2 :])
             self._counted[id(result)] = result
             self._figures.batches += result.successful
             self._figures.attempts += result.attempt_count

@@ -1,0 +1,113 @@
+"""Ships standard input as it comes: ``producer ship -``.
+
+This process reads and sends. What has come is sent after the producer's linger at the latest, also if the input never
+ends. At its end, and on SIGINT or SIGTERM, what was read is sent and waited for.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+
+from ..client import Producer
+from ..errors import ProducerError
+from .figures import Figures
+from .job import ShipJob
+from .lines.line import READ_BYTES, Block, Line, blocks_of
+from .lines.log_start import start_pattern
+from .report import Shipment, progress_bar
+from .sending import PortionSender
+from .stopping import stopping_on_signals
+
+#: What a person writes for standard input, and its path in tags and messages.
+STANDARD_INPUT = "-"
+
+_POLL_SECONDS = 0.2
+
+
+def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descriptor: int = 0) -> Shipment:
+    """Ship until the input ends, or SIGINT or SIGTERM, and wait until each line is acknowledged.
+
+    :param job: where to, and how.
+    :param settle: a log of several lines to which nothing was added for this long is complete, seconds.
+    :param console: where progress is shown.
+    :param descriptor: of the input.
+    """
+    began, figures = time.monotonic(), Figures()
+    stop = threading.Event()
+    failure = None
+    with (
+        stopping_on_signals(stop),
+        progress_bar(console, None) as bar,
+        Producer(job.project, config=job.config) as producer,
+    ):
+        shipping = PortionSender(producer, job).shipping(STANDARD_INPUT, figures)
+
+        def idle() -> None:
+            shipping.settle()
+            bar.show(figures)
+
+        try:
+            for lines in _lines(Pipe(descriptor, stop, idle), job, settle):
+                shipping.add(lines)
+            shipping.finish()
+        except (ProducerError, OSError) as error:
+            failure = str(error)
+        bar.show(figures)
+    return Shipment(figures, time.monotonic() - began, failure=failure)
+
+
+class Pipe(io.BufferedIOBase):
+    """Reads a descriptor as bytes come, until it ends or a stop is asked for.
+
+    :param descriptor: of what is read.
+    :param stop: set to end it.
+    :param idle: is called while nothing comes, several times a second, and after each read.
+    """
+
+    def __init__(self, descriptor: int, stop: threading.Event, idle: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._stop = stop
+        self._idle = idle
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """The bytes that have come; none at the end."""
+        return self.read_within(size, None) or b""
+
+    def read_within(self, size: int, seconds: float | None) -> bytes | None:
+        """As :meth:`read1`; None if nothing came for a while."""
+        waited = time.monotonic()
+        while not self._stop.is_set():
+            self._idle()
+            if select.select([self._descriptor], [], [], _POLL_SECONDS)[0]:
+                return os.read(self._descriptor, size if size >= 0 else READ_BYTES)
+            if seconds is not None and time.monotonic() - waited >= seconds:
+                return None
+        return b""
+
+
+def _lines(pipe: Pipe, job: ShipJob, settle: float) -> Iterator[Block | Line]:
+    if job.multiline_start is None:
+        return blocks_of(pipe, 0, None, limit=None, max_line_bytes=job.max_line_bytes)
+    return _logs(pipe, job, settle)
+
+
+def _logs(pipe: Pipe, job: ShipJob, settle: float) -> Iterator[Block | Line]:
+    """Logs of several lines; the last one waits for the next, for its time, or for the end."""
+    from .lines.logs import LogSplitter  # noqa: PLC0415  (it needs NumPy, which takes long to import)
+
+    splitter = LogSplitter(0, job.max_line_bytes, start_pattern(job.multiline_start or ""), in_log=True)
+    while True:
+        chunk = pipe.read_within(READ_BYTES, settle if splitter.pending else None)
+        if not chunk:
+            yield from splitter.finish()
+        else:
+            yield from splitter.add(chunk)
+        if chunk == b"":
+            return

@@ -1,0 +1,175 @@
+"""producer ship -: what comes by standard input is shipped as it comes, and to the end."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import io
+import os
+import signal
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from rich.console import Console
+
+from producer.cli import ship as cli
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.ship.job import ShipJob
+from producer.ship.report import Shipment
+from producer.ship.standard_input import ship_standard_input
+from tests.support.waiting import eventually
+
+from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, parse_ship, ship_arguments
+
+MakeJob = Callable[..., ShipJob]
+
+
+class Shipping:
+    """Standard input that a test writes, and what becomes of it."""
+
+    def __init__(self, job: ShipJob, settle: float) -> None:
+        read, self.write = os.pipe()
+        self.shipment: Shipment | None = None
+
+        def ship() -> None:
+            self.shipment = ship_standard_input(
+                job, settle=settle, console=Console(file=io.StringIO()), descriptor=read
+            )
+            os.close(read)
+
+        self._thread = threading.Thread(target=ship)
+        self._thread.start()
+
+    def send(self, data: bytes) -> None:
+        os.write(self.write, data)
+
+    def end(self) -> Shipment:
+        if self.write >= 0:
+            os.close(self.write)
+            self.write = -1
+        self._thread.join(PATIENCE)
+        assert self.shipment is not None
+        return self.shipment
+
+
+@pytest.fixture
+def ship(make_job: MakeJob) -> Iterator[Callable[..., Shipping]]:
+    """Begins to ship a pipe."""
+    begun: list[Shipping] = []
+
+    def start(*, settle: float = 3600.0, **options: object) -> Shipping:
+        begun.append(Shipping(make_job(**options), settle))
+        return begun[-1]
+
+    yield start
+    for each in begun:
+        each.end()
+
+
+def test_lines_arrive_while_the_input_goes_on(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
+    """Whole lines are sent after the linger, without waiting for more; what has no end waits for it, or for the end."""
+    shipping = ship(parser="text")
+    shipping.send(b"one\ntwo\nunfin")
+    eventually(lambda: contents(server) == ["one", "two"], "the lines")
+    shipping.send(b"ished\r\nlast")
+    eventually(lambda: contents(server)[2:] == ["unfinished"], "the line")
+    shipment = shipping.end()
+    assert contents(server)[3:] == ["last"]
+    assert (shipment.failure, shipment.figures.lines, shipment.figures.records) == (None, 4, 4)
+    assert [(log["__tag__:__path__"], log["__file_offset__"]) for log in held(server)] == [
+        ("-", "0"),
+        ("-", "4"),
+        ("-", "8"),
+        ("-", "20"),
+    ]
+
+
+def test_header_of_the_input_names_the_columns(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
+    """As the first line of a file does."""
+    shipping = ship(parser="delimited")
+    shipping.send(b"a,b\n1,2\n")
+    shipping.end()
+    ((log),) = held(server)
+    assert (log["a"], log["b"], log["content"]) == ("1", "2", "1,2")
+
+
+def test_log_of_several_lines_waits_for_its_time(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
+    """The last one is shipped when nothing was added to it for as long, since the next one may never come."""
+    shipping = ship(parser="text", multiline_start=r"\d", settle=0.5)
+    shipping.send(b"1 a\n\tat\n2 b\n")
+    eventually(lambda: contents(server) == ["1 a\n\tat", "2 b"], "the logs")
+    shipping.send(b"3 c\n\tat\n")
+    shipping.end()
+    assert contents(server)[2:] == ["3 c\n\tat"]
+
+
+def test_refused_line_fails_the_command_while_the_input_goes_on(
+    server: LogHubServer, ship: Callable[..., Shipping]
+) -> None:
+    """Nobody has to end the input to hear of it."""
+    server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs")
+    shipping = ship(parser="text")
+    shipping.send(b"one\n")
+    shipping._thread.join(PATIENCE)
+    assert shipping.shipment is not None
+    assert shipping.shipment.failure is not None
+    assert "a line of - from byte 0 on" in shipping.shipment.failure
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
+def test_end_and_signals_drain(server: LogHubServer, number: int | None) -> None:
+    """What was read is acknowledged, the exit code is 0, and the table is shown, also where the pipe stays open."""
+    command = [
+        sys.executable,
+        "-m",
+        "producer",
+        "ship",
+        *ship_arguments(server, "-"),
+        "--producer-option=linger_ms=60000",
+    ]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            assert process.stdin is not None
+            process.stdin.write(b"x" * 60_000 + b"\n" + b"y" * 60_000 + b"\nunfinished")
+            process.stdin.flush()
+            if number is not None:
+                # A pipe holds 64 KiB: of what was written the rest has been read when it is empty.
+                eventually(lambda: _unread(process.stdin) == 0, "that all is read")
+                process.send_signal(number)
+                assert process.wait(PATIENCE) == 0
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, err
+    assert b"records acknowledged" in out
+    assert [len(text) for text in contents(server)] == [60_000, 60_000, 10]
+    assert server.count(PROJECT, LOGSTORE) == 3
+
+
+def _unread(pipe: object) -> int:
+    size = array.array("i", [0])
+    fcntl.ioctl(pipe.fileno(), termios.FIONREAD, size)  # type: ignore[attr-defined]
+    return size[0]
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["/tmp"], "- is standard input, and is shipped by itself"),
+        (["--follow", "--checkpoint=/tmp/x"], "--follow is for files"),
+        (["--engine=spark"], "leave out --engine spark"),
+        (["--workers=2"], "leave out --engine spark and --workers"),
+    ],
+)
+def test_what_does_not_go_with_standard_input_is_refused(
+    server: LogHubServer, capsys: pytest.CaptureFixture[str], extra: list[str], said: str
+) -> None:
+    """The exit code is 2, and the message says what does not go."""
+    assert cli.run(parse_ship([*extra, *ship_arguments(server, "-")])) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
