@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+import time
 from pathlib import Path
 
 from .cases import OURS, Case
@@ -51,8 +52,10 @@ def measured(args: argparse.Namespace, cases: dict[str, Case]) -> Results:
     results: Results = {}
     for name, case in chosen.items():
         print(f"{name}: {case.title}", file=sys.stderr)
+        begun = time.monotonic()
         with Participants() as participants:
             result = measure(case.scaled(args.scale), participants, args.rounds, left_out)
+        print(f"  {time.monotonic() - begun:.0f} s", file=sys.stderr)
         results[name] = dataclasses.replace(result, machine=machine, scale=args.scale)
         if kept:
             merge(kept, results)

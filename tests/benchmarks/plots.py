@@ -261,11 +261,11 @@ def _ms_a_request(run: RunResult) -> float:
 
 
 _BARS: tuple[tuple[str, Callable[[Results], _Bars]], ...] = (
-    ("kept: logs a second, all futures kept", _each("kept", lambda run: run.rate)),
-    ("names: logs a second, 12 names out of 200", _each("names", lambda run: run.rate)),
+    ("kept: logs a second", _each("kept", lambda run: run.rate)),
+    ("names: logs a second", _each("names", lambda run: run.rate)),
     ("lines: MB a second of text", _each("lines", _megabytes)),
     ("small: ms of CPU for a request of one log", _each("small", _ms_a_request)),
-    ("durable: share of the rate without a channel", _shares("durable", _behind_a_channel)),
+    ("durable: share of the rate without", _shares("durable", _behind_a_channel)),
     ("encode: with lz4, share of lz4 alone", _shares("encode", _encoded)),
 )
 
