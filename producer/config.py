@@ -374,6 +374,7 @@ class ProjectConfig:
         if not _is_project_name(self.project):
             raise ConfigError("project", "must be letters, digits, dashes and underscores", self.project)
         object.__setattr__(self, "endpoint", _normal_endpoint(self.endpoint))
+        _check_has_no_project(self.endpoint, self.project)
         if self.user_agent is not None and not is_header_text(self.user_agent):
             raise ConfigError("user_agent", f"must be None or {_HEADER_TEXT.words}", self.user_agent)
         static = access_key_id is not None or access_key_secret is not None
@@ -432,6 +433,19 @@ def _normal_endpoint(endpoint: object) -> str:
     ):
         raise ConfigError("endpoint", rule, endpoint)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _check_has_no_project(endpoint: str, project: str) -> None:
+    """Where it is certain: in a private network a host may well be called like the project."""
+    parts = urlsplit(endpoint)
+    before, _, host = parts.netloc.partition(".")
+    if before.lower() == project.lower() and _SERVICE_HOST.fullmatch(host):
+        rule = f"must not begin with the project, which is put in front of it: write {parts.scheme}://{host}"
+        raise ConfigError("endpoint", rule, endpoint)
+
+
+# The service's own endpoints: of a region, perhaps within its network.
+_SERVICE_HOST = re.compile(r"[a-z0-9-]+\.log\.aliyuncs\.com(:\d+)?", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)

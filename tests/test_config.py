@@ -297,3 +297,20 @@ def test_every_option_has_a_row_for_the_documentation() -> None:
 def test_the_hosts_address_is_found_without_failing() -> None:
     """The default source is an IPv4 address, whatever the host's name resolves to."""
     assert host_address().count(".") == 3
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["https://my-project.cn-hangzhou.log.aliyuncs.com", "My-Project.cn-hangzhou-intranet.log.aliyuncs.com:443"],
+)
+def test_an_endpoint_that_begins_with_the_project_is_refused_with_what_to_write(endpoint: str) -> None:
+    """The project is put in front of it anyway; twice, no such host is there."""
+    rule = r"endpoint: must not begin with the project.*write https://cn-hangzhou"
+    with pytest.raises(ConfigError, match=rule):
+        ProjectConfig("my-project", endpoint=endpoint, access_key_id="a", access_key_secret="s")
+
+
+def test_a_host_of_one_s_own_may_be_called_like_the_project() -> None:
+    """Only the service's own endpoints are known not to."""
+    project = ProjectConfig("log", endpoint="http://log.example.com", access_key_id="a", access_key_secret="s")
+    assert project.endpoint == "http://log.example.com"

@@ -26,6 +26,7 @@ from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import PARSER_NAMES, make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
 from ..ship.report import Shipment, fates, summary
+from ..stream_keys import LOGSTORE_RULE, is_logstore_name
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
@@ -183,6 +184,8 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
     :raises ProducerError: something is missing or wrong; says what.
     """
     make_parser(args.parser, args.pattern)
+    if not is_logstore_name(args.logstore):
+        raise InputError(f"--logstore {LOGSTORE_RULE}, got {args.logstore!r}")
     delimiter, columns = _delimited(args)
     job = ShipJob(
         project=_project(args, environ),

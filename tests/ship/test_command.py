@@ -184,6 +184,7 @@ def test_command_tells_what_it_leaves_out(
         (["--producer-option=linger=200"], "linger: unknown option; did you mean linger_ms?"),
         (["--producer-option=linger_ms"], "must be NAME=VALUE"),
         (["--producer-option=linger_ms=1"], "linger_ms: must be an integer, at least 100, got 1"),
+        (["--logstore=a/b c"], "--logstore must be lower-case letters"),
         (["--endpoint=ftp://x"], "endpoint: must be a URL"),
         ([], "/no/such/file: cannot be read"),
     ],

@@ -21,6 +21,10 @@ _STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
     ((TimeoutError, urllib3.exceptions.TimeoutError), "no connection in time"),
 ]
 
+# What OpenSSL calls an answer that is no TLS; newer versions by the second name.
+_NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
+_PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
+
 
 def error_of_exception(error: Exception, sent: Sent) -> AttemptError:
     """The error that a failed exchange stands for."""
@@ -38,7 +42,9 @@ def _never_sent(error: Exception) -> AttemptError:
     if refused or type(error) is OSError:
         return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
     stage = next((words for kinds, words in _STAGES if isinstance(error, kinds)), "no connection")
-    return UnreachableError("RequestError", f"{stage}: {_reason(error)}")
+    cause = _innermost(error)
+    hint = _PLAIN_HTTP if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS else ""
+    return UnreachableError("RequestError", f"{stage}: {type(cause).__name__}: {cause}{hint}")
 
 
 def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> NetworkError:
@@ -61,10 +67,14 @@ def error_of_limit(limit: str, sent: Sent) -> NetworkError:
 
 def _reason(error: Exception) -> str:
     """The innermost cause in words; the outer layers repeat the URL and the address of a Python object."""
-    cause: object = error
-    while isinstance(cause, Exception):
+    cause = _innermost(error)
+    return f"{type(cause).__name__}: {cause}"
+
+
+def _innermost(error: Exception) -> Exception:
+    cause = error
+    while True:
         inner = getattr(cause, "reason", None) or next((arg for arg in cause.args if isinstance(arg, Exception)), None)
         if not isinstance(inner, Exception):
-            break
+            return cause
         cause = inner
-    return f"{type(cause).__name__}: {cause}"

@@ -12,11 +12,13 @@ import pytest
 import trustme
 
 from producer import Credentials, HttpConfig, Producer, ProducerConfig, ProjectConfig, Result
+from producer.channels import FileChannel
 from producer.clock import SystemClock
 from producer.records import StreamKey
 from producer.server import LogHubServer, faults
 from producer.sinks.http.transport import target_of
 from producer.sinks.loghub.sink import LogHubSink
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -299,3 +301,20 @@ def test_what_this_side_was_told_wrong_fails_at_once_and_was_never_sent(server: 
     assert result.attempt_count == 1
     assert "missing.pem" in result.error_message
     assert not result.may_have_been_stored
+
+
+@pytest.mark.parametrize("channel", [False, True])
+def test_an_http_server_that_is_addressed_as_https_is_told_by_the_error_and_the_warning(
+    server: LogHubServer, caplog: pytest.LogCaptureFixture, tmp_path: Path, channel: bool
+) -> None:
+    """An endpoint without a scheme is https; who forgot http:// reads what to write, also before the retries end."""
+    project = project_for(server, endpoint=f"127.0.0.1:{server.port}")
+    where = FileChannel(tmp_path, minimum_free_space=0) if channel else None
+    with Producer(project, config=options(retries=1, drain_timeout_ms=0), channel=where) as producer:
+        future = producer.send("p", "sink", {"a": "b"})
+        if channel:
+            eventually(lambda: "write http:// in the endpoint" in caplog.text)
+        else:
+            error = future.exception(10)
+            assert "the server answers plain HTTP, not TLS: write http:// in the endpoint" in str(error)
+            assert "write http:// in the endpoint" in caplog.text
