@@ -215,6 +215,7 @@ class Admission:
 
         :param memory: where its memory comes from, as far as that reaches, and what waits for more.
         """
+        self.budget.refuse_reentry()
         accumulator = self.accumulator
         draft = None if accumulator.takes(piece.key) else accumulator.draft(piece.key)
         placed = accumulator.add(piece, recipient, draft, memory, number=number, before=before)
@@ -261,6 +262,7 @@ class Admission:
 
     def hand_on_open(self) -> int:
         """Seal and submit every batch that takes records; the serial below which all batches are on their way."""
+        self.budget.refuse_reentry()
         serial = self.accumulator.seal_open()
         self.hand_on()
         return serial
@@ -295,6 +297,7 @@ class Admission:
 
     def close(self) -> None:
         """Refuse records from now on, and those that wait for memory; submit all batches."""
+        self.budget.refuse_reentry()
         self.budget.close()
         self.accumulator.close()
         self.hand_on()

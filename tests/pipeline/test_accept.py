@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from producer import SendTimeoutError, SequenceKey
+from producer import ProducerError, SendTimeoutError, SequenceKey
 from producer.clock import Deadline
 from producer.numbering import Numbering
 from producer.pipeline.batching.accumulator import Piece
@@ -23,6 +23,7 @@ from producer.testing import ManualClock, RecordingSink
 from tests.channels.interrupts import interrupted_everywhere
 from tests.support.clocks import JumpingClock
 from tests.support.pipelines import KEY, record, settle, threadless
+from tests.support.short_way import by_hand, known, open_batch
 from tests.support.waiting import Call, eventually
 
 OTHER = KEY._replace(topic="other")
@@ -241,7 +242,7 @@ def test_an_interrupted_send_returns_its_memory_once_and_leaves_no_batch_behind(
         pipeline.accept(KEY, before, 1, None)
 
         def check(_interrupted: bool) -> None:
-            assert not pipeline.budget.lock.locked()
+            assert not pipeline.budget.lock._is_owned()  # type: ignore[attr-defined]
             assert pipeline.budget.waiting == 0
             assert (pipeline.budget.used, pipeline.budget.reserved) == (_held(pipeline), 0)
             for batch in pipeline.accumulator.incomplete():
@@ -302,3 +303,31 @@ def test_an_interrupted_flush_leaves_its_batches_to_the_next_turn(without_covera
         return pipeline.submit_open, check
 
     interrupted_everywhere(scenario, 10)
+
+
+@pytest.mark.parametrize("call", ["send", "send_list", "send_many", "flush"])
+def test_a_finalizer_in_the_middle_of_a_send_is_refused_and_does_not_hang(call: str) -> None:
+    """The garbage collector may run one anywhere, also where its thread holds the lock; nothing is done."""
+    producer, pipeline = by_hand()
+    stream = producer.stream("p", "l")
+    known(stream, {"k": "v"})
+    records = open_batch(pipeline).open
+    assert records is not None
+    pipeline.budget._reclaim()  # so that the short way needs memory
+    calls: dict[str, Callable[[], object]] = {
+        "send": lambda: stream.send({"k": "w"}),
+        "send_list": lambda: stream.send([{"k": "w"}]),
+        "send_many": lambda: stream.send_many([{"k": "w"}] * 3),
+        "flush": lambda: producer.flush(1),
+    }
+
+    def finalize() -> None:
+        with pipeline.budget.lock:  # as whoever was interrupted
+            calls[call]()
+
+    before = producer.stats().accepted
+    with pytest.raises(ProducerError, match="a finalizer or a signal handler"):
+        Call(finalize).result()
+    assert producer.stats().accepted == before
+    stream.send({"k": "x"})
+    assert producer.stats().accepted == before + 1

@@ -8,6 +8,7 @@ that could let another thread in, or raise. What may, such as the conversion of 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
@@ -41,6 +42,12 @@ cdef Py_ssize_t RECORD_OVERHEAD = PURE_RECORD_OVERHEAD
 cdef Py_ssize_t MOST_BYTES = MAX_BATCH_SIZE_IN_BYTES, MOST_LOGS = MAX_BATCH_COUNT
 
 
+cdef inline track(future):
+    """Let the garbage collector look at a future from now on."""
+    if not PyObject_GC_IsTracked(future):
+        PyObject_GC_Track(<PyObject*> future)
+
+
 @cython.final
 @cython.freelist(512)
 cdef class SendFuture:
@@ -50,26 +57,50 @@ cdef class SendFuture:
     back to it.
     """
 
+    # Made by `new_future` only.
+
     cdef public object _holder
     cdef public Py_ssize_t _position
     cdef public object _callback
     cdef public object _watch
-    cdef dict __dict__
+    cdef dict _attributes
     cdef object __weakref__
+
+    def __init__(self, *_, **__):
+        raise TypeError("futures are made by send alone")
 
     @property
     def __class__(self):
         return PureFuture
 
+    @property
+    def __dict__(self):
+        return self._all_attributes()
+
+    cdef dict _all_attributes(self):
+        track(self)
+        if self._attributes is None:
+            self._attributes = {}
+        return self._attributes
+
     def __setattr__(self, name, value):
         if isinstance(getattr(PureFuture, name, None), property):
             raise AttributeError(f"property {name!r} of 'SendFuture' object has no setter")
-        if not PyObject_GC_IsTracked(self):
-            PyObject_GC_Track(<PyObject*> self)
-        PyObject_GenericSetAttr(self, name, value)
+        track(self)
+        if hasattr(SendFuture, name):
+            PyObject_GenericSetAttr(self, name, value)
+        else:
+            self._all_attributes()[name] = value
+
+    def __delattr__(self, name):
+        if self._attributes is None or name not in self._attributes:
+            raise AttributeError(name)
+        del self._attributes[name]
 
     def __getattr__(self, name):
         # What is not below, and is seldom asked for.
+        if self._attributes is not None and name in self._attributes:
+            return self._attributes[name]
         found = getattr(PureFuture, name)
         return found.__get__(self, PureFuture) if hasattr(found, "__get__") else found
 
@@ -118,6 +149,7 @@ cdef class Buffer:
         return self.size
 
     def __getbuffer__(self, Py_buffer* view, int flags):
+        Py_DECREF(None)  # which Cython has put there, and the next call overwrites
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
 
     cdef int reserve(self, size_t more) except -1:

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from types import TracebackType
 
 from ...clock import Clock, Deadline
-from ...errors import ProducerClosedError, SendTimeoutError
+from ...errors import ProducerClosedError, ProducerError, SendTimeoutError
 from .open_records import OpenRecords
 
 #: What an open batch may have of the budget beyond what its records owe, bytes. It begins with the size of a log and
@@ -56,7 +56,8 @@ class MemoryBudget:
         self.may_wait = may_wait
         self.oldest_age = oldest_age
         self.make_room = make_room
-        self.lock = threading.Lock()
+        # It could be taken twice, so that who should not is told, rather than wait for himself: see `refuse_reentry`.
+        self.lock = threading.RLock()
         self.used = self.reserved = self.sealed = 0
         self.waiters: deque[Reservation] = deque()
         #: Reservations that may hold something, or wait for it.
@@ -103,10 +104,24 @@ class MemoryBudget:
                 # No calls from here on: all of this happens.
                 self.used -= before - records.granted
 
+    def refuse_reentry(self) -> None:
+        """Refuse a finalizer, or a signal handler, that has interrupted this thread in the middle of a change.
+
+        :raises ProducerError: it has.
+        """
+        if self.lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks
+            raise ProducerError(
+                "a finalizer or a signal handler, which interrupted a call of the producer on this thread, called it "
+                "again: nothing was done; let another thread do it"
+            )
+
     def grant(self, open_records: OpenRecords, charge: int) -> bool:
         """Let an open batch spend ``charge`` bytes more, and some bytes in advance where there are enough; whether it
         may. Refused if it is closed, if there are too few, and while others wait for some.
+
+        :raises ProducerError: see :meth:`refuse_reentry`.
         """
+        self.refuse_reentry()
         with self.lock:
             missing = charge - (open_records.granted - open_records.spent)
             if open_records.closed or not self.make_free(missing):
@@ -268,6 +283,7 @@ class Reservation:
         :raises ProducerClosedError: the producer closes.
         """
         budget = self._budget
+        budget.refuse_reentry()
         amount = min(amount, budget.limit)
         budget.take_back(self, 0)
         if budget.take(self, amount):
