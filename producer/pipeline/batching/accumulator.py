@@ -27,17 +27,21 @@ from ...futures import SendFuture
 from ...interfaces import Record, SequenceId
 from ...numbering import Numbering
 from ...records import SEQUENCED, StreamKey, hash_key_of
+from ...twins import either
 from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule
 from .doubt import Doubt, SentBefore
 from .memory import MemoryBudget, Reservation
 from .open_records import RECORD_OVERHEAD
+from .open_records import OpenRecords as PureOpenRecords
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 from .stream_state import StreamState
-from .twin import OpenRecords
 
 _log = logging.getLogger("producer.accumulator")
+
+#: What the ends of open batches are.
+OpenRecords = either(f"{__package__}._open_records", "OpenRecords", PureOpenRecords)
 
 #: Streams without a batch under way that are remembered, and for how long, seconds.
 MAX_IDLE_STREAMS = 4096
@@ -341,7 +345,7 @@ class LogAccumulator:
                 return
             del self._idle[key], self._streams[key]
 
-    def open_records(self, key: StreamKey) -> OpenRecords | None:
+    def open_records(self, key: StreamKey) -> PureOpenRecords | None:
         """The end of the stream's open batch; None if it has none."""
         with self._lock:
             batch = self._open.get(key)

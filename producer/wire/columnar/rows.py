@@ -1,4 +1,4 @@
-"""What encodes rows, once their values are texts: two twins, of which ``wire/speed`` says which is in use.
+"""What encodes rows, once their values are texts: two twins, of which one is in use; see :mod:`producer.twins`.
 
 The pure one looks up in tables what precedes each text, and has Arrow's ``take`` copy all parts of all rows to their
 places. The compiled one (``_columns.pyx``) reads Arrow's buffers, and writes the records row by row, when the pieces
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..speed import TWIN
+from ...twins import compiled
 from .fields import Entries, Field
 from .gather import join, pool_of, total_sizes
 from .prefixes import SHORT
@@ -141,7 +141,7 @@ def measure_rows(times: Times, fields: Sequence[Field | Entries], count: int) ->
     return MeasuredRows(columns, ends)
 
 
-encode_rows = measure_rows if TWIN == "native" else join_rows
+encode_rows = join_rows if compiled("producer.wire._columns") is None else measure_rows
 
 
 def _extent(ends: Numbers, start: int, stop: int) -> tuple[int, int]:
