@@ -55,6 +55,7 @@ class DurablePipeline:
     :param channel: where records wait; it belongs to the pipeline from now on, which closes it.
     :param dead_letter: where those go that cannot be delivered; likewise.
     :param orphaned: as of :class:`Pipeline`, as are the others.
+    :ivar sink_error: what the sink raised when it was closed; None if nothing.
     :raises ChannelClosedError: the channel is closed.
     """
 
@@ -74,6 +75,7 @@ class DurablePipeline:
     ) -> None:
         self.name, self.clock, self.sink = name, clock, sink
         self.channel, self.dead_letter = channel, dead_letter
+        self.sink_error: Exception | None = None
         instance = os.urandom(INSTANCE_SIZE)
         self._dead_letters = None if dead_letter is None else DeadLetters(dead_letter, clock, name)
         self.acks = Acks(name, clock, channel.name, self._dead_letters)
@@ -290,8 +292,14 @@ class DurablePipeline:
         self.registry.leave(futures, staying(self.pipeline.abandoned()))
 
     def give_back(self) -> int:
-        """Close the sink, roll back what is taken, and close the channels; how many events stay."""
-        self._guarded(self.sink.close)
+        """Close the sink, roll back what is taken, and close the channels; how many events stay.
+
+        What the sink raises is :attr:`sink_error` then.
+        """
+        try:
+            self.sink.close()
+        except Exception as error:  # noqa: BLE001  # a sink is somebody else's class; raised when all else is closed
+            self.sink_error = self.sink_error or error
         for taking in self.feeder.takings:
             self._guarded(taking.roll_back)
         self._channel_stats.end()
@@ -302,11 +310,11 @@ class DurablePipeline:
         return self.stored
 
     def _guarded(self, call: Callable[[], object]) -> None:
-        """Whatever a channel, or the sink, raises at its end, the rest of the closing goes on."""
+        """Whatever a channel raises at its end, the rest of the closing goes on."""
         try:
             call()
         except Exception:  # noqa: BLE001  # a channel is somebody else's class
-            _log.exception("%s: a channel or the sink could not be closed in order", self.name)
+            _log.exception("%s: a channel could not be closed in order", self.name)
 
     def abandon_in_child(self) -> None:
         """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""

@@ -47,7 +47,9 @@ class DurableCloser:
         return 0, tuple(stuck)
 
     def release(self) -> None:
-        """See :class:`~producer.pipeline.shutdown.Closer`; :meth:`close` has done it, in order."""
+        """See :class:`~producer.pipeline.shutdown.Closer`; :meth:`close` has done it, in order: this tells of it."""
+        if self._durable.sink_error is not None:
+            raise self._durable.sink_error
 
     def _drain(self, deadline: Deadline) -> None:
         durable, pipeline = self._durable, self._durable.pipeline

@@ -519,3 +519,21 @@ def test_without_threads_what_is_sent_stays_in_the_channel(
         producer.close()
     assert "stay in the channel" in caplog.text
     assert len(channel.events()) == 1
+
+
+class _BadEndSink(RecordingSink):
+    def close(self) -> None:
+        raise OSError("the file system is gone")
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["plain", "behind a channel"])
+def test_what_a_sink_raises_at_its_end_reaches_who_closes(tmp_path: Path, behind: bool) -> None:
+    """With a channel as without one: the first close raises it, when all else is closed, and no later one does."""
+    channel = file_channel(tmp_path / "d") if behind else None
+    producer = Producer(sink=_BadEndSink(), channel=channel)
+    producer.send("p", "l", LOG)
+    with pytest.raises(OSError, match="the file system is gone"):
+        producer.close()
+    producer.close()
+    if channel is not None:
+        file_channel(tmp_path / "d").close()  # it is not locked any more

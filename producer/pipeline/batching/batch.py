@@ -60,7 +60,13 @@ def overhead_of_batch(key: StreamKey) -> int:
 
 
 class Parts(Protocol):
-    """Where the sends of a batch went that was cut."""
+    """Where the sends of a batch went that was cut.
+
+    :ivar halves: the batches that it was cut into.
+    """
+
+    @property
+    def halves(self) -> Sequence[ProducerBatch]: ...
 
     def find(self, position: int) -> tuple[ResultHolder, int]:
         """Who holds the send at ``position`` now, and its position there."""
@@ -363,6 +369,9 @@ class ProducerBatch:
             self._event = None
             if self.open is not None:
                 self.open.forget()
+            # It may have been cut a moment before the fork, and nobody else know of its halves yet.
+            for half in () if self.parts is None else self.parts.halves:
+                half.abandon_in_child(result)
 
     def take_told(self) -> tuple[dict[int, SendFuture], list[Callback | None]]:
         """Who is to be told of the result, out of the batch, for the handler: futures that are watched, and callbacks,

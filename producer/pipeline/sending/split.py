@@ -29,7 +29,7 @@ class JoinedResult:
         run: Callable[[Callable[[], object]], None],
     ) -> None:
         self._callback = callback
-        self._halves = halves
+        self.halves = halves
         self._run = run
         self._result: Result | None = None
         self._lock = threading.Lock()  # guards the following; success and failure are told by two threads
@@ -40,7 +40,7 @@ class JoinedResult:
     def result(self) -> Result | None:
         """The whole's result, once both parts have theirs."""
         if self._result is None:
-            results = [holder_of(half, 0).result for half in self._halves]
+            results = [holder_of(half, 0).result for half in self.halves]
             known = [result for result in results if result is not None]
             if len(known) == len(results):
                 self._result = _joined(known)
@@ -48,7 +48,7 @@ class JoinedResult:
 
     def wait(self, timeout: float | None) -> None:
         """See :class:`~producer.futures.ResultHolder`."""
-        for half in self._halves:
+        for half in self.halves:
             holder = holder_of(half, 0)
             if holder.result is None:
                 holder.wait(timeout)
@@ -72,7 +72,7 @@ class JoinedResult:
         """Called on a handler thread as the callback of each half."""
         with self._lock:
             self._told += 1
-            if self._told < len(self._halves):
+            if self._told < len(self.halves):
                 return
         whole = self.result
         if whole is None:

@@ -92,6 +92,8 @@ class Followed:
 
     sock: Any
     timeout: Any
+    #: Whether the last request did not leave as a whole: no other one may follow it.
+    broken = False
     _request: Outgoing | None = None
     _body = b""
 
@@ -121,8 +123,10 @@ class Followed:
             self.putrequest(method, target, skip_host=True, skip_accept_encoding=True)  # type: ignore[attr-defined]
             self._output(head)  # type: ignore[attr-defined]
             # A server may answer and close before it has read all; its answer is there to be read.
+            self.broken = True
             with suppress(BrokenPipeError, ConnectionResetError):
                 self.endheaders()  # type: ignore[attr-defined]
+                self.broken = False
                 if request is not None:
                     request.sent = Sent.WHOLE
         finally:

@@ -201,7 +201,7 @@ class Transport:
         except BaseException:
             connection.close()
             raise
-        if not response.isclosed():  # more than anybody wants to read
+        if connection.broken or not response.isclosed():  # of the answer there is more than anybody wants to read
             connection.close()
         route.pool._put_conn(connection)
         return answer, response.headers

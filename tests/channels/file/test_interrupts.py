@@ -100,3 +100,69 @@ def test_an_interrupted_wait_for_room_leaves_nobody_in_line() -> None:
         return commit, check
 
     interrupted_everywhere(scenario, at_least=20)
+
+
+def test_an_interrupted_take_strands_no_event() -> None:
+    """Wherever it comes: after the rollback all events can be taken, once, and none is in a transaction that is not."""
+
+    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
+        channel = opened_channel(SimFS(), fsync="os")
+        entered = channel.__enter__()
+        put(entered, *"abcd")
+        returned = opened(entered)
+        returned.take(2)
+        returned.rollback()  # a part of what is taken was given back before, a part was not
+        transaction = opened(entered)
+
+        def check(_interrupted: bool) -> None:
+            transaction.rollback()
+            assert drained(entered) == list("abcd")
+            stats = entered.stats()
+            assert (stats.size, stats.taken, stats.bytes) == (0, 0, 0)
+            channel.__exit__(None, None, None)
+
+        return lambda: transaction.take(3), check
+
+    interrupted_everywhere(scenario, at_least=20)
+
+
+def test_after_an_interrupted_take_the_events_are_there_for_others() -> None:
+    """Also while the transaction that was interrupted is still open."""
+
+    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
+        channel = opened_channel(SimFS(), fsync="os")
+        entered = channel.__enter__()
+        put(entered, *"abc")
+        transaction = opened(entered)
+
+        def check(_interrupted: bool) -> None:
+            other = drained(entered)
+            transaction.rollback()
+            assert other + drained(entered) == list("abc")
+            assert entered.stats().taken == 0
+            channel.__exit__(None, None, None)
+
+        return lambda: transaction.take(3), check
+
+    interrupted_everywhere(scenario, at_least=20)
+
+
+def test_an_interrupted_rollback_strands_no_event() -> None:
+    """When the transaction is dropped at the latest, all that was taken can be taken again."""
+
+    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
+        channel = opened_channel(SimFS(), fsync="os")
+        entered = channel.__enter__()
+        put(entered, *"abc")
+        transactions = [opened(entered)]
+        transactions[0].take(3)
+
+        def check(_interrupted: bool) -> None:
+            transactions.clear()
+            assert set(drained(entered)) == set("abc")
+            assert entered.stats().taken == 0
+            channel.__exit__(None, None, None)
+
+        return transactions[0].rollback, check
+
+    interrupted_everywhere(scenario, at_least=10)

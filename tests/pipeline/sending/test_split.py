@@ -275,3 +275,16 @@ def test_a_batch_settled_from_outside_while_it_is_cut_stays_settled() -> None:
     assert len(told) == 2
     assert {future.exception(0).result.error_code for future in futures} == {"ProducerClosed"}  # type: ignore[union-attr]
     assert pipeline.budget.used == 0
+
+
+def test_a_fork_right_after_a_batch_was_cut_leaves_nobody_waiting_in_the_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The halves hold the sends, and nobody else knows of them yet: they settle all the same."""
+    pipeline = threadless(_first_attempt_too_large())
+    futures = [pipeline.accept(KEY, record(), 1, None) for _ in range(2)]
+    pipeline.submit_open()
+    monkeypatch.setattr(pipeline.accumulator, "replace", lambda *_: pipeline.abandon_in_child())
+    pipeline.io_pool.run_next()
+    errors = [future.exception(5) for future in futures]
+    assert [error.result.error_code for error in errors] == 2 * ["ForkedAway"]  # type: ignore[union-attr]

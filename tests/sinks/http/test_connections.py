@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
+import socket
+import threading
+from contextlib import suppress
+
 import pytest
 
 from producer import HttpConfig
@@ -53,3 +58,46 @@ def test_a_header_that_cannot_be_sent_is_told_before_anything_leaves(value: str)
             )
     finally:
         transport.close()
+
+
+def test_a_connection_over_which_a_request_did_not_leave_completely_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server may answer before it has read all: what is still to come of the request would be taken for the next."""
+    connections: list[socket.socket] = []
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                connections.append(connection)
+                threading.Thread(target=_answer_each, args=(connection,), daemon=True).start()
+
+    broken = iter([True, False])
+
+    def send(self: http.client.HTTPConnection, data: bytes) -> None:
+        real(self, data)
+        if next(broken, False):
+            raise BrokenPipeError("the server reads no more")
+
+    real = http.client.HTTPConnection.send
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        monkeypatch.setattr(http.client.HTTPConnection, "send", send)
+        transport, proxies = Transport(HttpConfig(proxies={}), 1, SystemClock(), "broken"), {}
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            for _ in range(3):
+                answer, _ = transport.request("POST", url, "/", {}, {"Host": "h"}, b"x" * 10, proxies)
+                assert answer.status == 200
+        finally:
+            transport.close()
+            for connection in connections:
+                connection.close()
+    assert len(connections) == 2
+
+
+def _answer_each(connection: socket.socket) -> None:
+    with suppress(OSError):
+        while connection.recv(65536):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

@@ -98,6 +98,7 @@ class EventQueue:
     """The events of one channel, by sequence number: those that wait, and those that are taken.
 
     :ivar taken: events in open transactions, by sequence number.
+    :ivar handing: events of a :meth:`take` whose caller has not said yet, by emptying it, that he has them.
     """
 
     def __init__(self) -> None:
@@ -105,6 +106,7 @@ class EventQueue:
         self._head = 0
         self._returned: list[Entry] = []  # a heap: what was taken and given back
         self.taken: dict[int, Entry] = {}
+        self.handing: Sequence[Entry] = ()
         self._last = 0  # the newest that was ever appended
         self._total: tuple[int, int] | None = (0, 0)  # None while it changes, and if an interrupt came meanwhile
 
@@ -161,6 +163,7 @@ class EventQueue:
         entries = early + self._columns.entries(self._head, self._head + count - len(early))
         if max_bytes is not None:
             del entries[_within(entries, max_bytes) :]
+        self.handing = entries
         self.taken.update({entry.sequence: entry for entry in entries})
         for _ in entries[: len(early)]:
             heapq.heappop(self._returned)
@@ -168,6 +171,19 @@ class EventQueue:
         if self._head >= _CUT and self._head * 2 >= len(self._columns):
             self._columns, self._head = self._columns.after(self._head), 0
         return entries
+
+    def take_back(self) -> list[int]:
+        """What a :meth:`take` was handing out when it was interrupted waits again; the sequence numbers."""
+        columns, handed = self._columns, [entry.sequence for entry in self.handing]
+        waiting = {entry.sequence for entry in self._returned}
+        first = columns.sequences[self._head] if self._head < len(columns) else self._last + 1
+        for sequence in handed:
+            if sequence in self.taken and (sequence >= first or sequence in waiting):
+                del self.taken[sequence]
+            elif sequence in self.taken:
+                self.put_back((self.taken[sequence],))
+        self.handing = ()
+        return handed
 
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Taken events return to where they were: before all that has a greater sequence number."""

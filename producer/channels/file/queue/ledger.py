@@ -43,6 +43,7 @@ class Ledger:
         self._counters = ChannelCounters(clock)
         self._putters, self._takers = WaitingRoom(clock, LOOK_AGAIN), WaitingRoom(clock, LOOK_AGAIN)
         self._aside: list[int] = []  # taken by nobody, until the next checkpoint
+        self._taker: Taken = {}  # who took last
         self._orphans: list[Taken] = []  # of dropped transactions; added to without the lock
         self._closed: str | None = None
         self._sums: dict[str, int] = {}
@@ -174,23 +175,35 @@ class Ledger:
             if len(taken) >= capacity:
                 self._counters.take_attempts += 1
                 raise TransactionFullError(self._name, "takes", capacity)
+            self._taker = taken
             entries = self.queue.take(min(count, capacity - len(taken)), max_bytes)
             taken.update((entry.sequence, entry) for entry in entries)
+            self.queue.handing = ()
         return entries
 
     def put_back(self, taken: Taken, sequences: Iterable[int]) -> None:
         """Give these of ``taken`` back to the head."""
         with self.lock:
-            entries = [taken.pop(sequence) for sequence in sequences if sequence in taken]
-            back = [entry for entry in entries if entry.sequence in self.queue.taken]
-            self.queue.put_back(back)
+            self._end_interrupted_take()
+            for entry in [taken[sequence] for sequence in sequences if sequence in taken]:
+                # An interrupt may come anywhere: the queue has it before the transaction lets it go.
+                if entry.sequence in self.queue.taken:
+                    self.queue.put_back((entry,))
+                taken.pop(entry.sequence, None)
         self.wake()
 
     def orphan(self, taken: Taken) -> None:
         """The transaction that had these is gone: they can be taken again. No lock: whoever collects may hold it."""
         self._orphans.append(taken)
 
+    def _end_interrupted_take(self) -> None:
+        """An interrupt between the queue and the transaction must not leave events in neither."""
+        if self.queue.handing:
+            for sequence in self.queue.take_back():
+                self._taker.pop(sequence, None)
+
     def _return_orphans(self) -> None:
+        self._end_interrupted_take()
         while self._orphans:
             left = self._orphans.pop().values()
             self.queue.put_back([entry for entry in left if entry.sequence in self.queue.taken])
