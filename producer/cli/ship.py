@@ -119,8 +119,15 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_following_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--exactly-once",
+        action="store_true",
+        help="store each line once, also if the job is killed and started again with its --checkpoint",
+    )
     group.add_argument("--follow", action="store_true", help="keep shipping what is added to the paths")
-    group.add_argument("--checkpoint", metavar="DIR", help="remembers how far each file was shipped; with --follow")
+    group.add_argument(
+        "--checkpoint", metavar="DIR", help="remembers how far each file was shipped; with --follow or --exactly-once"
+    )
     group.add_argument(
         "--once", action="store_true", help="with --follow: ship what is new since the last time, and end"
     )
@@ -197,6 +204,7 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         delimiter=delimiter,
         columns=columns,
         multiline_start=_multiline_start(args),
+        exactly_once=args.exactly_once,
         file_offset=args.file_offset,
         line_time=args.line_time,
         max_line_bytes=args.max_line_bytes,
@@ -254,17 +262,21 @@ def _options(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
-    if not args.follow:
-        if args.checkpoint or args.once:
-            raise InputError("--checkpoint and --once belong to --follow")
+    if args.once and not args.follow:
+        raise InputError("--once belongs to --follow")
+    if not args.follow and not args.exactly_once:
+        if args.checkpoint:
+            raise InputError("--checkpoint belongs to --follow or --exactly-once")
         return None
     if not args.checkpoint:
-        raise InputError("--follow needs --checkpoint DIR, a directory to remember how far each file was shipped")
+        what = "--follow" if args.follow else "--exactly-once"
+        raise InputError(f"{what} needs --checkpoint DIR, a directory to remember how far each file was shipped")
     paths = [os.path.abspath(local_path(path)) for path in args.paths]  # noqa: PTH100  (a glob is not a path yet)
     return FollowOptions(
         paths=paths,
         exclude=args.exclude,
         checkpoint=checkpoint_directory(args.checkpoint, paths),
+        follow=args.follow,
         once=args.once,
         interval=args.interval,
         settle=args.settle,

@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,13 +18,16 @@ from ..spark.target_check import fault_of
 from ..spark.text import readable
 from .errors import InputError
 from .files.find import EXCLUDED, Found, find_files
+from .files.plan import plan
 from .follow.checkpoint import claim_checkpoint
 from .follow.local import follow_locally
 from .follow.options import FollowOptions
 from .job import ShipJob
 from .local_engine import LocalEngine
+from .plan_file import PlanFile
+from .portions import Portion
 from .report import Shipment, counted
-from .shipment import Engine, ship_files
+from .shipment import Engine, ship_files, ship_plan
 from .standard_input import STANDARD_INPUT, ship_standard_input
 
 if TYPE_CHECKING:
@@ -87,7 +91,9 @@ def ship(
     engine = engine or default_engine()
     _check_engine(engine, master, workers)
     if following is not None:
-        claim_checkpoint(job, following, engine)
+        following = replace(following, exactly_once=claim_checkpoint(job, following, engine))
+        if not following.follow:
+            return _ship_once(job, following, engine, master, workers, console)
         if engine == LOCAL:
             return follow_locally(LocalEngine(workers), job, following, console=console)
         with _running_spark(master) as running:
@@ -104,13 +110,33 @@ def ship(
         return ship_files(ready, found, job, console=console, partition_bytes=partition_bytes)
 
 
+def _ship_once(
+    job: ShipJob, options: FollowOptions, engine: str, master: str | None, workers: int | None, console: Console
+) -> Shipment:
+    """Ship what the checkpoint's plan has left; what is there now, if it has none yet."""
+    _check_target(job)
+    with PlanFile(options.checkpoint) as plan_file:
+        portions = plan_file.read()
+        if portions is None:
+            found = find_files(options.paths, exclude=options.exclude, exclude_directory=options.checkpoint)
+            _tell_skipped(found, console)
+            _check_something_is_left(found, options.paths)
+            ranges = plan(found.files, partition_bytes=options.partition_bytes)
+            portions = [
+                Portion(splits, run=options.exactly_once, number=number) for number, splits in enumerate(ranges)
+            ]
+            plan_file.write(portions)
+        with _running(engine, master, workers) as ready:
+            return ship_plan(ready, plan_file, portions, job, console=console)
+
+
 def _check_standard_input(
     paths: Sequence[str], engine: str | None, workers: int | None, following: FollowOptions | None
 ) -> None:
     if len(paths) > 1:
         raise InputError("- is standard input, and is shipped by itself: name no other path beside it")
     if following is not None:
-        raise InputError("--follow is for files: standard input is shipped until it ends")
+        raise InputError("--follow and --exactly-once are for files: a pipe cannot be read again")
     if engine == SPARK or workers is not None:
         raise InputError("standard input is shipped by this process alone: leave out --engine spark and --workers")
 

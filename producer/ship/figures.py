@@ -20,6 +20,8 @@ class Figures:
     :ivar attempts: requests that those took.
     :ivar retries: requests beyond the first of each batch.
     :ivar memory_wait_ms: how long was waited for the producer's memory, milliseconds.
+    :ivar already_stored: records of them that an earlier request had stored.
+    :ivar ended: the numbers of those portions that have one.
     :ivar lost: sentences about bytes that were gone before they could be read.
     """
 
@@ -34,6 +36,8 @@ class Figures:
     attempts: int = 0
     retries: int = 0
     memory_wait_ms: int = 0
+    already_stored: int = 0
+    ended: tuple[int, ...] = ()
     lost: tuple[str, ...] = ()
 
     def spent(self) -> Figures:

@@ -33,6 +33,7 @@ class ShipJob:
     :ivar delimiter: between the values of the parser ``delimited``: one ASCII character.
     :ivar columns: the names of those values; None if the first line of each file tells them.
     :ivar multiline_start: what the first line of a log matches, a regular expression; None if each line is a log.
+    :ivar exactly_once: whether a job that is started again with its checkpoint stores each line once.
     :ivar file_offset: whether each record tells where in the file its line begins.
     :ivar line_time: whether a record has the time that its line tells, where it does; else that of sending.
     :ivar max_line_bytes: longer lines, or logs of several lines, are shipped in pieces.
@@ -49,6 +50,7 @@ class ShipJob:
     delimiter: str = ","
     columns: tuple[str, ...] | None = None
     multiline_start: str | None = None
+    exactly_once: bool = False
     file_offset: bool = False
     line_time: bool = False
     max_line_bytes: int = MAX_LINE_BYTES

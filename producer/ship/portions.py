@@ -14,11 +14,15 @@ class Portion:
     """What one task reads.
 
     :ivar splits: ranges of files.
+    :ivar run: names the job, or its batch, so that each line of it is stored once; empty if it may come twice.
+    :ivar number: its place in the plan of the job; -1 if nobody remembers which have ended.
     :ivar lost: sentences about ranges that cannot be read any more.
     """
 
     splits: tuple[Split, ...]
     lost: tuple[str, ...] = ()
+    run: str = ""
+    number: int = -1
 
     def packed(self) -> bytes:
         """As bytes, for a column or a pipe. Columns of paths would not do: a path may not be UTF-8."""

@@ -87,6 +87,8 @@ def summary(shipment: Shipment) -> Table:
         "failures": _failures(shipment),
         "unparsed lines (shipped as text)": f"{figures.unparsed:,}",
     }
+    if figures.already_stored:
+        rows["of them stored before"] = f"{figures.already_stored:,}"
     if figures.long_lines:
         rows["long lines (shipped in pieces)"] = f"{figures.long_lines:,}"
     table = Table(show_header=False)

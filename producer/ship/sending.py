@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,13 +22,17 @@ from typing import TYPE_CHECKING, cast
 from ..client import Producer
 from ..errors import ProducerError, ResultFailedError
 from ..futures import SendFuture
+from ..numbering import SequenceKey
 from ..records import LogItem
 from ..results import Result
 from ..spark.blame import Reason, blames_rows, reason_of
 from ..spark.errors import DeliveryFailedError
 from ..spark.text import readable
 from ..stream import Stream
+from ..wire.log_group import encode_log
+from ..wire.speed import encode_lines
 from .account import Account, FailedAttempt, NoAccount, Place, PortionFailedError
+from .exact_delivery import ExactDelivery, range_key
 from .figures import Figures
 from .files.find import LogFile
 from .files.plan import Split
@@ -52,6 +57,8 @@ _MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
 _LONG_LINE_BYTES = _MAX_RECORD_BYTES // 8
 # Refused lines of a portion that are looked for; their task fails at the first one anyway.
 _MOST_REFUSED = 5
+# Of lines that are one request whatever they come to.
+_UNBOUNDED = 1 << 30
 # Results that are remembered, so that each is counted once: an input may never end.
 _MOST_COUNTED = 10_000
 # Blocks on their way, before it is looked for those that have arrived out of turn.
@@ -146,7 +153,7 @@ class PortionSender:
             :class:`~producer.ship.errors.FileChangedError`, a file is shorter than planned, gone, or damaged;
             :class:`~producer.spark.errors.DeliveryFailedError`, lines were not acknowledged, or refused.
         """
-        figures, account = Figures(lost=portion.lost), Account()
+        figures, account = Figures(ended=_number(portion), lost=portion.lost), Account()
         try:
             self._ship(portion, figures, account)
         except Exception as error:
@@ -161,6 +168,9 @@ class PortionSender:
             for split in portion.splits:
                 figures.files += split.start == 0
                 figures.file_bytes += split.size
+                if portion.run:
+                    self._ship_once(portion.run, split, figures, account)
+                    continue
                 of = self._file(split.file)
                 for lines in self._records(split):
                     delivery.add(of, lines)
@@ -171,6 +181,33 @@ class PortionSender:
             raise
         finally:
             figures.memory_wait_ms = round(1000 * (self._producer.stats().memory_wait_seconds - waited))
+
+    def _ship_once(self, run: str, split: Split, figures: Figures, account: Account) -> None:
+        """Send a range so that each line of it is stored once, whoever sends it again."""
+        of = self._file(split.file, sequence=range_key(run, split))
+
+        def encode(lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
+            return self._encode(of, lines, figures)
+
+        delivery = ExactDelivery(of.stream, self._job, encode, figures, account, path=of.path, name=of.name)
+        delivery.ship(self._records(split))
+        account.read(split)
+
+    def _encode(self, of: _File, lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
+        """The records of lines, one behind the other, and how many they are."""
+        now = int(time.time())
+        if isinstance(lines, Block) and lines.is_text:
+            if of.columns is None:
+                records, count, _ = encode_lines(lines.data, 0, b"content", now, 0, _UNBOUNDED, _UNBOUNDED, True)
+                return bytes(records), count
+            if lines.longest <= _LONG_LINE_BYTES:
+                from ..wire.columnar import ColumnarEncoder  # noqa: PLC0415
+
+                batch = of.columns.batch(lines, figures)
+                encoded = ColumnarEncoder(batch.schema, **_options_of(batch)).encode(batch, now)
+                return bytes(encoded.body), batch.num_rows
+        items = self._items(of, lines, figures)
+        return b"".join([encode_log(item, now) for item in items]), len(items)
 
     def _records(self, split: Split) -> Iterator[Block | Line]:
         """What becomes records: the lines of a range without a header."""
@@ -199,12 +236,19 @@ class PortionSender:
 
         return parser, BlockColumns(job.parser, job.pattern, offset=job.file_offset, times=job.line_time, values=values)
 
-    def _file(self, file: LogFile, header: tuple[str, ...] | None = None) -> _File:
+    def _file(self, file: LogFile, header: tuple[str, ...] | None = None, sequence: SequenceKey | None = None) -> _File:
         path, job = readable(file.path), self._job
         tags = {"__path__": path, "__hostname__": self._host}
         if job.file_offset:
             tags["__inode__"] = str(file.inode)
-        stream = self._producer.stream(job.project.project, job.logstore, topic=job.topic, source=job.source, tags=tags)
+        stream = self._producer.stream(
+            job.project.project,
+            job.logstore,
+            topic=job.topic,
+            source=job.source,
+            tags=tags,
+            idempotent=sequence or False,
+        )
         names = column_names(job.columns or ()) or ()
         if job.has_headers:
             names = self._header(file) if header is None else header
@@ -216,21 +260,12 @@ class PortionSender:
             if of.columns is None:
                 return of.stream.send_lines(lines.data)
             if len(lines.data) <= _LONG_LINE_BYTES or lines.longest <= _LONG_LINE_BYTES:
-                return self._send_columns(of.stream, of.columns.batch(lines, figures))
-        return self._send_records(of, lines, figures)
+                batch = of.columns.batch(lines, figures)
+                return of.stream.send_arrow(batch, **_options_of(batch))  # type: ignore[arg-type]  # none of them is the callback
+        return of.stream.send_many(self._items(of, lines, figures))
 
-    def _send_columns(self, stream: Stream, batch: pa.RecordBatch) -> list[SendFuture]:
-        from .lines.columns import FOUND_FIELDS, LINE_TIMES  # noqa: PLC0415
-
-        names = batch.schema.names
-        return stream.send_arrow(
-            batch,
-            time_column=LINE_TIMES if LINE_TIMES in names else None,
-            contents_column=FOUND_FIELDS if FOUND_FIELDS in names else None,
-        )
-
-    def _send_records(self, of: _File, lines: Block | Line, figures: Figures) -> list[SendFuture]:
-        """Send lines record by record."""
+    def _items(self, of: _File, lines: Block | Line, figures: Figures) -> list[LogItem]:
+        """Lines record by record."""
         records: list[LogItem] = []
         for line in lines.lines() if isinstance(lines, Block) else [lines]:
             record = to_record(line, of.parser)
@@ -240,7 +275,22 @@ class PortionSender:
             figures.unparsed += not record.parsed and line.part <= 1
             fields = record.fields(line, offset=self._job.file_offset)
             records.append(LogItem(fields, time_of_fields(record.found) if self._job.line_time else None))
-        return of.stream.send_many(records)
+        return records
+
+
+def _number(portion: Portion) -> tuple[int, ...]:
+    return (portion.number,) if portion.number >= 0 else ()
+
+
+def _options_of(batch: pa.RecordBatch) -> dict[str, str | None]:
+    """What the columns are, that are no fields."""
+    from .lines.columns import FOUND_FIELDS, LINE_TIMES  # noqa: PLC0415
+
+    names = batch.schema.names
+    return {
+        "time_column": LINE_TIMES if LINE_TIMES in names else None,
+        "contents_column": FOUND_FIELDS if FOUND_FIELDS in names else None,
+    }
 
 
 class Shipping:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from rich.console import Console
@@ -13,6 +13,7 @@ from .figures import Figures
 from .files.find import Found
 from .files.plan import PARTITION_BYTES, partition_size, plan
 from .job import ShipJob
+from .plan_file import PlanFile
 from .portions import Portion
 from .report import Shipment, progress_bar
 
@@ -92,12 +93,44 @@ def ship_files(
     return Shipment(run.figures + empty, seconds, run.failed_attempts, run.failure, files)
 
 
-def _watch(run: Run, console: Console, total_bytes: int) -> None:
-    """Keep the bar moving until it has ended."""
+def ship_plan(
+    engine: Engine, plan_file: PlanFile, portions: Sequence[Portion], job: ShipJob, *, console: Console
+) -> Shipment:
+    """Ship the portions of a plan that have not ended, and remember those that do.
+
+    :param engine: what ships them.
+    :param plan_file: remembers.
+    :param portions: all of the plan.
+    :param job: where to, and how.
+    :param console: where the progress bar is shown.
+    """
+    began = time.monotonic()
+    ended = plan_file.ended()
+    left = [portion for portion in portions if portion.number not in ended]
+    if not left:
+        return Shipment(Figures(), time.monotonic() - began)
+    run = engine.start(left, job)
+
+    def remember() -> None:
+        new = set(run.figures.ended) - ended
+        plan_file.end(new)
+        ended.update(new)
+
+    _watch(run, console, sum(split.size for portion in left for split in portion.splits), remember)
+    return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, run.failure)
+
+
+def _watch(run: Run, console: Console, total_bytes: int, look: Callable[[], None] = lambda: None) -> None:
+    """Keep the bar moving until it has ended.
+
+    :param look: is called now and then, and at the end.
+    """
     try:
         with progress_bar(console, total_bytes) as bar:
             while not run.wait(_POLL_SECONDS):
                 bar.show(run.figures, run.failed_attempts)
+                look()
+            look()
             bar.show(run.figures, run.failed_attempts)
     except BaseException:
         run.cancel()

@@ -162,7 +162,7 @@ def _unread(pipe: object) -> int:
     ("extra", "said"),
     [
         (["/tmp"], "- is standard input, and is shipped by itself"),
-        (["--follow", "--checkpoint=/tmp/x"], "--follow is for files"),
+        (["--follow", "--checkpoint=/tmp/x"], "--follow and --exactly-once are for files"),
         (["--engine=spark"], "leave out --engine spark"),
         (["--workers=2"], "leave out --engine spark and --workers"),
     ],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -37,8 +38,10 @@ def checkpoint_directory(given: str, paths: Iterable[str]) -> str:
     return directory
 
 
-def claim_checkpoint(job: ShipJob, options: FollowOptions, engine: str) -> None:
+def claim_checkpoint(job: ShipJob, options: FollowOptions, engine: str) -> str:
     """Make sure that the checkpoint belongs to this target; one that has no target yet gets it.
+
+    Returns its name, which no other one has; empty unless each line is to be stored once.
 
     :param job: where to.
     :param options: what is followed, and the checkpoint.
@@ -46,16 +49,19 @@ def claim_checkpoint(job: ShipJob, options: FollowOptions, engine: str) -> None:
     :raises InputError: it belongs to another target, or cannot be read or written.
     """
     file = Path(options.checkpoint) / _FILE
-    asked = {"engine": engine, **_target(job, options)}
+    asked = {"engine": engine, **_target(job, options), **_cuts(job, options)}
     try:
         held = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
         if file.exists():
             held = _compare(file, held, asked)
-        if held != asked:
-            _write(file, asked)
+        name = str(held["id"]) if held and "id" in held else uuid.uuid4().hex if job.exactly_once else ""
+        named = {**asked, "id": name} if name else asked
+        if held != named:
+            _write(file, named)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"the target of the checkpoint cannot be read or written: {file}: {reason}") from error
+    return name
 
 
 def _target(job: ShipJob, options: FollowOptions) -> dict[str, object]:
@@ -68,11 +74,29 @@ def _target(job: ShipJob, options: FollowOptions) -> dict[str, object]:
     }
 
 
+def _cuts(job: ShipJob, options: FollowOptions) -> dict[str, object]:
+    """What decides how lines are cut into requests, where these have to be the same each time."""
+    if not job.exactly_once:
+        return {"exactly_once": False}
+    return {
+        "exactly_once": True,
+        "follow": options.follow,
+        "partition_bytes": options.partition_bytes,
+        "max_line_bytes": job.max_line_bytes,
+        "multiline_start": job.multiline_start,
+        "parser": job.parser,
+        "pattern": job.pattern,
+        "delimiter": job.delimiter,
+        "columns": None if job.columns is None else list(job.columns),
+        "file_offset": job.file_offset,
+    }
+
+
 def _compare(file: Path, held: object, asked: dict[str, object]) -> dict[str, object]:
     """What is held, if it is what is asked for."""
     if not isinstance(held, dict):
         raise ValueError(f"must be a JSON object, is {held!r}")
-    known = {"engine": "spark", **held}  # there was no other one before
+    known = {"engine": "spark", "exactly_once": False, **held}  # as it was before there was a choice
     differing = [
         f"{name} {_shown(known.get(name))}, not {_shown(wanted)}"
         for name, wanted in asked.items()

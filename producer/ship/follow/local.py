@@ -97,17 +97,17 @@ class _Following:
             reached = advance(taken, target, self._options.batch_bytes)
             if reached == taken:
                 return False
-            self._remember(replace(self._progress, planned=reached))
+            self._remember(replace(self._progress, planned=reached, batch=self._progress.batch + 1))
         return True
 
     def _ship(self) -> bool:
         """Ship the batch; whether all of it is acknowledged."""
         taken, planned = self._progress.taken, self._progress.planned or {}
-        self.run.add(
-            self._looks.portions(
-                taken, planned, partition_bytes=self._options.partition_bytes, parallelism=self._parallelism
-            )
-        )
+        options, once = self._options, self._options.exactly_once
+        run = f"{once}:{self._progress.batch}" if once else ""
+        size = options.partition_bytes
+        portions = self._looks.portions(taken, planned, partition_bytes=size, parallelism=self._parallelism, run=run)
+        self.run.add(portions)
         deadline = None
         while not self.run.wait(_POLL_SECONDS):
             self._show()
@@ -118,7 +118,7 @@ class _Following:
         self._show()
         if self.run.failure is not None:
             return False
-        self._remember(Progress(planned))
+        self._remember(Progress(planned, batch=self._progress.batch))
         return True
 
     def _show(self) -> None:

@@ -59,20 +59,24 @@ class Looks:
             _log.warning("skipped %s: %s", readable(path), LINK_TO_DIRECTORY)
         self._links |= links
 
-    def portions(self, start: Offset, end: Offset, *, partition_bytes: int, parallelism: int) -> list[Portion]:
+    def portions(
+        self, start: Offset, end: Offset, *, partition_bytes: int, parallelism: int, run: str = ""
+    ) -> list[Portion]:
         """The portions between two offsets.
 
         :param partition_bytes: the most that one has, bytes on disk.
         :param parallelism: tasks that run at a time.
+        :param run: names the batch if each line is to be stored once. Portions then begin where they did before,
+            whatever runs at a time.
         """
         found = ranges(start, end, self._exclude)
         present = [each for each in found if not each.lost]
         total = sum(each.file.size - each.start for each in present)
-        size = partition_size(total, parallelism, partition_bytes)
+        size = partition_bytes if run else partition_size(total, parallelism, partition_bytes)
         splits = (
             split for each in present for split in cut(each.file, each.start, each.file.size, partition_bytes=size)
         )
-        portions = [Portion(part) for part in pack(splits, partition_bytes=size)]
+        portions = [Portion(part, run=run) for part in pack(splits, partition_bytes=size)]
         lost = tuple(_loss(each) for each in found if each.lost)
         return [*portions, Portion((), lost)] if lost else portions
 

@@ -20,7 +20,9 @@ class FollowOptions:
     :ivar paths: directories, files or globs.
     :ivar exclude: glob patterns of files to leave out.
     :ivar checkpoint: the directory that remembers how far each file was shipped; never followed itself.
+    :ivar exactly_once: names the checkpoint, so that each line is stored once; empty if the last batch may come twice.
     :ivar once: ship what is there and end.
+    :ivar follow: whether what is added later is shipped, too.
     :ivar interval: how often to look for something new, seconds.
     :ivar settle: a file that was not written to for this long is complete, seconds.
     :ivar batch_bytes: about how much one micro-batch takes, bytes on disk.
@@ -31,7 +33,9 @@ class FollowOptions:
     paths: Sequence[str]
     exclude: Sequence[str] = ()
     checkpoint: str
+    exactly_once: str = ""
     once: bool = False
+    follow: bool = True
     interval: float = INTERVAL
     settle: float = SETTLE
     batch_bytes: int = 1 << 30

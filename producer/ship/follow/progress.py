@@ -1,19 +1,20 @@
 """How far the engine ``local`` has come, in the checkpoint directory as ``loghub-producer-progress.json``::
 
-    {"taken": {…}, "planned": {…}}
+    {"taken": {…}, "planned": {…}, "batch": 7}
 
 ``taken`` is the offset up to which everything is acknowledged, ``planned`` the one up to which the batch goes that was
-begun; null where there is none. Each is written before the next step, so that what died in a batch ships it again.
+begun; null where there is none; ``batch`` counts the batches that were begun. Each is written before the next step, so
+that what died in a batch ships it again.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import InputError
+from ..files.whole import write_whole
 from .tracking import Offset
 
 PROGRESS_FILE = "loghub-producer-progress.json"
@@ -25,10 +26,12 @@ class Progress:
 
     :ivar taken: everything up to here is acknowledged.
     :ivar planned: where the batch ends that was begun; None between two batches.
+    :ivar batch: batches that were begun.
     """
 
     taken: Offset
     planned: Offset | None = None
+    batch: int = 0
 
 
 def read_progress(checkpoint: str) -> Progress:
@@ -39,7 +42,7 @@ def read_progress(checkpoint: str) -> Progress:
     file = Path(checkpoint) / PROGRESS_FILE
     try:
         held = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"taken": {}, "planned": None}
-        return Progress(held["taken"], held["planned"])
+        return Progress(held["taken"], held["planned"], held.get("batch", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = getattr(error, "strerror", None) or repr(error)
         raise InputError(f"the progress of the checkpoint cannot be read: {file}: {reason}") from error
@@ -50,18 +53,4 @@ def write_progress(checkpoint: str, progress: Progress) -> None:
 
     :raises InputError: it cannot be written.
     """
-    folder = Path(checkpoint)
-    file, temporary = folder / PROGRESS_FILE, folder / f".{PROGRESS_FILE}"
-    try:
-        with temporary.open("w", encoding="utf-8") as opened:
-            json.dump({"taken": progress.taken, "planned": progress.planned}, opened)
-            opened.flush()
-            os.fsync(opened.fileno())
-        temporary.replace(file)
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise InputError(f"the progress of the checkpoint cannot be written: {file}: {error.strerror}") from error
+    write_whole(Path(checkpoint) / PROGRESS_FILE, json.dumps(asdict(progress)))

@@ -78,6 +78,8 @@ def _start(
         .option("partitionBytes", str(options.partition_bytes))
         .option("parallelism", str(session.sparkContext.defaultParallelism))
     )
+    if options.exactly_once:
+        stream = stream.option("exactlyOnce", options.exactly_once)
     if job.multiline_start is not None:
         stream = stream.option("logStart", job.multiline_start).option("maxLogBytes", str(job.max_line_bytes))
     return (

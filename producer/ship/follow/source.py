@@ -27,12 +27,17 @@ PORTION = "portion"
 #: The name by which the source is registered.
 FILES = "loghub_producer_files"
 
+# Counts batches, beside the files in an offset, where each line is stored once: no two batches have the same name, also
+# not where a file comes again as it was before.
+_BATCHES = "#"
+
 
 class FilesSource(DataSource):
     """Followed directories as a stream of portions.
 
     Options: ``paths`` and ``exclude`` (JSON lists), ``checkpoint`` (never followed), ``settle`` (seconds), ``maxBytes``
     (of a micro-batch), ``partitionBytes`` (the most of a portion), ``parallelism`` (tasks that run at a time);
+    ``exactlyOnce`` (the name of the checkpoint);
     ``logStart`` and ``maxLogBytes`` of logs of several lines.
     """
 
@@ -55,8 +60,16 @@ class FilesSource(DataSource):
             int(self.options["maxBytes"]),
             int(self.options["partitionBytes"]),
             int(self.options["parallelism"]),
+            exactly_once=self.options.get("exactlyOnce", ""),
             logs=logs_that_start(self.options.get("logStart"), int(self.options.get("maxLogBytes", 0))),
         )
+
+
+def _parts(offset: dict[str, Any]) -> tuple[Offset, int]:
+    """How far each file was taken, and in how many batches."""
+    taken = dict(offset)
+    batches = taken.pop(_BATCHES, 0)
+    return cast("Offset", taken), batches
 
 
 @dataclass
@@ -78,8 +91,10 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parallelism: int = 1,
         *,
         logs: Logs | None = None,
+        exactly_once: str = "",
     ) -> None:
         self._looks = Looks(paths, exclude, checkpoint=checkpoint, settle=settle, logs=logs)
+        self._exactly_once = exactly_once
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes
         self._parallelism = parallelism
@@ -100,22 +115,26 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next micro-batch goes."""
-        known = cast("Offset", start)
+        known, batches = _parts(start)
         target = self._target
         if target is None:
             target = self._looks.latest(known)
         if self._once:
             self._target = target
         reached = advance(known, target, limit.max_bytes) if isinstance(limit, ReadMaxBytes) else target
-        return cast("dict[str, Any]", reached)
+        if not self._exactly_once:
+            return dict(reached)
+        return {**reached, _BATCHES: batches + (reached != known)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The portions between two offsets."""
+        reached, batch = _parts(end)
         portions = self._looks.portions(
-            cast("Offset", start),
-            cast("Offset", end),
+            _parts(start)[0],
+            reached,
             partition_bytes=self._partition_bytes,
             parallelism=self._parallelism,
+            run=f"{self._exactly_once}:{batch}" if self._exactly_once else "",
         )
         return [_Packed(portion.packed()) for portion in portions]
 

@@ -13,7 +13,7 @@ they are cut. Where a range is known to begin a line, though no line end lies be
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -101,6 +101,19 @@ class Block:
         """All lines but the first one; None if there is but one."""
         end = self.data.find(b"\n") + 1
         return Block(self.offset + end, self.data[end:]) if 0 < end < len(self.data) else None
+
+    def cut_at(self, offset: int) -> tuple[Block | None, Block | None]:
+        """Cut in two where the first line begins at an offset of the file or behind it; None for no lines."""
+        if offset <= self.offset:
+            return None, self
+        cut = self.data.find(b"\n", offset - self.offset - 1) + 1
+        if cut in {0, len(self.data)}:
+            return self, None
+        return Block(self.offset, self.data[:cut]), Block(self.offset + cut, self.data[cut:])
+
+    def joined(self, others: Sequence[Block]) -> Block:
+        """One block with those that come behind it."""
+        return Block(self.offset, b"".join([self.data, *(each.data for each in others)]))
 
     def halves(self) -> tuple[Block, Block] | None:
         """Cut in two between lines; None if there is but one."""

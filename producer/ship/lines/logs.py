@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -74,6 +74,24 @@ class LogBlock(Block):
         end = int(self.starts[last]) if last < len(self.starts) else len(self.data)
         starts, ends = self.starts[first:last] - begin, self.ends[first:last] - begin
         return LogBlock(self.offset + begin, self.data[begin:end], starts, ends)
+
+    def cut_at(self, offset: int) -> tuple[Block | None, Block | None]:
+        """Cut in two where the first log begins at an offset of the file or behind it; None for no logs."""
+        place = int(np.searchsorted(self.starts, offset - self.offset))
+        if place in {0, self.count}:
+            return (self, None) if place else (None, self)
+        return self.part(0, place), self.part(place, self.count)
+
+    def joined(self, others: Sequence[Block]) -> Block:
+        """One block with those that come behind it."""
+        blocks = [self, *(each for each in others if isinstance(each, LogBlock))]
+        moves = [each.offset - self.offset for each in blocks]
+        return LogBlock(
+            self.offset,
+            b"".join([each.data for each in blocks]),
+            np.concatenate([each.starts + move for each, move in zip(blocks, moves, strict=True)]),
+            np.concatenate([each.ends + move for each, move in zip(blocks, moves, strict=True)]),
+        )
 
     def halves(self) -> tuple[Block, Block] | None:
         """Cut in two between logs; None if there is but one."""

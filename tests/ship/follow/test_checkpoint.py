@@ -49,6 +49,7 @@ def test_checkpoint_is_used_again_for_the_same_target(claim: Claim, tmp_path: Pa
     (file,) = (tmp_path / "checkpoint").iterdir()
     assert json.loads(file.read_text()) == {
         "engine": "spark",
+        "exactly_once": False,
         "endpoint": "http://localhost:1",
         "project": "p",
         "logstore": "l",

@@ -1,0 +1,91 @@
+"""The plan of a job that stores each line once, in its checkpoint directory, written before anything is sent.
+
+``loghub-producer-plan.json`` has the portions; a job that is started again with the same checkpoint ships these, and
+looks for no others. ``loghub-producer-ended.txt`` gets a line for each portion all of which is acknowledged: its
+number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .errors import InputError
+from .files.find import LogFile
+from .files.plan import Split
+from .files.whole import write_whole
+from .portions import Portion
+
+PLAN_FILE = "loghub-producer-plan.json"
+ENDED_FILE = "loghub-producer-ended.txt"
+
+# Of each number, so that half of one is told from a whole one.
+_DIGITS = 10
+
+
+class PlanFile:
+    """A plan, and what of it has ended; closed when it is left.
+
+    :param checkpoint: the directory.
+    :raises InputError: it cannot be read or written.
+    """
+
+    def __init__(self, checkpoint: str) -> None:
+        self._folder = Path(checkpoint)
+        try:
+            self._ended = open(self._folder / ENDED_FILE, "a+", encoding="ascii")  # noqa: PTH123, SIM115
+        except OSError as error:
+            raise InputError(f"{self._folder / ENDED_FILE}: cannot be written: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.close()
+
+    def read(self) -> list[Portion] | None:
+        """The portions that were planned; None if the job is new.
+
+        :raises InputError: they cannot be read.
+        """
+        file = self._folder / PLAN_FILE
+        try:
+            planned = json.loads(file.read_text(encoding="ascii")) if file.exists() else None
+            return None if planned is None else [_portion(item) for item in planned]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise InputError(f"the plan of the checkpoint cannot be read: {file}: {error!r}") from error
+
+    def write(self, portions: Sequence[Portion]) -> None:
+        """Remember the portions, also if the machine dies.
+
+        :raises InputError: they cannot be written.
+        """
+        write_whole(self._folder / PLAN_FILE, json.dumps([_item(portion) for portion in portions]))
+
+    def ended(self) -> set[int]:
+        """The numbers of the portions all of which is acknowledged."""
+        self._ended.seek(0)
+        lines = self._ended.read().split("\n")
+        if lines[-1]:
+            self._ended.write("\n")  # half of a number: of a machine that died
+        return {int(line) for line in lines if len(line) == _DIGITS}
+
+    def end(self, numbers: Iterable[int]) -> None:
+        """These portions have ended. What of this is lost with the machine is asked for again, and not stored again."""
+        self._ended.write("".join(f"{number:0{_DIGITS}}\n" for number in numbers))
+        self._ended.flush()
+
+
+def _item(portion: Portion) -> dict[str, object]:
+    return {"run": portion.run, "number": portion.number, "splits": [astuple(split) for split in portion.splits]}
+
+
+def _portion(item: dict[str, object]) -> Portion:
+    splits = tuple(Split(LogFile(*file), *rest) for file, *rest in item["splits"])  # type: ignore[attr-defined]
+    return Portion(splits, (), str(item["run"]), int(str(item["number"])))

@@ -1,0 +1,279 @@
+"""--exactly-once: whatever is killed, and whenever, each line is stored once, by counting in the server."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxBytes
+from rich.console import Console
+
+from producer.cli import ship as cli
+from producer.server import LogHubServer
+from producer.server.faults import ApiRequest, Refuse, answer, drop_answer
+from producer.ship.files.find import find_files
+from producer.ship.files.plan import plan
+from producer.ship.follow.source import FilesReader
+from producer.ship.job import ShipJob
+from producer.ship.lines import chunks
+from producer.ship.lines.record import content_bytes
+from producer.ship.plan_file import ENDED_FILE, PLAN_FILE, PlanFile
+from producer.ship.portions import Portion
+from producer.ship.sending import PortionSender
+from producer.ship.shipment import ship_plan
+from producer.ship.spark_engine import SparkEngine
+from producer.spark.executor import leased_producer
+from tests.support.waiting import eventually
+
+from .conftest import LOGSTORE, PATIENCE, PROJECT, held, parse_ship, ship_arguments
+from .test_interrupts import Start, Started, start
+
+__all__ = ["start"]
+
+#: Kills of each case: ``EXACTLY_ONCE_KILLS=20 python -m pytest tests/ship/test_exactly_once.py -k kill`` makes more.
+KILLS = int(os.environ.get("EXACTLY_ONCE_KILLS", "2"))
+
+
+QUIET = Console(file=io.StringIO())
+
+
+def write_lines(path: Path, first: int, count: int) -> list[str]:
+    lines = [f"{number} {'x' * (number % 97)}" for number in range(first, first + count)]
+    with path.open("a") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+    return lines
+
+
+def options(server: LogHubServer, path: Path, *more: str) -> list[str]:
+    checkpoint = path.parent / "checkpoint"
+    return [*ship_arguments(server, path, f"--checkpoint={checkpoint}"), "--exactly-once", "--engine=local", *more]
+
+
+def run(server: LogHubServer, path: Path, *more: str) -> int:
+    return cli.run(parse_ship(options(server, path, *more)))
+
+
+def stored(server: LogHubServer) -> Counter[str]:
+    return Counter(dict(log.contents)["content"] for log in server.logs(PROJECT, LOGSTORE))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    return folder
+
+
+def kill(started: Started, chance: random.Random) -> None:
+    """Kill the command, one of its workers, or both, with SIGKILL."""
+    left = [process.pid for process in started.left()]
+    victims = chance.choice([[started.process.pid], left, left[-1:]])
+    for pid in victims:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def refusing_after(count: int) -> Callable[[ApiRequest], Refuse | None]:
+    """A fault that lets some requests pass, and no more."""
+    passed: list[ApiRequest] = []
+
+    def refuse(request: ApiRequest) -> Refuse | None:
+        passed.append(request)
+        return Refuse(status=404, code="LogStoreNotExist", message="gone") if len(passed) > count else None
+
+    return refuse
+
+
+def run_until_killed(started: Started, server: LogHubServer, goal: int, chance: random.Random) -> None:
+    """Let a command come so far, and kill it."""
+    eventually(lambda: started.process.poll() is not None or server.count(PROJECT, LOGSTORE) >= goal, "lines")
+    kill(started, chance)
+    started.process.kill()
+    started.process.wait()
+    eventually(lambda: not started.left(), "the end of every process")
+
+
+@pytest.mark.parametrize("kind", ["batch", "follow"])
+def test_kills_store_nothing_twice_and_lose_nothing(start: Start, server: LogHubServer, logs: Path, kind: str) -> None:
+    """The command or its workers are killed at any moment while answers get lost, and it is started again."""
+    chance = random.Random(7)
+    expected = write_lines(logs / "a.log", 0, 3000) + write_lines(logs / "b.log", 10_000, 1000)
+    more = ["--workers=2", "--partition-bytes=40000"] + (["--follow", "--interval=0.1"] if kind == "follow" else [])
+    command = ["-m", "producer", "ship", *options(server, logs, *more)]
+    server.faults.add(drop_answer(), operation="PutLogs", probability=0.2, seed=7)
+    for turn in range(KILLS):
+        goal = server.count(PROJECT, LOGSTORE) + chance.randrange(1, 4500 // KILLS)
+        started = start(*command)
+        if kind == "follow":
+            expected += write_lines(logs / "a.log", 20_000 + 1000 * turn, 500)
+        run_until_killed(started, server, goal, chance)
+    last = start(*command, *(["--once", "--settle=0.001"] if kind == "follow" else []))
+    assert last.process.wait(PATIENCE) == 0, last.process.communicate()
+    assert stored(server) == Counter(expected)
+
+
+def test_worker_that_is_killed_stores_nothing_twice(start: Start, server: LogHubServer, logs: Path) -> None:
+    """Its portion is sent again by another one; the command says how much was there before."""
+    expected = write_lines(logs / "a.log", 0, 3000)
+    silence = server.faults.add(drop_answer(), operation="PutLogs", times=4)
+    started = start("-m", "producer", "ship", *options(server, logs, "--workers=1"))
+    eventually(lambda: silence.fired > 0, "a request")
+    kill_worker = [process.pid for process in started.left() if process.pid != started.process.pid]
+    os.kill(kill_worker[-1], signal.SIGKILL)
+    out, err = started.process.communicate(timeout=PATIENCE)
+    assert started.process.returncode == 0, err
+    assert "of them stored before" in out
+    assert stored(server) == Counter(expected)
+
+
+def test_job_that_has_ended_ships_nothing_more(server: LogHubServer, logs: Path) -> None:
+    """A checkpoint is one job: started again it has nothing to do, also when files have grown or gone."""
+    write_lines(logs / "a.log", 0, 100)
+    assert run(server, logs) == 0
+    write_lines(logs / "a.log", 100, 100)
+    (logs / "b.log").write_text("new\n")
+    assert run(server, logs) == 0
+    assert server.count(PROJECT, LOGSTORE) == 100
+    assert {PLAN_FILE, ENDED_FILE} <= {file.name for file in (logs.parent / "checkpoint").iterdir()}
+
+
+def test_failed_job_goes_on_where_it_was(server: LogHubServer, logs: Path) -> None:
+    """What was stored before the failure is not stored again; what could not be is, by the next start."""
+    expected = write_lines(logs / "a.log", 0, 3000)
+    refusal = server.faults.add(refusing_after(2), operation="PutLogs")
+    assert run(server, logs, "--partition-bytes=30000") == 1
+    assert 0 < server.count(PROJECT, LOGSTORE) < 3000
+    server.faults.remove(refusal)
+    assert run(server, logs, "--partition-bytes=30000") == 0
+    assert stored(server) == Counter(expected)
+
+
+@pytest.mark.parametrize("parser", [["--parser=text"], ["--parser=json"], ["--multiline-start=1"]])
+def test_every_kind_of_line_is_stored_once(
+    server: LogHubServer, logs: Path, monkeypatch: pytest.MonkeyPatch, parser: list[str]
+) -> None:
+    """Long lines in pieces, bytes that are no text, empty lines and compressed files come once, over two attempts."""
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4096)
+    lines = [f'{{"n":{number}}}'.encode() for number in range(2000)]
+    lines[700:700] = [b"y" * 3000, b"", b"\xff\xfe", b"", b"z" * 2048]
+    (logs / "a.log").write_bytes(b"\r\n".join(lines))
+    (logs / "b.log.gz").write_bytes(gzip.compress(b"\n".join(lines)))
+    more = [*parser, "--max-line-bytes=1024", "--partition-bytes=7000", "--workers=1"]
+    server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs", probability=0.2, seed=3, times=3)
+    server.faults.add(drop_answer(), operation="PutLogs", probability=0.2, seed=4)
+    assert run(server, logs, *more) == 0
+    (logs.parent / "checkpoint" / ENDED_FILE).unlink()
+    count = server.count(PROJECT, LOGSTORE)
+    assert run(server, logs, *more) == 0
+    assert server.count(PROJECT, LOGSTORE) == count
+    places = Counter(
+        (log.tags["__path__"], fields["__file_offset__"], fields.get("line_part"))
+        for log in server.logs(PROJECT, LOGSTORE)
+        for fields in [dict(log.contents)]
+    )
+    assert set(places.values()) == {1}
+    if parser != ["--multiline-start=1"]:
+        assert Counter(contents_joined(server)) == Counter(lines * 2)
+
+
+def contents_joined(server: LogHubServer) -> list[bytes]:
+    """The lines that the server holds, the long ones put together."""
+    joined: dict[tuple[str, str], bytes] = {}
+    for fields in held(server):
+        place = fields["__tag__:__path__"], fields["__file_offset__"]
+        joined[place] = joined.get(place, b"") + content_bytes(fields)
+    return list(joined.values())
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "said"),
+    [
+        (["--parser=text"], ["--parser=json"], "parser text, not json"),
+        (["--partition-bytes=1000"], ["--partition-bytes=2000"], "partition_bytes 1000, not 2000"),
+        ([], ["--follow", "--once"], "follow False, not True"),
+    ],
+)
+def test_start_that_would_cut_otherwise_is_refused(
+    server: LogHubServer,
+    logs: Path,
+    capsys: pytest.CaptureFixture[str],
+    first: list[str],
+    then: list[str],
+    said: str,
+) -> None:
+    """Numbers would belong to other lines; the message says what has changed, and the exit code is 2."""
+    write_lines(logs / "a.log", 0, 3)
+    assert run(server, logs, *first) == 0
+    assert run(server, logs, *then) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_half_a_number_of_a_portion_is_none(tmp_path: Path) -> None:
+    """A machine that died while it wrote leaves half a line, which is no other portion; the next one is read well."""
+    with PlanFile(str(tmp_path)) as plan_file:
+        plan_file.end([7, 12])
+    file = tmp_path / ENDED_FILE
+    file.write_text(file.read_text()[:-2])
+    with PlanFile(str(tmp_path)) as plan_file:
+        assert plan_file.ended() == {7}
+        plan_file.end([3])
+    with PlanFile(str(tmp_path)) as plan_file:
+        assert plan_file.ended() == {3, 7}
+
+
+def test_spark_stores_each_line_once(
+    spark: SparkSession, server: LogHubServer, logs: Path, make_job: Callable[..., ShipJob]
+) -> None:
+    """Tasks that failed, and a job that is run again, store nothing twice."""
+    job = make_job(parser="auto", exactly_once=True)
+    expected = write_lines(logs / "a.log", 0, 2000)
+    server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs", probability=0.3, seed=1, times=2)
+    server.faults.add(drop_answer(), operation="PutLogs", probability=0.2, seed=2)
+    with PlanFile(str(logs.parent)) as plan_file:
+        ranges = plan(find_files([str(logs)]).files, partition_bytes=20_000)
+        portions = [Portion(splits, run="job", number=number) for number, splits in enumerate(ranges)]
+        for _ in range(2):
+            assert ship_plan(SparkEngine(spark), plan_file, portions, job, console=QUIET).failure is None
+            assert plan_file.ended() == set(range(len(portions)))
+            (logs.parent / ENDED_FILE).write_text("")  # as if nobody had heard of it
+    assert stored(server) == Counter(expected)
+
+
+def test_batch_of_a_query_is_cut_the_same_when_it_is_planned_again(
+    server: LogHubServer, logs: Path, make_job: Callable[..., ShipJob]
+) -> None:
+    """Also on a machine of more cores; and no two batches have one name, where a file comes again as it was."""
+    expected = write_lines(logs / "a.log", 0, 2000)
+    job = make_job(parser="auto", exactly_once=True)
+    readers = [
+        FilesReader([str(logs)], [], "/none", 10.0, 1 << 30, 20_000, cores, exactly_once="query") for cores in (2, 7)
+    ]
+    end = json.loads(json.dumps(readers[0].latestOffset({}, ReadMaxBytes(1 << 30))))
+    assert readers[0].latestOffset(end, ReadMaxBytes(1 << 30)) == end
+    for reader in readers:
+        for portion in portions_between(reader, {}, end):
+            with leased_producer(job.project, config=job.config) as producer:
+                PortionSender(producer, job).ship(portion)
+        assert stored(server) == Counter(expected)
+    # The file is gone, and comes again with the same number, and the same lines in it.
+    gone = {"#": end["#"] + 1}
+    again = readers[0].latestOffset(gone, ReadMaxBytes(1 << 30))
+    assert {**again, "#": 0} == {**end, "#": 0}
+    runs = {portion.run for pair in (({}, end), (gone, again)) for portion in portions_between(readers[0], *pair)}
+    assert len(runs) == 2
+
+
+def portions_between(reader: FilesReader, start: dict[str, Any], end: dict[str, Any]) -> list[Portion]:
+    return [Portion.unpacked(partition.portion) for partition in reader.partitions(start, end)]  # type: ignore[attr-defined]
