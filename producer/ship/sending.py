@@ -10,28 +10,22 @@ The tags of a batch say where its lines come from, as those of the service's own
 
 from __future__ import annotations
 
-import enum
 import socket
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ..client import Producer
-from ..errors import ProducerError, ResultFailedError
+from ..errors import ProducerError
 from ..futures import SendFuture
 from ..numbering import SequenceKey
 from ..records import LogItem
-from ..results import Result
-from ..spark.blame import Reason, blames_rows, reason_of
-from ..spark.errors import DeliveryFailedError
 from ..spark.text import readable
-from ..stream import Stream
 from ..wire.log_group import encode_log
 from ..wire.speed import encode_lines
-from .account import Account, FailedAttempt, NoAccount, Place, PortionFailedError
+from .account import Account, FailedAttempt, NoAccount, PortionFailedError
+from .delivery import Delivery, File
 from .exact_delivery import ExactDelivery, range_key
 from .figures import Figures
 from .files.find import LogFile
@@ -55,72 +49,8 @@ if TYPE_CHECKING:
 _MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
 # No shorter line can come to that: what a parser finds in it is at most eight times as much.
 _LONG_LINE_BYTES = _MAX_RECORD_BYTES // 8
-# Refused lines of a portion that are looked for; their task fails at the first one anyway.
-_MOST_REFUSED = 5
 # Of lines that are one request whatever they come to.
 _UNBOUNDED = 1 << 30
-# Results that are remembered, so that each is counted once: an input may never end.
-_MOST_COUNTED = 10_000
-# Blocks on their way, before it is looked for those that have arrived out of turn.
-_FIRST_LOOK = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """Where lines come from.
-
-    :ivar name: its path.
-    :ivar path: that for people, and for the tag.
-    :ivar stream: of its own, with its tags.
-    :ivar parser: of its lines one by one.
-    :ivar columns: makes columns of its blocks; None if these are sent as they are.
-    """
-
-    name: str
-    path: str
-    stream: Stream
-    parser: Parser
-    columns: BlockColumns | None
-
-
-class _Outcome(enum.Enum):
-    """What became of lines."""
-
-    STORED = "stored"
-    NOT_STORED = "not stored"
-    IN_DOUBT = "in doubt"
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """Lines that are on their way.
-
-    :ivar of: the file.
-    :ivar lines: the block, or the piece of a line.
-    :ivar futures: of all of them.
-    :ivar place: the block that they are, or are a part of, in the account.
-    :ivar alone: no other lines are in their batches.
-    """
-
-    of: _File
-    lines: Block | Line
-    futures: list[SendFuture]
-    place: Place
-    alone: bool = False
-
-    @property
-    def done(self) -> bool:
-        """Whether it is known what became of them."""
-        return all(future.done() for future in self.futures)
-
-    @property
-    def records(self) -> int:
-        """How many they are."""
-        return self.lines.count if isinstance(self.lines, Block) else 1
-
-    def __str__(self) -> str:
-        what = "a line" if self.records == 1 else f"{self.records:,} lines"
-        return f"{what} of {self.of.path} from byte {self.lines.offset} on"
 
 
 class PortionSender:
@@ -162,7 +92,7 @@ class PortionSender:
         return figures, account
 
     def _ship(self, portion: Portion, figures: Figures, account: Account) -> None:
-        delivery = _Delivery(self._producer, self._job, figures, account, self._send)
+        delivery = Delivery(self._producer, self._job, figures, account, self._send)
         waited = self._producer.stats().memory_wait_seconds
         try:
             for split in portion.splits:
@@ -193,7 +123,7 @@ class PortionSender:
         delivery.ship(self._records(split))
         account.read(split)
 
-    def _encode(self, of: _File, lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
+    def _encode(self, of: File, lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
         """The records of lines, one behind the other, and how many they are."""
         now = int(time.time())
         if isinstance(lines, Block) and lines.is_text:
@@ -236,7 +166,7 @@ class PortionSender:
 
         return parser, BlockColumns(job.parser, job.pattern, offset=job.file_offset, times=job.line_time, values=values)
 
-    def _file(self, file: LogFile, header: tuple[str, ...] | None = None, sequence: SequenceKey | None = None) -> _File:
+    def _file(self, file: LogFile, header: tuple[str, ...] | None = None, sequence: SequenceKey | None = None) -> File:
         path, job = readable(file.path), self._job
         tags = {"__path__": path, "__hostname__": self._host}
         if job.file_offset:
@@ -252,9 +182,9 @@ class PortionSender:
         names = column_names(job.columns or ()) or ()
         if job.has_headers:
             names = self._header(file) if header is None else header
-        return _File(file.path, path, stream, *self._parsing(names))
+        return File(file.path, path, stream, *self._parsing(names))
 
-    def _send(self, of: _File, lines: Block | Line, figures: Figures) -> list[SendFuture]:
+    def _send(self, of: File, lines: Block | Line, figures: Figures) -> list[SendFuture]:
         """Send lines in the quickest way that does right by them."""
         if isinstance(lines, Block) and lines.is_text:
             if of.columns is None:
@@ -264,7 +194,7 @@ class PortionSender:
                 return of.stream.send_arrow(batch, **_options_of(batch))  # type: ignore[arg-type]  # none of them is the callback
         return of.stream.send_many(self._items(of, lines, figures))
 
-    def _items(self, of: _File, lines: Block | Line, figures: Figures) -> list[LogItem]:
+    def _items(self, of: File, lines: Block | Line, figures: Figures) -> list[LogItem]:
         """Lines record by record."""
         records: list[LogItem] = []
         for line in lines.lines() if isinstance(lines, Block) else [lines]:
@@ -305,8 +235,8 @@ class Shipping:
         self._sender = sender
         self._file = file
         self._figures = figures
-        self._of: _File | None = None
-        self._delivery = _Delivery(sender._producer, sender._job, figures, NoAccount(), sender._send)
+        self._of: File | None = None
+        self._delivery = Delivery(sender._producer, sender._job, figures, NoAccount(), sender._send)
 
     def add(self, lines: Block | Line) -> None:
         """Send lines; an error may be about earlier ones.
@@ -338,194 +268,3 @@ class Shipping:
         :raises DeliveryFailedError: as :meth:`add`.
         """
         self._delivery.finish()
-
-
-class _Delivery:
-    """The lines of one portion, from their sending to their acknowledgement.
-
-    :param send: sends lines of a file.
-    """
-
-    def __init__(
-        self,
-        producer: Producer,
-        job: ShipJob,
-        figures: Figures,
-        account: Account,
-        send: Callable[[_File, Block | Line, Figures], list[SendFuture]],
-    ) -> None:
-        self._producer = producer
-        self._job = job
-        self._figures = figures
-        self._account = account
-        self._send_to = send
-        self._sent: deque[_Sent] = deque()
-        self._look_at = _FIRST_LOOK
-        self._refused: list[str] = []
-        self._counted: dict[int, Result] = {}
-
-    def add(self, of: _File, lines: Block | Line) -> None:
-        """Send lines; an error may be about earlier ones.
-
-        :raises DeliveryFailedError: lines were not acknowledged, or refused.
-        """
-        self._count(lines)
-        self._send(of, lines, self._figures, self._account.begin(of.name, lines))
-        self.settle()
-
-    def settle(self) -> None:
-        """Look for what was acknowledged.
-
-        :raises DeliveryFailedError: as :meth:`add`.
-        """
-        while self._sent and self._sent[0].done:
-            self._settle(self._sent.popleft())
-        if len(self._sent) >= self._look_at:
-            self._settle_all_done()
-
-    def _settle_all_done(self) -> None:
-        """Not only from the head: what is acknowledged behind a slow request need not stay in memory."""
-        done: list[_Sent] = []
-        left: deque[_Sent] = deque()
-        for sent in self._sent:
-            (done if sent.done else left).append(sent)
-        self._sent = left
-        # Small files are many: to look at all of them for each would take quadratic time.
-        self._look_at = max(_FIRST_LOOK, 2 * len(left))
-        for sent in done:
-            self._settle(sent)
-
-    def finish(self) -> None:
-        """Wait until every line is acknowledged.
-
-        :raises DeliveryFailedError: as :meth:`add`.
-        """
-        self._wait()
-        if self._refused:
-            raise self._refusal()
-
-    def _count(self, lines: Block | Line) -> None:
-        figures = self._figures
-        figures.line_bytes += lines.text_bytes
-        if isinstance(lines, Block):
-            figures.lines += lines.count
-        else:
-            figures.lines += lines.part == 1
-            figures.long_lines += lines.part == 1
-
-    def _send(self, of: _File, lines: Block | Line, figures: Figures, place: Place, *, alone: bool = False) -> None:
-        try:
-            futures = self._send_to(of, lines, figures)
-        except ProducerError as error:
-            sent = _Sent(of, lines, list(cast("Sequence[SendFuture]", error.accepted)), place, alone)
-            self._account_for(sent, self._job.ack_timeout)
-            raise self._not_acknowledged(sent, f"{type(error).__name__}: {error}") from error
-        self._sent.append(_Sent(of, lines, futures, place, alone))
-
-    def _wait(self) -> None:
-        """Settle everything."""
-        self._flush()
-        while self._sent:
-            self._settle(self._sent.popleft())
-
-    def _flush(self) -> None:
-        """Send at once what lingers in open batches; whether it arrived is for the futures to say."""
-        if not self._sent:
-            return
-        try:
-            self._producer.flush(timeout=self._job.ack_timeout)
-        except ProducerError as error:
-            raise self._not_acknowledged(self._sent[0], str(error)) from error
-
-    def _settle(self, sent: _Sent) -> None:
-        refused = None
-        for future in sent.futures:
-            try:
-                result = future.result(self._job.ack_timeout)
-            except TimeoutError as error:
-                self._account_for(sent, 0.0)
-                raise self._not_acknowledged(sent, str(error)) from error
-            except ResultFailedError as error:
-                refused = error.result
-                if not blames_rows(refused):
-                    self._account_for(sent, self._job.ack_timeout)
-                    raise self._not_acknowledged(sent, str(reason_of(refused))) from error
-                self._count_result(refused)
-            else:
-                self._count_result(result)
-        if refused is None:
-            self._figures.records += sent.records
-            self._account.store(sent.place, sent.records)
-        else:
-            self._divide(sent, reason_of(refused))
-
-    def account_for_rest(self, timeout: float) -> None:
-        """It has failed: wait for what is on its way, so that it is known what became of that.
-
-        :param timeout: seconds, for each.
-        """
-        while self._sent:
-            self._account_for(self._sent.popleft(), timeout)
-
-    def _account_for(self, sent: _Sent, timeout: float) -> None:
-        """Note what became of lines, whatever that is."""
-        outcomes = {self._outcome(future, timeout) for future in sent.futures}
-        if outcomes == {_Outcome.STORED}:
-            self._account.store(sent.place, sent.records)
-        elif outcomes - {_Outcome.NOT_STORED}:  # of which of them is not known if some are stored and some are not
-            self._account.doubt(sent.place, sent.records)
-
-    def _outcome(self, future: SendFuture, timeout: float) -> _Outcome:
-        try:
-            result = future.result(timeout)
-        except TimeoutError:
-            return _Outcome.IN_DOUBT
-        except ResultFailedError as error:
-            self._count_result(error.result)
-            return _Outcome.IN_DOUBT if error.result.may_have_been_stored else _Outcome.NOT_STORED
-        self._count_result(result)
-        return _Outcome.STORED
-
-    def _count_result(self, result: Result) -> None:
-        # The pieces of one batch share one result, and neighbours share a batch.
-        if id(result) not in self._counted:
-            if len(self._counted) > _MOST_COUNTED:
-                # The oldest: the pieces of a batch are settled at about the same time.
-                self._counted = dict(list(self._counted.items())[_MOST_COUNTED // 2 :])
-            self._counted[id(result)] = result
-            self._figures.batches += result.successful
-            self._figures.attempts += result.attempt_count
-            self._figures.retries += result.attempt_count - 1
-
-    def _divide(self, sent: _Sent, reason: Reason) -> None:
-        """Send refused lines without those that shared their batch, then in halves; a single line is at fault."""
-        parts: tuple[Block | Line, ...] | None = (sent.lines,)
-        if sent.alone:
-            parts = sent.lines.halves() if isinstance(sent.lines, Block) else None
-        if parts is None:
-            self._refused.append(f"{sent}: {reason}")
-            if len(self._refused) >= _MOST_REFUSED:
-                raise self._refusal()
-            return
-        self._flush()  # or the parts would share the batch of what is open
-        others, self._sent = self._sent, deque()
-        try:
-            for part in parts:
-                self._send(sent.of, part, Figures(), sent.place, alone=True)
-                self._wait()
-        finally:
-            self._sent.extend(others)
-
-    def _refusal(self) -> DeliveryFailedError:
-        more = f" (and {len(self._refused) - 1} more)" if len(self._refused) > 1 else ""
-        return DeliveryFailedError(
-            f"refused by {self._job.target}: {' '.join(self._refused[0].split())}{more}. Mend it, or leave the file "
-            f"out with --exclude. Acknowledged of this portion before: {self._figures.records:,} records"
-        )
-
-    def _not_acknowledged(self, sent: _Sent, reason: str) -> DeliveryFailedError:
-        return DeliveryFailedError(
-            f"{sent} for {self._job.target} were not acknowledged: {' '.join(reason.split())}. Acknowledged of this "
-            f"portion before: {self._figures.records:,} records; still on their way: "
-            f"{sum(other.records for other in self._sent):,}"
-        )
