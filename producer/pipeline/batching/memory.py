@@ -123,13 +123,18 @@ class MemoryBudget:
         """
         self.refuse_reentry()
         with self.lock:
-            missing = charge - (open_records.granted - open_records.spent)
-            if open_records.closed or not self.make_free(missing):
+            if open_records.closed:
                 return False
-            missing = charge - (open_records.granted - open_records.spent)  # it may have been taken from
-            quantum = min(max(charge, 2 * open_records.quantum), MAX_QUANTUM)
-            if missing > quantum or not self.has(quantum):
-                quantum = max(missing, 0)
+            missing = charge - (open_records.granted - open_records.spent)
+            quantum = 2 * open_records.quantum
+            quantum = min(quantum, MAX_QUANTUM)
+            quantum = max(quantum, charge)
+            # Written out: with many streams each log of the first few of a stream comes here.
+            if missing > quantum or self.waiters or self.closed or self.used + quantum > self.limit:
+                if not self.make_free(missing):
+                    return False
+                quantum = charge - (open_records.granted - open_records.spent)  # it may have been taken from
+                quantum = max(quantum, 0)
                 if not self.has(quantum):
                     return False
             # No calls from here on: all of this happens.

@@ -736,7 +736,7 @@ def test_an_interrupted_grant_is_the_batchs_or_nobodys(short: bool, without_cove
 
         return lambda: stream.send(log), check
 
-    interrupted_everywhere(scenario, places(10, 7))
+    interrupted_everywhere(scenario, places(8, 4))
 
 
 @pytest.mark.parametrize("log", [LOG, [LOG, LOG]], ids=["log", "list"])
