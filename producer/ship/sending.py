@@ -22,8 +22,7 @@ from ..futures import SendFuture
 from ..numbering import SequenceKey
 from ..records import LogItem
 from ..spark.text import readable
-from ..wire.log_group import encode_log
-from ..wire.speed import encode_lines
+from ..wire.speed import encode_lines, encode_log
 from .account import Account, FailedAttempt, NoAccount, PortionFailedError
 from .delivery import Delivery, File
 from .exact_delivery import ExactDelivery, range_key
