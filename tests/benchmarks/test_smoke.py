@@ -14,7 +14,7 @@ from producer.wire.compression import compress, decompress
 
 from . import channels
 from .__main__ import main
-from .cases import WAITING, Case, Run
+from .cases import OURS, WAITING, Case, Run
 from .catalogue import all_cases
 from .clients.protocol import Answer
 from .measure import measure
@@ -25,16 +25,25 @@ from .samples import WrongSampleError, check
 from .server import take_counts
 
 CASES = all_cases(str(Path(__file__)))
+#: Where each way of each client comes first: the same again, with other logs, would only take its time.
+FIRST: dict[tuple[str, str], str] = {}
+for _case in CASES.values():
+    for _run in _case.runs.values():
+        FIRST.setdefault((_run.client, _run.way), _case.id)
 # The first of the tests with peers installs them, unless that was done before.
 pytestmark = pytest.mark.timeout(600)
 RUN = Run(client="ours", way="send", count=2000)
 
 
 def tiny(case: Case) -> Case:
-    """As small as a case can be, with as few processes; of an axis the first two places."""
+    """As small as a case can be, with as few processes; of an axis the first two places, of the peers each way once."""
     small = case.scaled(0.0001)
     places = sorted({run.x for run in small.runs.values()})[:2]
-    runs = {name: run for name, run in small.runs.items() if run.x in places}
+    runs = {
+        name: run
+        for name, run in small.runs.items()
+        if run.x in places and (run.client in OURS or FIRST[run.client, run.way] == case.id)
+    }
     return dataclasses.replace(small, runs=runs, most_rounds=1, one_process=True)
 
 
