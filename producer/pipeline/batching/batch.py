@@ -250,8 +250,10 @@ class ProducerBatch:
 
     def fill(self, sealed: Sealed) -> None:
         """Hold what takes no more records."""
-        self._sealed, self._held = sealed, sealed.spent
+        # Of the counts alone: who keeps a future keeps its batch, long after it has let go of the bytes.
+        counts = dataclasses.replace(sealed, records=[], callbacks=[])
         self.records, self.callbacks = sealed.records, sealed.callbacks
+        self._sealed, self._held = counts, sealed.spent
 
     @property
     def logs_of_sends(self) -> list[int]:

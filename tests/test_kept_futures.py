@@ -1,0 +1,64 @@
+"""Who keeps every future keeps results, not what was sent."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType, ModuleType
+
+import pyarrow as pa
+import pytest
+
+from producer import Producer, RejectedError, SendFuture, Stream
+from producer.pipeline.batching.open_records import OpenRecords
+from producer.testing import RecordingSink, ScriptedSink
+from tests.support.pipelines import config
+from tests.support.twins import open_records_twin
+
+__all__ = ["open_records_twin"]
+
+TEXT = "x" * 10_000
+LOG = {"text": TEXT}
+
+WAYS: dict[str, Callable[[Stream], list[SendFuture]]] = {
+    "send": lambda stream: [stream.send(LOG) for _ in range(20)],
+    "send, by the general way": lambda stream: [stream.send([LOG, LOG]) for _ in range(20)],
+    "send, with callbacks": lambda stream: [stream.send(LOG, callback=lambda _result: None) for _ in range(20)],
+    "send_many": lambda stream: stream.send_many([LOG] * 20),
+    "send_lines": lambda stream: stream.send_lines(TEXT.encode() + b"\n" + TEXT.encode()),
+    "send_arrow": lambda stream: stream.send_arrow(pa.table({"text": [TEXT] * 20})),
+}
+
+
+def bytes_within_reach(things: Iterable[object]) -> int:
+    """The bytes that ``things`` keep alive, without those that the tests' sinks remember."""
+    seen: set[int] = set()
+    left, total = list(things), 0
+    while left:
+        thing = left.pop()
+        if id(thing) in seen or isinstance(thing, type | ModuleType | FunctionType | MethodType | RecordingSink):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, bytes | bytearray | memoryview):
+            total += len(thing)
+        else:
+            left += gc.get_referents(thing)
+    return total
+
+
+@pytest.mark.parametrize("is_delivered", [True, False], ids=["delivered", "failed"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_future_that_is_kept_keeps_no_bytes_of_its_log(
+    way: str, is_delivered: bool, open_records_twin: type[OpenRecords]
+) -> None:
+    """Settled well or ill, whichever way it was sent: a list of futures grows by results alone."""
+    refusal = RejectedError("PostBodyInvalid", "no", http_status=400)
+    sink = RecordingSink() if is_delivered else ScriptedSink([refusal] * 100)
+    with Producer(sink=sink, config=config()) as producer:
+        stream = producer.stream("p", "l")
+        futures = WAYS[way](stream)
+        assert bytes_within_reach(futures) > len(TEXT)
+        producer.flush()
+        assert [future.exception() is None for future in futures] == [is_delivered] * len(futures)
+        producer.close()
+        assert bytes_within_reach(futures) < 1000
