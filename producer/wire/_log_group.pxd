@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t
 
 # Of more fields none is encoded here; no number has more characters.
 cdef enum:
-    MOST_FIELDS = 64
+    MOST_FIELDS = 256
     LONGEST_NUMBER = 26
 
 

@@ -311,3 +311,15 @@ def test_nothing_is_left_over_by_a_million_sends(interrupts: Interrupts) -> None
     references = [sys.getrefcount(one) for one in (good, mixed, *good.values(), *bad)]
     # True and None have others who refer to them.
     assert [one - two for one, two in zip(references, counted, strict=True) if abs(one - two) > 200] == []
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 255, 256, 257, 1000])
+def test_a_log_of_many_fields_is_the_same_by_both(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And up to 256 fields no Python runs for it, whose cost for a field would be twenty times as much."""
+    from producer.wire import _log_group
+
+    log: dict[str, Any] = {f"name {number}": number if number % 3 else "é" * number for number in range(count)}
+    expected = log_group.encode_log(log, NOW)
+    if count <= 256:
+        monkeypatch.setattr(_log_group, "encode_in_python", None)
+    assert _log_group.encode_log(log, NOW) == expected
