@@ -81,7 +81,7 @@ soak: $(VENV)/.stamp-dev
 bench: $(VENV)/.stamp-dev
 	@echo '==> installing the peers'
 	@$(BIN)/python -m tests.benchmarks.peers
-	@echo '==> measuring, about 20 minutes'
+	@echo '==> measuring, about 27 minutes'
 	@$(BIN)/python -m tests.benchmarks --write $${FILE:+--file "$$FILE"}
 
 check: $(VENV)/.stamp-dev

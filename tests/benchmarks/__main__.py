@@ -29,7 +29,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="the cases and the peers")
     parser.add_argument("--case", nargs="+", metavar="ID", help="default: all")
     parser.add_argument("--peers", nargs="*", metavar="NAME", choices=PEERS, help="default: all; without names: none")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1, help="of the logs and the seconds of each run")
     parser.add_argument("--file", help="whose lines the case 'file' sends")
     parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT} and its plots, instead of printing")
