@@ -115,7 +115,10 @@ class Fuzz:
                 # Where the server is killed nobody knows what it did last.
                 found = [] if killed_after is not None else [f"the client met {error!r}"]
             else:
-                outcome.ended = outcome.ended and killed_after is None
+                if killed_after is not None:
+                    outcome.ended = False
+                    if outcome.answers and outcome.answers[-1].problem:  # the kill may have cut it
+                        outcome.answers.pop()
                 found = _check_answers(outcome) + self.ledger.enter(case, outcome)
             problems.extend(f"case {index} ({case}): {problem}" for problem in found)
 
