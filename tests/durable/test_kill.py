@@ -28,7 +28,7 @@ def check(outcome: Outcome, rounds: int) -> None:
 @pytest.mark.timeout(3600 if SOAK else 180)
 @pytest.mark.parametrize(
     ("client", "server", "rounds"),
-    [(True, False, 200 if SOAK else 10), (False, True, 50 if SOAK else 3), (True, True, 50 if SOAK else 3)],
+    [(True, False, 200 if SOAK else 15), (False, True, 50 if SOAK else 4), (True, True, 50 if SOAK else 4)],
     ids=["producer killed", "server killed", "both killed"],
 )
 def test_every_stored_record_arrives_whoever_is_killed(tmp_path: Path, client: bool, server: bool, rounds: int) -> None:
@@ -39,7 +39,7 @@ def test_every_stored_record_arrives_whoever_is_killed(tmp_path: Path, client: b
 
 
 #: In a run of the suite few; a soak asks for more.
-FAULTY_ROUNDS = 60 if SOAK else 4
+FAULTY_ROUNDS = 60 if SOAK else 6
 
 
 @pytest.mark.timeout(3600 if SOAK else 180)
