@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from ..spark.numbering_check import uses_up_numbers
 from ..spark.target_check import fault_of
 from ..spark.text import readable
 from .errors import InputError
@@ -91,6 +92,7 @@ def ship(
     engine = engine or default_engine()
     _check_engine(engine, master, workers)
     if following is not None:
+        _check_numbering(job)
         following = replace(following, exactly_once=claim_checkpoint(job, following, engine))
         if not following.follow:
             return _ship_once(job, following, engine, master, workers, console)
@@ -171,6 +173,18 @@ def _check_target(job: ShipJob) -> None:
         f"{argument}{value}: {fault.cause} ({status}, request id {fault.cause.request_id or 'none'}); "
         "asked before the job, nothing was sent"
     ) from fault.error
+
+
+def _check_numbering(job: ShipJob) -> None:
+    """Ask for what ``--exactly-once`` stands on.
+
+    :raises InputError: it does not hold.
+    """
+    if job.exactly_once and uses_up_numbers(job.target, job.config):
+        raise InputError(
+            f"--exactly-once: {job.target} uses up the sequence numbers of requests that it refuses, so lines of a "
+            "refused request could be taken for stored: leave it out; asked before the job, nothing was sent"
+        )
 
 
 def _running(engine: str, master: str | None, workers: int | None) -> AbstractContextManager[Engine]:

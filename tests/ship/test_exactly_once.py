@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 from rich.console import Console
 
+from producer.cli import main
 from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import ApiRequest, Refuse, answer, drop_answer
@@ -277,3 +278,17 @@ def test_batch_of_a_query_is_cut_the_same_when_it_is_planned_again(
 
 def portions_between(reader: FilesReader, start: dict[str, Any], end: dict[str, Any]) -> list[Portion]:
     return [Portion.unpacked(partition.portion) for partition in reader.partitions(start, end)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("more", [[], ["--follow"]], ids=["batch", "follow"])
+def test_service_that_uses_up_the_numbers_of_refused_requests_is_refused(
+    tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines of a refused request could be taken for stored there: the command says so before it sends anything."""
+    log = tmp_path / "a.log"
+    write_lines(log, 0, 10)
+    with LogHubServer(refused_takes_number=True) as server:
+        assert main(["ship", *options(server, log, *more)]) == 2
+        assert server.count(PROJECT, LOGSTORE) == 0
+    assert "--exactly-once" in (said := " ".join(capsys.readouterr().err.split()))
+    assert "uses up the sequence numbers" in said

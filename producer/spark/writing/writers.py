@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 
 from ...errors import ConfigError
 from ..errors import SparkJobError
+from ..numbering_check import uses_up_numbers
 from ..target_check import check_target
 from .dead_letter_files import make_folder
 from .metrics import WriteMetrics, report
-from .numbering_check import check_numbering
 from .options import Guarantee, WriteOptions
 from .planning import check_schema
 from .task import write_rows
@@ -127,9 +127,18 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
         make_folder(checked.dead_letter_path)
     if checked.check_target:
         check_target(checked.target, checked.config, patient=streaming)
-        if checked.guarantee is Guarantee.EXACTLY_ONCE:
-            check_numbering(checked)
+        _check_numbering(checked)
     return checked
+
+
+def _check_numbering(options: WriteOptions) -> None:
+    if options.guarantee is Guarantee.EXACTLY_ONCE and uses_up_numbers(options.target, options.config):
+        raise ConfigError(
+            "deliveryGuarantee",
+            f"{options.target} uses up the sequence numbers of requests that it refuses, so rows of a refused request "
+            "could be taken for written: use atLeastOnce",
+            options.guarantee.value,
+        )
 
 
 def refuse_continuous(messages: Sequence[WriterCommitMessage | None]) -> None:

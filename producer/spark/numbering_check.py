@@ -1,0 +1,71 @@
+"""What a refused write does to its sequence number: whoever stores exactly once stands on that, and the protocol does
+not say.
+
+Where a refused number is used up, nobody can tell later whether a number that the server knows was stored or refused:
+what a task sends again would be taken for written, and be lost. So the target is asked before the job: two requests
+that it must refuse, since their bodies are no logs, under a key of their own, the second with the lower number. A
+server that frees the numbers of refused requests finds fault with both bodies. One that does not finds the second
+number used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+
+from ..client import Producer
+from ..config import ProducerConfig
+from ..errors import ProducerError, ResultFailedError
+from ..numbering import SequenceKey
+from ..stream import Stream
+from .blame import blames_rows
+from .options import Target, knows_credentials
+
+_log = logging.getLogger("producer.spark.write")
+
+#: How often a question is asked again, the longest pause before, and the longest wait for an answer.
+_RETRIES, _LONGEST_PAUSE_MS, _PATIENCE = 3, 1000, 60.0
+
+#: The same for every job, so that the service has but one to remember: what was answered once is answered again.
+_KEY = hashlib.sha256(b"exactlyOnce: is the number of a refused request free?").hexdigest()[:32]
+
+#: No LogGroup: a field of a wire type that there is not.
+_NO_LOGS = b"\xff\xff\xff\xff"
+
+
+def uses_up_numbers(target: Target, config: ProducerConfig) -> bool:
+    """Ask a target whether it uses up the number of a request that it refuses.
+
+    What cannot be asked (no answer, a key that may not write, or that only the executors know) is no: it is logged, and
+    the tasks will meet it.
+
+    :param config: how requests travel.
+    """
+    if not knows_credentials(target):
+        return False
+    quick = dataclasses.replace(config, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
+    try:
+        with Producer(config=quick) as producer:
+            producer.put_project_config(target.project)
+            stream = producer.stream(target.project.project, target.logstore, idempotent=SequenceKey(_KEY))
+            _refused(stream, 2)
+            return not _refused(stream, 1)
+    except (ProducerError, TimeoutError) as error:
+        _log.warning("could not ask %s what becomes of refused numbers, going on: %s", target, error)
+        return False
+
+
+def _refused(stream: Stream, number: int) -> bool:
+    """Whether the body was refused, rather than the number known.
+
+    :raises ResultFailedError: it was something else.
+    """
+    try:
+        stream._send_numbered(_NO_LOGS, 1, number).result(_PATIENCE)
+    except ResultFailedError as error:
+        if not blames_rows(error.result):
+            raise
+        stream.resume()
+        return True
+    return False
