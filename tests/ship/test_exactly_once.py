@@ -21,7 +21,7 @@ from rich.console import Console
 from producer.cli import main
 from producer.cli import ship as cli
 from producer.server import LogHubServer
-from producer.server.faults import ApiRequest, Refuse, answer, drop_answer
+from producer.server.faults import ApiRequest, Fault, Refuse, answer, drop_answer
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import plan
 from producer.ship.follow.source import FilesReader
@@ -86,6 +86,11 @@ def kill(started: Started, chance: random.Random) -> None:
             continue
 
 
+def of_lines(fault: Fault) -> Fault:
+    """A fault of requests with lines alone: not of those by which the command asks before it begins."""
+    return lambda request: fault(request) if int(request.query.get("seqid", "0")) > 2 else None
+
+
 def refusing_after(count: int) -> Callable[[ApiRequest], Refuse | None]:
     """A fault that lets some requests pass, and no more."""
     passed: list[ApiRequest] = []
@@ -128,7 +133,7 @@ def test_kills_store_nothing_twice_and_lose_nothing(start: Start, server: LogHub
 def test_worker_that_is_killed_stores_nothing_twice(start: Start, server: LogHubServer, logs: Path) -> None:
     """Its portion is sent again by another one; the command says how much was there before."""
     expected = write_lines(logs / "a.log", 0, 3000)
-    silence = server.faults.add(drop_answer(), operation="PutLogs", times=4)
+    silence = server.faults.add(of_lines(drop_answer()), operation="PutLogs", times=4)
     started = start("-m", "producer", "ship", *options(server, logs, "--workers=1"))
     eventually(lambda: silence.fired > 0, "a request")
     kill_worker = [process.pid for process in started.left() if process.pid != started.process.pid]
@@ -153,7 +158,7 @@ def test_job_that_has_ended_ships_nothing_more(server: LogHubServer, logs: Path)
 def test_failed_job_goes_on_where_it_was(server: LogHubServer, logs: Path) -> None:
     """What was stored before the failure is not stored again; what could not be is, by the next start."""
     expected = write_lines(logs / "a.log", 0, 3000)
-    refusal = server.faults.add(refusing_after(2), operation="PutLogs")
+    refusal = server.faults.add(of_lines(refusing_after(2)), operation="PutLogs")
     assert run(server, logs, "--partition-bytes=30000") == 1
     assert 0 < server.count(PROJECT, LOGSTORE) < 3000
     server.faults.remove(refusal)
@@ -172,7 +177,7 @@ def test_every_kind_of_line_is_stored_once(
     (logs / "a.log").write_bytes(b"\r\n".join(lines))
     (logs / "b.log.gz").write_bytes(gzip.compress(b"\n".join(lines)))
     more = [*parser, "--max-line-bytes=1024", "--partition-bytes=7000", "--workers=1"]
-    server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs", probability=0.2, seed=3, times=3)
+    server.faults.add(of_lines(answer(404, "LogStoreNotExist")), operation="PutLogs", probability=0.2, seed=3, times=3)
     server.faults.add(drop_answer(), operation="PutLogs", probability=0.2, seed=4)
     assert run(server, logs, *more) == 0
     (logs.parent / "checkpoint" / ENDED_FILE).unlink()
@@ -240,7 +245,7 @@ def test_spark_stores_each_line_once(
     """Tasks that failed, and a job that is run again, store nothing twice."""
     job = make_job(parser="auto", exactly_once=True)
     expected = write_lines(logs / "a.log", 0, 2000)
-    server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs", probability=0.3, seed=1, times=2)
+    server.faults.add(of_lines(answer(404, "LogStoreNotExist")), operation="PutLogs", probability=0.3, seed=1, times=2)
     server.faults.add(drop_answer(), operation="PutLogs", probability=0.2, seed=2)
     with PlanFile(str(logs.parent)) as plan_file:
         ranges = plan(find_files([str(logs)]).files, partition_bytes=20_000)
