@@ -264,6 +264,12 @@ class Notes(Protocol):
         :raises ChannelError: the channel is closed, or the disk could not.
         """
 
+    def write_many(self, rows: Iterable[tuple[str, bytes, int]]) -> None:
+        """As :meth:`write`, for many at once: name, value and newest of each; all or none of them."""
+
+    def items(self, prefix: str) -> dict[str, bytes]:
+        """The values whose names begin so, by name."""
+
     def remove(self, name: str) -> None:
         """Forget a value."""
 

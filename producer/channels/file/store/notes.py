@@ -81,6 +81,26 @@ class FileNotes:
 
         self._do(job, make=True)
 
+    def write_many(self, rows: Iterable[tuple[str, bytes, int]]) -> None:
+        """See :class:`~producer.interfaces.Notes`."""
+        listed = list(rows)
+
+        def job(connection: sqlite3.Connection) -> None:
+            connection.executemany("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", listed)
+
+        if listed:
+            self._do(job, make=True)
+
+    def items(self, prefix: str) -> dict[str, bytes]:
+        """See :class:`~producer.interfaces.Notes`."""
+
+        def job(connection: sqlite3.Connection) -> dict[str, bytes]:
+            having = "SELECT name, value FROM notes WHERE substr(name, 1, ?) = ?"
+            rows = connection.execute(having, (len(prefix), prefix))
+            return {name: bytes(value) for name, value in rows}
+
+        return self._do(job, make=False) or {}
+
     def remove(self, name: str) -> None:
         """See :class:`~producer.interfaces.Notes`."""
         self._do(lambda connection: connection.execute("DELETE FROM notes WHERE name = ?", (name,)), make=False)

@@ -1,0 +1,224 @@
+r"""EventBatch: events that travel together, as columns: their bodies in one block of bytes, and their headers.
+
+A header mostly has one value for the whole batch: it is ``shared``. One whose values differ is a column, with a value
+(or None, for an event without it) for each event. Where one event ends in the block is told in one of two ways:
+
+* **lines**: each body is followed by ``\n`` or ``\r\n``, as in the file that the block was read from, and nobody needs
+  to look for the ends before somebody asks for single bodies;
+* **ends**: bodies lie one behind the other, and where each one ends is a number.
+
+So a block of a file goes from its source to a channel and to the wire without a step for each line. A batch is never
+changed: what an interceptor returns is another one, which shares the block.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, compress, pairwise
+from typing import Any, NamedTuple
+
+from ..errors import InvalidArgumentError
+from ..wire.speed import measure_lines
+
+#: Of one event, as event-at-a-time code sees them.
+Headers = Mapping[str, str]
+Column = Sequence[str | None]
+
+_NO_HEADERS: Mapping[str, Any] = {}
+
+
+class Position(NamedTuple):
+    """How far a source came with what it reads, once this batch is committed.
+
+    :ivar name: what it reads, such as a file by its identity; unique in the source.
+    :ivar end: the byte after the last one taken; grows.
+    """
+
+    name: str
+    end: int
+
+
+class EventBatch:
+    """See the module; made by :meth:`of_lines` or :meth:`of_events`.
+
+    :ivar block: the bodies.
+    :ivar ends: where each body ends in the block; None for lines.
+    :ivar count: events.
+    :ivar shared: headers that all events have, with one value.
+    :ivar columns: headers whose values differ, each with ``count`` values.
+    :ivar position: see :class:`Position`; None from a source that cannot read anything again.
+    :ivar sequence: the number of the batch in the channel from which it was taken; None before.
+    """
+
+    __slots__ = ("block", "columns", "count", "ends", "position", "sequence", "shared")
+
+    def __init__(
+        self,
+        block: bytes,
+        ends: array[int] | None,
+        count: int,
+        shared: Headers = _NO_HEADERS,
+        columns: Mapping[str, Column] = _NO_HEADERS,
+        position: Position | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        self.block, self.ends, self.count = block, ends, count
+        self.shared, self.columns = shared, columns
+        self.position, self.sequence = position, sequence
+
+    @classmethod
+    def of_lines(cls, block: bytes, shared: Headers = _NO_HEADERS, position: Position | None = None) -> EventBatch:
+        r"""The lines of a block are the events.
+
+        :param block: a last line without an end gets a ``\n``.
+        """
+        if block and not block.endswith(b"\n"):
+            block += b"\n"
+        return cls(block, None, measure_lines(block).ends, shared, position=position)
+
+    @classmethod
+    def of_bodies(
+        cls,
+        bodies: Sequence[bytes],
+        shared: Headers = _NO_HEADERS,
+        columns: Mapping[str, Column] = _NO_HEADERS,
+        position: Position | None = None,
+    ) -> EventBatch:
+        """Bodies, whatever bytes they have."""
+        for name, column in columns.items():
+            if len(column) != len(bodies):
+                raise InvalidArgumentError(f"header {name!r}: {len(column)} values for {len(bodies)} events")
+        ends = array("Q", accumulate(map(len, bodies)))
+        return cls(b"".join(bodies), ends, len(bodies), shared, columns, position)
+
+    @classmethod
+    def of_events(cls, events: Iterable[tuple[Headers, bytes]], position: Position | None = None) -> EventBatch:
+        """Events one by one: for sources and interceptors that work so."""
+        pairs = list(events)
+        shared, columns = columns_of([headers for headers, _ in pairs])
+        return cls.of_bodies([body for _, body in pairs], shared, columns, position)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the block."""
+        return len(self.block)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def bodies(self) -> list[bytes]:
+        """The bodies, one by one."""
+        block = self.block
+        if self.ends is None:
+            lines = block.split(b"\n")
+            lines.pop()
+            return [line.removesuffix(b"\r") for line in lines] if b"\r" in block else lines
+        return [block[start:end] for start, end in pairwise([0, *self.ends])]
+
+    def headers(self) -> Iterator[dict[str, str]]:
+        """The headers of each event."""
+        if not self.columns:
+            return (dict(self.shared) for _ in range(self.count))
+        names, rows = list(self.columns), zip(*self.columns.values(), strict=True)
+        return (
+            {**self.shared, **{name: value for name, value in zip(names, row, strict=True) if value is not None}}
+            for row in rows
+        )
+
+    def events(self) -> Iterator[tuple[dict[str, str], bytes]]:
+        """Headers and body of each event."""
+        return zip(self.headers(), self.bodies(), strict=True)
+
+    def values(self, name: str) -> Column:
+        """A header's value of each event."""
+        return self.columns.get(name) or [self.shared.get(name)] * self.count
+
+    def lines(self) -> bytes:
+        r"""The bodies, each with a ``\n`` behind it; as they lie, where they are lines."""
+        if self.ends is None:
+            return self.block
+        return b"".join([body + b"\n" for body in self.bodies()])
+
+    def offsets(self) -> list[int]:
+        """Where each body begins in the block."""
+        if self.ends is not None:
+            return [0, *self.ends[:-1]] if self.count else []
+        lengths = [len(line) + 1 for line in self.block.split(b"\n")]
+        return list(accumulate(lengths[: self.count], initial=0))[: self.count]
+
+    # -- others that share the block
+
+    def with_shared(self, headers: Headers) -> EventBatch:
+        """With these headers, in place of those of the same names."""
+        columns = {name: column for name, column in self.columns.items() if name not in headers}
+        return self._with({**self.shared, **headers}, columns)
+
+    def with_column(self, name: str, values: Column) -> EventBatch:
+        """With this header, in place of one of the same name."""
+        if len(values) != self.count:
+            raise InvalidArgumentError(f"header {name!r}: {len(values)} values for {self.count} events")
+        shared = {other: value for other, value in self.shared.items() if other != name}
+        return self._with(shared, {**self.columns, name: values})
+
+    def without(self, unwanted: Callable[[str], bool]) -> EventBatch:
+        """Without the headers that have such a name."""
+        shared = {name: value for name, value in self.shared.items() if not unwanted(name)}
+        return self._with(shared, {name: column for name, column in self.columns.items() if not unwanted(name)})
+
+    def with_bodies(self, bodies: Sequence[bytes]) -> EventBatch:
+        """With other bodies, one for each event, and the same headers."""
+        if len(bodies) != self.count:
+            raise InvalidArgumentError(f"{len(bodies)} bodies for {self.count} events")
+        return self.of_bodies(bodies, self.shared, self.columns, self.position)
+
+    def at(self, position: Position | None) -> EventBatch:
+        """With this position."""
+        other = self._with(self.shared, self.columns)
+        other.position = position
+        return other
+
+    def numbered(self, sequence: int | None) -> EventBatch:
+        """With this number."""
+        other = self._with(self.shared, self.columns)
+        other.sequence = sequence
+        return other
+
+    def select(self, keep: Sequence[object]) -> EventBatch:
+        """Only the events for which ``keep`` has something true."""
+        kept = list(compress(self.bodies(), keep))
+        if len(kept) == self.count:
+            return self
+        columns = {name: list(compress(column, keep)) for name, column in self.columns.items()}
+        if self.ends is None:
+            block = b"\n".join([*kept, b""]) if kept else b""
+            return EventBatch(block, None, len(kept), self.shared, columns, self.position, self.sequence)
+        return self.of_bodies(kept, self.shared, columns, self.position)
+
+    def split(self, name: str) -> dict[str | None, EventBatch]:
+        """By the values of a header, each with its events in order; in the order of the first of each."""
+        column = self.columns.get(name)
+        if column is None:
+            return {self.shared.get(name): self}
+        return {value: self.select([each == value for each in column]) for value in dict.fromkeys(column)}
+
+    def _with(self, shared: Headers, columns: Mapping[str, Column]) -> EventBatch:
+        return EventBatch(self.block, self.ends, self.count, shared, columns, self.position, self.sequence)
+
+    def __repr__(self) -> str:
+        return f"<EventBatch of {self.count} events, {self.size} bytes>"
+
+
+def columns_of(headers: Sequence[Headers]) -> tuple[dict[str, str], dict[str, Column]]:
+    """What is shared of the headers of some events, and the rest as columns."""
+    names = dict.fromkeys(name for each in headers for name in each)
+    shared: dict[str, str] = {}
+    columns: dict[str, Column] = {}
+    for name in names:
+        values = [each.get(name) for each in headers]
+        first = values[0]
+        if first is not None and values.count(first) == len(values):
+            shared[name] = first
+        else:
+            columns[name] = values
+    return shared, columns

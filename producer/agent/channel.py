@@ -1,0 +1,228 @@
+"""BatchChannel: a channel as the agent uses it: each of its events is a batch, and what it may hold is counted in the
+events of the batches, as Flume's ``capacity`` is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from ..clock import Clock, Deadline, WaitingRoom
+from ..errors import ChannelFullError
+from ..interfaces import Channel, ChannelStats, Event, Transaction
+from .batch import EventBatch
+from .event_format import UnreadableBatchError, count_of, read_batch, write_batch
+from .positions import Positions
+
+_log = logging.getLogger("producer.agent.channel")
+
+#: Batches of one take, at most.
+_MOST_BATCHES = 1000
+
+
+class Taking:
+    """Batches on their way to a sink.
+
+    :ivar batches: in the channel's order; at least one.
+    """
+
+    def __init__(self, channel: BatchChannel, transaction: Transaction, batches: Sequence[EventBatch]) -> None:
+        self._channel, self._transaction = channel, transaction
+        self.batches = batches
+
+    @property
+    def count(self) -> int:
+        """Events in all batches."""
+        return sum(batch.count for batch in self.batches)
+
+    def commit(self) -> None:
+        """They were delivered: they leave the channel.
+
+        :raises ChannelError: the disk failed; they may come again.
+        """
+        positions = self._channel.positions
+        try:
+            positions.leaving(self.batches)
+            self._transaction.commit()
+        except BaseException:
+            self.rollback()
+            raise
+        self._transaction.close()
+        self._channel.leave(self.count)
+        positions.left(self.batches)
+
+    def rollback(self) -> None:
+        """They were not: they go back to their places."""
+        self._transaction.rollback()
+        self._transaction.close()
+
+
+class BatchChannel:
+    """Batches in a channel.
+
+    :param channel: where they lie.
+    :param positions: see :mod:`.positions`.
+    :param capacity: events, those of all batches together; None for no limit but the channel's own. A batch of more is
+        let in alone.
+    :param keep_alive: seconds that a put waits for room unless it says otherwise.
+    :param held: events that are in the channel already.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        positions: Positions,
+        clock: Clock,
+        *,
+        capacity: int | None = None,
+        keep_alive: float = 3.0,
+        held: int = 0,
+    ) -> None:
+        self.channel, self.positions = channel, positions
+        self.capacity, self.keep_alive = capacity, keep_alive
+        self._clock = clock
+        self._room = WaitingRoom(clock, look_again=1.0)
+        self._lock = threading.Lock()  # guards _held
+        self._held = held
+
+    @property
+    def name(self) -> str:
+        """The channel's."""
+        return self.channel.name
+
+    @property
+    def held(self) -> int:
+        """Events in the channel, those of all batches, taken ones included."""
+        return self._held
+
+    @property
+    def fill(self) -> float:
+        """How full it is, 0 to 1, by whatever limit is nearest."""
+        stats = self.channel.stats()
+        fills = [stats.fill, self._held / self.capacity if self.capacity else 0.0]
+        return max([*fills, stats.bytes / stats.byte_capacity if stats.byte_capacity else 0.0])
+
+    def has_room(self, count: int) -> bool:
+        """Whether a batch of so many events would be let in now, as far as can be seen."""
+        stats = self.channel.stats()
+        fits = self.capacity is None or self._held == 0 or self._held + count <= self.capacity
+        return fits and stats.open and self.fill < 1
+
+    def stats(self) -> ChannelStats:
+        """The channel's own figures, which count batches."""
+        return self.channel.stats()
+
+    def put(self, batch: EventBatch, timeout: float | None = None) -> None:
+        """Commit a batch.
+
+        :param timeout: seconds to wait for room; None is ``keep_alive``.
+        :raises ChannelFullError: no room in that time.
+        :raises ChannelError: the channel is closed, or the disk failed.
+        """
+        deadline = Deadline.after(self._clock, self.keep_alive if timeout is None else timeout)
+        self._enter(batch.count, deadline)
+        try:
+            self._commit(batch, deadline)
+        except BaseException:
+            self.leave(batch.count)
+            raise
+
+    def take(self, most_events: int, most_bytes: int, timeout: float) -> Taking | None:
+        """Batches for one delivery; None if none came in time.
+
+        :param most_events: of all batches together, though at least one batch is taken.
+        :param most_bytes: likewise.
+        :param timeout: seconds.
+        """
+        transaction = self.channel.transaction()
+        transaction.begin()
+        try:
+            events = transaction.take(min(_MOST_BATCHES, most_events), max_bytes=most_bytes, timeout=timeout)
+            if not events:
+                transaction.rollback()
+                transaction.close()
+                return None
+            fitting = _fitting(events, most_events)
+            if fitting < len(events):
+                transaction.give_back(events[fitting:])
+            return Taking(self, transaction, [self._read(event) for event in events[:fitting]])
+        except BaseException:
+            transaction.rollback()
+            transaction.close()
+            raise
+
+    def leave(self, count: int) -> None:
+        """So many events have left."""
+        with self._lock:
+            self._held -= count
+        self._room.wake_all()
+
+    def close(self) -> None:
+        """Note the positions, and close the channel."""
+        try:
+            self.positions.close()
+        finally:
+            self.channel.close()
+
+    def wait_until_empty(self, deadline: Deadline) -> bool:
+        """Wait until all that was put is delivered; False if it is not in time."""
+        return self._room.wait_until(lambda: self._held <= 0, deadline)
+
+    def _enter(self, count: int, deadline: Deadline) -> None:
+        begun = self._clock.monotonic()
+        if self._room.wait_until(lambda: self._entered(count), deadline):
+            return
+        stats = self.channel.stats()
+        raise ChannelFullError(
+            self.name,
+            size=self._held,
+            capacity=self.capacity or stats.capacity,
+            used_bytes=stats.bytes,
+            byte_capacity=stats.byte_capacity,
+            wanted=count,
+            wanted_bytes=0,
+            last_take_age=stats.last_take_age,
+            waited=self._clock.monotonic() - begun,
+        )
+
+    def _entered(self, count: int) -> bool:
+        with self._lock:
+            fits = self.capacity is None or self._held == 0 or self._held + count <= self.capacity
+            if fits:
+                self._held += count
+        return fits
+
+    def _commit(self, batch: EventBatch, deadline: Deadline) -> None:
+        positions, position = self.positions, batch.position
+        if position is not None:
+            positions.putting(position)
+        try:
+            with self.channel.transaction() as transaction:
+                transaction.put(write_batch(batch))
+                transaction.commit(deadline.remaining(self._clock))
+        except BaseException:
+            if position is not None:
+                positions.failed(position)
+            raise
+        if position is not None:
+            positions.put(position, transaction.last_sequence)
+
+    def _read(self, event: Event) -> EventBatch:
+        try:
+            return read_batch(event)
+        except UnreadableBatchError as error:
+            _log.error("channel %s: event %s is delivered as it is: %s", self.name, event.sequence, error)
+            headers = {name: value for name, value in event.headers.items() if value is not None}
+            return EventBatch.of_bodies([event.body], headers).numbered(event.sequence)
+
+
+def _fitting(events: Sequence[Event], most: int) -> int:
+    """How many of them hold at most so many events together; at least one."""
+    total = number = 0
+    for event in events:
+        total += count_of(event)
+        if number and total > most:
+            break
+        number += 1
+    return number

@@ -1,0 +1,168 @@
+"""The channels of an agent, made of its configuration: memory, file and spillable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..channels import FileChannel, MemoryChannel, SpillableChannel
+from ..channels.file.store.notes import FileNotes
+from ..interfaces import Event
+from .channel import BatchChannel
+from .event_format import count_of
+from .interfaces import Context
+from .options import option
+from .positions import DeliveredPositions, KeptPositions
+
+_BYTES = "bytes of the events with their headers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Common:
+    capacity: int | None = option(None, least=1, doc="events; empty for no limit but that of the bytes")
+    transaction_capacity: int | None = option(
+        None, least=1, doc="taken from Flume's files and not needed: a batch is one transaction"
+    )
+    keep_alive: float = option(3.0, flume="keep-alive", least=0, doc="seconds that a put waits for room")
+
+
+class MemoryChannelBuilder:
+    """Batches in memory; what it holds is read again after a death, by sources that can."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(_Common):
+        """Flume's memory channel's."""
+
+        byte_capacity: int = option(64 << 20, least=1, doc=_BYTES)
+        byte_capacity_buffer_percentage: int = option(20, least=0, most=99, doc="of them for headers, per cent")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._context = options, context
+
+    def open(self) -> BatchChannel:
+        """The channel, empty."""
+        options, context = self._options, self._context
+        channel = MemoryChannel(
+            byte_capacity=options.byte_capacity,
+            byte_capacity_buffer_percentage=options.byte_capacity_buffer_percentage,
+            keep_alive=options.keep_alive,
+            name=context.name,
+            clock=context.clock,
+        )
+        return BatchChannel(
+            channel,
+            DeliveredPositions(_own_notes(context), context.clock),
+            context.clock,
+            capacity=options.capacity,
+            keep_alive=options.keep_alive,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OnDisk(_Common):
+    directory: Path | None = option(None, flume="checkpointDir", doc="its own; by default below the agent's state")
+    data_directories: tuple[Path, ...] = option((), flume="dataDirs", doc="where segments go, if elsewhere")
+    byte_capacity: int | None = option(None, least=1, doc=_BYTES)
+    fsync: str = option("commit", doc='"commit", "os", or seconds: when a commit is on the disk')
+    segment_size: int = option(64 << 20, flume="maxFileSize", least=1280, doc="bytes of a file")
+    checkpoint_interval: float = option(30.0, scale=0.001, least=0.001, doc="seconds")
+    dual_checkpoints: bool = option(True, flume="useDualCheckpoints", doc="keep a second copy")
+    minimum_free_space: int = option(
+        64 << 20, flume="minimumRequiredSpace", least=0, doc="bytes that puts leave free on the disk"
+    )
+
+
+class FileChannelBuilder:
+    """Batches on the disk."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(_OnDisk):
+        """Flume's file channel's."""
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._context = options, context
+
+    def open(self) -> BatchChannel:
+        """The channel, with what it held when it was closed, or its process died.
+
+        :raises ChannelError: the directory cannot be used.
+        """
+        options, context = self._options, self._context
+        channel = _file_channel(options, context)
+        counted = _Counted(channel.peek())
+        assert channel.notes is not None  # noqa: S101  # only those of tests with a disk of their own have none
+        positions = KeptPositions(channel.notes, channel.sync, counted)
+        return BatchChannel(
+            channel,
+            positions,
+            context.clock,
+            capacity=options.capacity,
+            keep_alive=options.keep_alive,
+            held=counted.events,
+        )
+
+
+class SpillableChannelBuilder:
+    """Batches in memory, and on the disk when there are too many; as safe as memory."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(_OnDisk):
+        """Flume's spillable memory channel's."""
+
+        byte_capacity: int | None = option(None, flume="overflowByteCapacity", least=1, doc="bytes on the disk")
+        memory_bytes: int = option(64 << 20, flume="byteCapacity", least=1, doc="bytes in memory")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._context = options, context
+
+    def open(self) -> BatchChannel:
+        """The channel, with what had been spilled.
+
+        :raises ChannelError: the directory cannot be used.
+        """
+        options, context = self._options, self._context
+        memory = MemoryChannel(byte_capacity=options.memory_bytes, name=context.name, clock=context.clock)
+        channel = SpillableChannel(memory, _file_channel(options, context), name=context.name)
+        return BatchChannel(
+            channel,
+            DeliveredPositions(_own_notes(context), context.clock),
+            context.clock,
+            capacity=options.capacity,
+            keep_alive=options.keep_alive,
+        )
+
+
+class _Counted:
+    """Events on their way, counted."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._given, self.events = events, 0
+
+    def __iter__(self) -> Iterator[Event]:
+        for event in self._given:
+            self.events += count_of(event)
+            yield event
+
+
+def _file_channel(options: _OnDisk, context: Context) -> FileChannel:
+    directory = options.directory or context.state / "events"
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    return FileChannel(
+        directory,
+        byte_capacity=options.byte_capacity,
+        keep_alive=options.keep_alive,
+        fsync=options.fsync if options.fsync in ("commit", "os") else float(options.fsync),
+        segment_size=options.segment_size,
+        checkpoint_interval=options.checkpoint_interval,
+        dual_checkpoints=options.dual_checkpoints,
+        minimum_free_space=options.minimum_free_space,
+        data_directories=options.data_directories,
+        name=context.name,
+        clock=context.clock,
+    )
+
+
+def _own_notes(context: Context) -> FileNotes:
+    context.state.mkdir(parents=True, exist_ok=True)
+    return FileNotes(str(context.state), context.name)

@@ -1,0 +1,1 @@
+"""Configurations of an agent: our TOML, and Flume's properties."""

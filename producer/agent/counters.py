@@ -1,0 +1,31 @@
+"""What a component counts, under Flume's names; shown by the monitoring."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+
+
+class Counters:
+    """Named numbers that only grow, and gauges that are asked for; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _values
+        self._values: defaultdict[str, int] = defaultdict(int)
+        self.last_error: str | None = None
+
+    def add(self, **amounts: int) -> None:
+        """Count."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self._values[name] += amount
+
+    def get(self, name: str) -> int:
+        """What was counted under a name."""
+        with self._lock:
+            return self._values.get(name, 0)
+
+    def snapshot(self) -> dict[str, int]:
+        """All of them at one moment."""
+        with self._lock:
+            return dict(self._values)

@@ -1,0 +1,158 @@
+r"""How a batch stands in one event of a channel.
+
+Its shared headers are the event's. Ours begin with ``~``, and a user's that begin so get another ``~`` in front:
+
+* ``~count``: how many events the batch holds;
+* ``~position``: where its source was, if it has a :class:`~.batch.Position`: the end, a space, the name;
+* ``~form``: ``lines``, and the body is the block as it lies; or ``ends``, and the body is::
+
+      4 bytes   how many columns, little-endian, as all numbers
+      count * 8 where each body ends in the block
+      columns   of each: 4 bytes, the size of its name; the name; then for each event 4 bytes, the size of the value
+                (0xFFFFFFFF for none), and the value
+      the rest  the block
+
+  Lines with columns are written like ends.
+
+An event without ``~count`` is somebody else's: a batch of one, with its headers and its body.
+
+*Example.* Two events, ``a`` with the header ``n`` = ``1`` and ``bc`` without it; ``~form`` is ``ends``, ``~count`` 2::
+
+    01 00 00 00  01 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00
+    01 00 00 00 6e  01 00 00 00 31  ff ff ff ff  61 62 63
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from itertools import accumulate
+
+from ..interfaces import Event
+from .batch import Column, EventBatch, Position
+
+_COUNT, _FORM, _POSITION = "~count", "~form", "~position"
+_LINES, _ENDS = "lines", "ends"
+_NONE = 0xFFFFFFFF
+
+
+class UnreadableBatchError(ValueError):
+    """The event's body is not what its headers say."""
+
+
+def write_batch(batch: EventBatch) -> Event:
+    """The event of a batch."""
+    headers: dict[str, str | None] = {_escaped(name): value for name, value in batch.shared.items()}
+    headers[_COUNT] = str(batch.count)
+    if batch.position is not None:
+        headers[_POSITION] = f"{batch.position.end} {batch.position.name}"
+    if batch.ends is None and not batch.columns:
+        headers[_FORM] = _LINES
+        return Event(headers, batch.block)
+    headers[_FORM] = _ENDS
+    return Event(headers, _packed(batch))
+
+
+def read_batch(event: Event) -> EventBatch:
+    """The batch of an event.
+
+    :raises UnreadableBatchError: the event holds none.
+    """
+    headers = event.headers
+    if _COUNT not in headers:
+        shared = {name: value for name, value in headers.items() if value is not None}
+        return EventBatch(event.body, array("Q", [len(event.body)]), 1, shared, sequence=event.sequence)
+    shared = {_plain(name): value for name, value in headers.items() if _is_users(name) and value is not None}
+    position = position_of(event)
+    try:
+        count = int(headers[_COUNT] or "")
+        if headers.get(_FORM) == _LINES:
+            return EventBatch(event.body, None, count, shared, position=position, sequence=event.sequence)
+        columns, ends, block = _unpacked(event.body, count)
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise UnreadableBatchError(f"not a batch of {headers[_COUNT]} events: {error}") from error
+    return EventBatch(block, ends, count, shared, columns, position, event.sequence)
+
+
+def position_of(event: Event) -> Position | None:
+    """Where the source of an event was."""
+    text = event.headers.get(_POSITION)
+    if text is None:
+        return None
+    end, _, name = text.partition(" ")
+    return Position(name, int(end))
+
+
+def count_of(event: Event) -> int:
+    """How many events of a batch an event holds."""
+    return int(event.headers.get(_COUNT) or 1)
+
+
+def _packed(batch: EventBatch) -> bytes:
+    if batch.ends is None:
+        bodies = batch.bodies()
+        ends, block = array("Q", accumulate(map(len, bodies))), b"".join(bodies)
+    else:
+        ends, block = batch.ends, batch.block
+    parts = [len(batch.columns).to_bytes(4, "little"), _little(ends)]
+    for name, column in batch.columns.items():
+        parts += _text(name)
+        for value in column:
+            parts += (_NONE.to_bytes(4, "little"),) if value is None else _text(value)
+    return b"".join([*parts, block])
+
+
+def _unpacked(body: bytes, count: int) -> tuple[dict[str, Column], array[int], bytes]:
+    start = 4 + 8 * count
+    ends = array("Q")
+    ends.frombytes(body[4:start])
+    if sys.byteorder == "big":
+        ends.byteswap()
+    if len(ends) != count:
+        raise ValueError(f"the body has only {len(body)} bytes")
+    columns: dict[str, Column] = {}
+    for _ in range(int.from_bytes(body[:4], "little")):
+        name, start = _read_text(body, start)
+        values: list[str | None] = []
+        for _ in range(count):
+            value, start = _read_text(body, start)
+            values.append(value)
+        columns[name or ""] = values
+    block = body[start:]
+    if len(block) != (ends[-1] if count else 0):
+        raise ValueError(f"its bodies have {len(block)} bytes")
+    return columns, ends, block
+
+
+def _little(ends: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        ends = array("Q", ends)
+        ends.byteswap()
+    return ends.tobytes()
+
+
+def _text(text: str) -> tuple[bytes, bytes]:
+    raw = text.encode(errors="surrogatepass")
+    return len(raw).to_bytes(4, "little"), raw
+
+
+def _read_text(body: bytes, start: int) -> tuple[str | None, int]:
+    size = int.from_bytes(body[start : start + 4], "little")
+    start += 4
+    if size == _NONE:
+        return None, start
+    if start + size > len(body):
+        raise ValueError(f"a text of {size} bytes ends behind the body's {len(body)}")
+    return body[start : start + size].decode(errors="surrogatepass"), start + size
+
+
+def _is_users(name: str) -> bool:
+    return not name.startswith("~") or name.startswith("~~")
+
+
+def _escaped(name: str) -> str:
+    return f"~{name}" if name.startswith("~") else name
+
+
+def _plain(name: str) -> str:
+    return name[1:] if name.startswith("~~") else name

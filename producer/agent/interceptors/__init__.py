@@ -1,0 +1,1 @@
+"""Interceptors: what changes events on their way into the channels."""

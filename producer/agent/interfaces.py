@@ -1,0 +1,188 @@
+"""What a component of an agent is: the protocols of sources, interceptors, selectors, sinks and sink processors.
+
+A component is a class with ``Options``, a frozen dataclass of :func:`~.options.option` fields, and is made from those
+and a :class:`Context`. It is found by its name among the built-in ones or by an entry point (:mod:`.registry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from ..clock import Clock, Deadline, SystemClock, WaitingRoom
+from ..errors import ProducerError
+from .batch import EventBatch, Position
+from .counters import Counters
+
+
+class SinkError(ProducerError):
+    """A sink could not deliver; the events stay in the channel, and it is tried again.
+
+    :ivar sent: whether some of them may have been delivered all the same.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class RefusedError(ProducerError):
+    """The destination will never take these; they go to the sink's dead letters, and the rest counts as delivered.
+
+    :ivar batches: what was refused.
+    """
+
+    def __init__(self, message: str, batches: Sequence[EventBatch]) -> None:
+        super().__init__(message)
+        self.batches = batches
+
+
+class Stop:
+    """Tells a component that it shall end; one for each run of it.
+
+    :param clock: what waits go through.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._room = WaitingRoom(self._clock, look_again=1.0)
+        self._set = False
+
+    def set(self) -> None:
+        """End."""
+        self._set = True
+        self._room.wake_all()
+
+    def is_set(self) -> bool:
+        """Whether to end."""
+        return self._set
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Sleep until then, or until it shall end; whether it shall."""
+        return self._room.wait_until(self.is_set, Deadline.after(self._clock, seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a component is given besides its options.
+
+    :ivar agent: the agent's name.
+    :ivar name: the component's.
+    :ivar state: a directory of the component's own, for what it keeps between runs; made when it is first used.
+    :ivar counters: what it counts; shown by the monitoring.
+    :ivar clock: time.
+    """
+
+    agent: str
+    name: str
+    state: Path
+    counters: Counters = field(default_factory=Counters)
+    clock: Clock = field(default_factory=SystemClock)
+
+
+class Outlet(Protocol):
+    """Where a source puts what it reads: behind it are its interceptors, its selector and its channels."""
+
+    def put(self, batch: EventBatch, timeout: float | None = None) -> None:
+        """Return once every required channel has committed the batch.
+
+        :param timeout: seconds to wait for room in a channel; None is the channels' ``keep_alive``.
+        :raises ChannelError: not all channels have. What is put again may then come twice to those that have: a source
+            that can, calls :meth:`put_until`.
+        """
+
+    def put_until(self, batch: EventBatch, stop: Stop) -> bool:
+        """Put a batch, for as long as it takes: each channel gets it once. For sources that can wait.
+
+        :returns: False if ``stop`` came before all channels had it.
+        """
+
+    def ends(self, name: str) -> Sequence[int]:
+        """Up to where the channels have what is read under that name, each its own end, sorted. A source goes on at the
+        first, and ends a batch at each of the others: then no channel gets anything twice.
+        """
+
+    def names(self) -> set[str]:
+        """The names of all positions that channels have from this source."""
+
+    def pass_over(self, position: Position) -> None:
+        """Note that there is nothing to put up to there."""
+
+    def forget(self, name: str) -> None:
+        """What was read under that name is gone for good."""
+
+
+class Source(Protocol):
+    """Reads events, and puts them into its outlet."""
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """Work until ``stop``; acknowledge to whoever sends only what :meth:`Outlet.put` has returned for.
+
+        It may raise: it is run again, after a while, on an object made anew. Returning before ``stop`` means that there
+        is nothing left to do.
+        """
+
+
+class Interceptor(Protocol):
+    """Changes what passes."""
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        """The batch, or another one in its place; fewer events if some are dropped."""
+
+
+class Selector(Protocol):
+    """Chooses channels for events.
+
+    :ivar exclusive: whether each event goes to one of the channels, by no rule that would choose the same one again:
+        then what one of them has, none of the others needs.
+    """
+
+    exclusive: bool
+
+    def select(self, batch: EventBatch) -> Routes:
+        """For each channel what it gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Which channel gets what of a batch.
+
+    :ivar required: by the channel's name; the source waits until these have committed.
+    :ivar optional: likewise; what fails there is logged and counted, nothing else.
+    """
+
+    required: Mapping[str, EventBatch]
+    optional: Mapping[str, EventBatch] = field(default_factory=dict)
+
+
+class Sink(Protocol):
+    """Delivers events.
+
+    :ivar most_events: of one call of :meth:`write`.
+    :ivar most_bytes: likewise; a single batch may be larger.
+    """
+
+    most_events: int
+    most_bytes: int
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """Deliver, and return once the destination has acknowledged all.
+
+        :raises SinkError: not delivered, to be tried again; any other exception counts as one.
+        :raises RefusedError: some never will be.
+        """
+
+    def close(self) -> None:
+        """Let go of files and connections; called once, on whatever thread stops the sink."""
+
+
+class SinkProcessor(Protocol):
+    """Chooses a sink of a group for each delivery."""
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """As :meth:`Sink.write`, by one of the sinks."""
+
+    def close(self) -> None:
+        """Close all sinks."""

@@ -1,0 +1,273 @@
+"""Options of components, declared once: types, defaults, rules and Flume's names for them.
+
+A component's ``Options`` is a frozen dataclass whose fields are made by :func:`option`. :func:`read_options` makes one
+of the values of a configuration, TOML's typed ones or the texts of a properties file, and reports everything that is
+wrong with them at once, with the nearest right name for a wrong one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import ConfigError, ProducerError
+
+_T = TypeVar("_T")
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    *,
+    doc: str,
+    flume: str | None = None,
+    scale: float = 1,
+    least: float | None = None,
+    most: float | None = None,
+    choices: Sequence[str] | None = None,
+    secret: bool = False,
+) -> Any:
+    """A field of ``Options``.
+
+    :param default: without one the option is required.
+    :param doc: what it means, with its unit; shown by ``producer agent check --explain`` and the docs.
+    :param flume: Flume's key for it, if that differs from the name in camelCase.
+    :param scale: what Flume's number is multiplied by: 0.001 for its milliseconds.
+    :param least: the lowest number.
+    :param most: the highest.
+    :param choices: the texts that are allowed.
+    :param secret: never shown.
+    """
+    rules = {
+        "doc": doc,
+        "flume": flume,
+        "scale": scale,
+        "least": least,
+        "most": most,
+        "choices": tuple(choices) if choices else None,
+        "secret": secret,
+    }
+    if isinstance(default, dict | list):
+        copied = default
+        return dataclasses.field(default_factory=lambda: type(copied)(copied), metadata=rules)
+    return dataclasses.field(default=default, metadata=rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a configuration.
+
+    :ivar where: the component, such as ``sources.r1``; or a key of the agent's own.
+    :ivar key: the option.
+    :ivar message: the rule and the value.
+    :ivar line: of the file, from 1 on, if it is known.
+    """
+
+    where: str
+    key: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f"line {self.line}: "
+        name = ".".join(part for part in (self.where, self.key) if part)
+        return f"{line}{name}: {self.message}"
+
+
+class AgentConfigError(ProducerError):
+    """A configuration that cannot be used: all that is wrong with it.
+
+    :ivar problems: at least one.
+    """
+
+    def __init__(self, problems: Sequence[Problem], source: str = "configuration") -> None:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        super().__init__(f"{source}: {len(problems)} problem{'s' * (len(problems) > 1)}\n{lines}")
+        self.problems = tuple(problems)
+
+
+def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
+    """The options of a class, by name."""
+    return {field.name: field for field in dataclasses.fields(cls) if "doc" in field.metadata}
+
+
+def flume_name(field: dataclasses.Field[Any]) -> str:
+    """Flume's key of an option."""
+    first, *rest = field.name.split("_")
+    return field.metadata["flume"] or first + "".join(map(str.capitalize, rest))
+
+
+def from_flume(cls: type, values: Mapping[str, str]) -> dict[str, Any]:
+    """Flume's keys and texts as our names and values; keys that are not known stay as they are.
+
+    Keys with a dot behind a known one, such as ``headers.g1.k``, become a mapping. A class may have a method
+    ``translate_flume`` for what is made otherwise; it is given the texts first.
+    """
+    translate: Callable[[Mapping[str, str]], Mapping[str, Any]] | None = getattr(cls, "translate_flume", None)
+    if translate is not None:
+        values = translate(values)
+    known = {flume_name(field): field for field in fields_of(cls).values()}
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        field = known.get(key)
+        parent, _, rest = key.partition(".")
+        if field is not None:
+            found[field.name] = _scaled(value, field.metadata["scale"])
+        elif rest and parent in known and isinstance(found.setdefault(known[parent].name, {}), dict):
+            found[known[parent].name][rest] = value
+        else:
+            found[key] = value
+    return found
+
+
+def _scaled(value: Any, scale: float) -> Any:
+    if scale == 1:
+        return value
+    try:
+        return float(value) * scale
+    except (TypeError, ValueError):
+        return value  # the type's rule will say what is wrong
+
+
+def read_options(cls: type[_T], values: Mapping[str, Any], where: str, lines: Mapping[str, int] = {}) -> _T:
+    """Options made of a configuration's values.
+
+    :param where: the component, for messages.
+    :param lines: where in the file each key stands.
+    :raises AgentConfigError: with all that is wrong.
+    """
+    problems: list[Problem] = []
+    fields, hints = fields_of(cls), typing.get_type_hints(cls)
+    chosen: dict[str, Any] = {}
+    for key, value in values.items():
+        field = fields.get(key)
+        if field is None:
+            problems.append(Problem(where, key, f"no such option{nearest(key, fields)}", lines.get(key)))
+            continue
+        try:
+            chosen[key] = _checked(value, hints[key], field)
+        except ValueError as error:
+            message = "has a wrong value, which is not shown" if field.metadata["secret"] else str(error)
+            problems.append(Problem(where, key, message, lines.get(key)))
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in values:
+            problems.append(Problem(where, name, f"is missing: {field.metadata['doc']}"))
+    if problems:
+        raise AgentConfigError(problems)
+    try:
+        return cls(**chosen)
+    except ConfigError as error:
+        raise AgentConfigError([Problem(where, error.name, f"{error.rule}, got {error.value!r}")]) from error
+
+
+def nearest(name: str, known: typing.Iterable[str]) -> str:
+    """Which known name was meant, for the end of a message."""
+    names = list(known)
+    found = difflib.get_close_matches(name, names, 1, 0.6)
+    return f"; did you mean {found[0]!r}?" if found else f"; there are {', '.join(sorted(names)) or 'none'}"
+
+
+def _checked(value: Any, hint: Any, field: dataclasses.Field[Any]) -> Any:
+    rules = field.metadata
+    value = _converted(value, hint)
+    if rules["choices"] and value not in rules["choices"]:
+        raise ValueError(f"must be one of {', '.join(rules['choices'])}, got {value!r}")
+    if rules["least"] is not None and value is not None and value < rules["least"]:
+        raise ValueError(f"must be at least {rules['least']}, got {value!r}")
+    if rules["most"] is not None and value is not None and value > rules["most"]:
+        raise ValueError(f"must be at most {rules['most']}, got {value!r}")
+    return value
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _of_union(value, arguments)
+    if origin is tuple:
+        items = value.split() if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise ValueError(f"must be a list, got {value!r}")
+        return tuple(_converted(item, arguments[0]) for item in items)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise ValueError(f"must be a table, got {value!r}")
+        return {str(name): _converted(item, arguments[1]) for name, item in value.items()}
+    return _CONVERSIONS.get(hint, lambda each: each)(value)
+
+
+def _of_union(value: Any, arguments: Sequence[Any]) -> Any:
+    if value is None or (value == "" and types.NoneType in arguments):
+        return None
+    failures: list[str] = []
+    for hint in arguments:
+        if hint is types.NoneType:
+            continue
+        try:
+            return _converted(value, hint)
+        except ValueError as error:
+            failures.append(str(error))
+    raise ValueError(failures[0])
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str):
+        text = value.strip().lower()
+        digits = text.rstrip("kmgib")
+        unit = _UNITS.get(text[len(digits) :].strip())
+        try:
+            if unit is not None:
+                return int(digits) * unit
+        except ValueError:
+            pass
+    elif isinstance(value, int) and not isinstance(value, bool):
+        return value
+    elif isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise ValueError(f"must be a whole number, got {value!r}")
+
+
+def _number(value: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if math.isnan(number):
+        raise ValueError(f"must be a number, got {value!r}")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text in _TRUE + _FALSE:
+        return text in _TRUE
+    raise ValueError(f"must be true or false, got {value!r}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"must be text, got {value!r}")
+
+
+def _path(value: Any) -> Path:
+    if isinstance(value, str | Path) and str(value):
+        return Path(value).expanduser()
+    raise ValueError(f"must be a path, got {value!r}")
+
+
+_CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
+    int: _integer,
+    float: _number,
+    bool: _flag,
+    str: _text,
+    Path: _path,
+}

@@ -1,0 +1,243 @@
+"""How far the sources came, as a channel knows it: so that what is read again after a death is put once.
+
+A source that can read again gives each batch a :class:`~.batch.Position`. After a death it goes on behind what its
+channels have. There are two kinds of channel:
+
+* In one **that keeps its events**, the position lies with the batch, in the same commit. When the batch is about to
+  leave, the position is first written to the channel's notes: there is no instant at which neither has it. So what was
+  committed is not read again.
+* In one that **forgets**, what was read is only safe once it was delivered: the position is noted after that, in the
+  agent's own directory, and what had not been delivered is read again. So nothing is lost there either, and what was
+  delivered within the last second may come twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from ..clock import Clock
+from ..interfaces import Event, Notes
+from .batch import EventBatch, Position
+from .event_format import position_of
+
+_PREFIX = "position:"
+#: Positions of channels that forget are noted so often, seconds.
+NOTE_INTERVAL = 1.0
+
+
+class OwnNotes(Notes, Protocol):
+    """Notes that whoever uses them also closes."""
+
+    def close(self) -> None:
+        """Give the files up."""
+
+
+class Positions(Protocol):
+    """The ends of one channel, by the name of what is read; a source's name and a slash stand before its own names."""
+
+    def end(self, name: str) -> int:
+        """Up to where the channel has it; 0 if nothing."""
+
+    def names(self) -> Iterable[str]:
+        """All that are known."""
+
+    def putting(self, position: Position) -> None:
+        """A batch is about to be committed."""
+
+    def put(self, position: Position, sequence: int | None) -> None:
+        """It was committed, with this number."""
+
+    def failed(self, position: Position) -> None:
+        """It was not."""
+
+    def passed(self, position: Position) -> None:
+        """There was nothing for this channel up to there."""
+
+    def leaving(self, batches: Iterable[EventBatch]) -> None:
+        """Their take is about to be committed."""
+
+    def left(self, batches: Iterable[EventBatch]) -> None:
+        """It was committed."""
+
+    def forget(self, name: str) -> None:
+        """It is gone for good."""
+
+    def flush(self) -> None:
+        """Note what is due."""
+
+    def close(self) -> None:
+        """Note all, and let go of what it has of its own."""
+
+
+class KeptPositions:
+    """For a channel that keeps its events, and has notes.
+
+    :param sync: makes all that was committed as safe as it can be.
+    :param events: all that are in the channel now.
+    """
+
+    def __init__(self, notes: Notes, sync: Callable[[], None], events: Iterable[Event]) -> None:
+        self._notes, self._sync = notes, sync
+        self._lock = threading.Lock()  # guards what follows; not held during I/O
+        self._ends: dict[str, int] = {}
+        self._newest: dict[str, int] = {}
+        self._noted = {name.removeprefix(_PREFIX): int(end) for name, end in notes.items(_PREFIX).items()}
+        self._ends.update(self._noted)
+        for event in events:
+            position = position_of(event)
+            if position is not None and event.sequence is not None:
+                self._advance(position, event.sequence)
+
+    def end(self, name: str) -> int:
+        """See :class:`Positions`, as for those that follow."""
+        with self._lock:
+            return self._ends.get(name, 0)
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return list(self._ends)
+
+    def putting(self, position: Position) -> None:
+        pass
+
+    def failed(self, position: Position) -> None:
+        pass
+
+    def put(self, position: Position, sequence: int | None) -> None:
+        with self._lock:
+            self._advance(position, -1 if sequence is None else sequence)
+
+    def passed(self, position: Position) -> None:
+        with self._lock:
+            self._advance(position, -1)
+
+    def leaving(self, batches: Iterable[EventBatch]) -> None:
+        taken = set()
+        with self._lock:
+            for batch in batches:
+                if batch.position is not None:
+                    # Whoever put it may not have come to say so.
+                    self._advance(batch.position, -1 if batch.sequence is None else batch.sequence)
+                    taken.add(batch.position.name)
+        self._note(taken)
+
+    def left(self, batches: Iterable[EventBatch]) -> None:
+        pass
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            for known in (self._ends, self._newest, self._noted):
+                known.pop(name, None)
+        self._notes.remove(_PREFIX + name)
+
+    def flush(self) -> None:
+        self._note(self.names())
+
+    def close(self) -> None:
+        self.flush()
+
+    def _advance(self, position: Position, sequence: int) -> None:
+        name, end = position
+        self._ends[name] = max(end, self._ends.get(name, 0))
+        self._newest[name] = max(sequence, self._newest.get(name, -1))
+
+    def _note(self, names: Iterable[str]) -> None:
+        with self._lock:
+            due = {name: self._ends[name] for name in names if self._ends.get(name, 0) > self._noted.get(name, 0)}
+            rows = [(_PREFIX + name, b"%d" % end, self._newest.get(name, -1)) for name, end in due.items()]
+        if rows:
+            self._sync()  # or the note might speak of events that a power cut takes back, and be forgotten with them
+            self._notes.write_many(rows)
+            with self._lock:
+                self._noted.update({name: max(end, self._noted.get(name, 0)) for name, end in due.items()})
+
+
+class DeliveredPositions:
+    """For a channel that forgets.
+
+    :param notes: of the agent's own.
+    """
+
+    def __init__(self, notes: OwnNotes, clock: Clock) -> None:
+        self._notes, self._clock = notes, clock
+        self._lock = threading.Lock()  # guards what follows; not held during I/O
+        found = notes.items(_PREFIX)
+        self._delivered = {name.removeprefix(_PREFIX): int(end) for name, end in found.items()}
+        self._ends = dict(self._delivered)
+        #: Of each name the ends that are in the channel, in order; the delivered ones have left the set.
+        self._waiting: dict[str, deque[int]] = {}
+        self._undelivered: dict[str, set[int]] = {}
+        self._dirty: set[str] = set()
+        self._next_note = clock.monotonic()
+
+    def end(self, name: str) -> int:
+        """See :class:`Positions`, as for those that follow."""
+        with self._lock:
+            return self._ends.get(name, 0)
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return list(self._ends)
+
+    def putting(self, position: Position) -> None:
+        with self._lock:
+            self._waiting.setdefault(position.name, deque()).append(position.end)
+            self._undelivered.setdefault(position.name, set()).add(position.end)
+
+    def put(self, position: Position, sequence: int | None) -> None:  # noqa: ARG002  # the protocol's
+        with self._lock:
+            self._ends[position.name] = max(position.end, self._ends.get(position.name, 0))
+
+    def failed(self, position: Position) -> None:
+        with self._lock:
+            self._waiting[position.name].remove(position.end)
+            self._undelivered[position.name].discard(position.end)
+
+    def passed(self, position: Position) -> None:
+        self.putting(position)
+        self.put(position, None)
+        with self._lock:
+            self._deliver(position)
+
+    def leaving(self, batches: Iterable[EventBatch]) -> None:
+        pass
+
+    def left(self, batches: Iterable[EventBatch]) -> None:
+        with self._lock:
+            for batch in batches:
+                if batch.position is not None:
+                    self._deliver(batch.position)
+            due = bool(self._dirty) and self._clock.monotonic() >= self._next_note
+        if due:
+            self.flush()
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            for known in (self._ends, self._delivered, self._waiting, self._undelivered):
+                known.pop(name, None)
+            self._dirty.discard(name)
+        self._notes.remove(_PREFIX + name)
+
+    def flush(self) -> None:
+        with self._lock:
+            due: Mapping[str, int] = {name: self._delivered[name] for name in self._dirty}
+            self._dirty.clear()
+            self._next_note = self._clock.monotonic() + NOTE_INTERVAL
+        self._notes.write_many([(_PREFIX + name, b"%d" % end, -1) for name, end in due.items()])
+
+    def close(self) -> None:
+        try:
+            self.flush()
+        finally:
+            self._notes.close()
+
+    def _deliver(self, position: Position) -> None:
+        name, end = position
+        undelivered, waiting = self._undelivered.get(name, set()), self._waiting.get(name, deque())
+        undelivered.discard(end)
+        while waiting and waiting[0] not in undelivered:
+            self._delivered[name] = max(waiting.popleft(), self._delivered.get(name, 0))
+            self._dirty.add(name)

@@ -1,0 +1,145 @@
+"""Which class a type means: built-in ones by their short names and by Flume's, others by entry points.
+
+A package adds a type by an entry point of the group ``loghub_producer.agent.sources`` (``.interceptors``,
+``.selectors``, ``.sinks``, ``.channels``), whose name is the type. Nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import entry_points
+from typing import Any
+
+from .options import nearest
+
+_GROUP = "loghub_producer.agent"
+
+#: By kind and type: the module below this package, and the class.
+BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
+    "sources": {
+        "exec": ("sources.exec", "ExecSource"),
+        "http": ("sources.http", "HttpSource"),
+        "netcat": ("sources.netcat", "NetcatSource"),
+        "sequence": ("sources.sequence", "SequenceSource"),
+        "spooldir": ("sources.spooldir", "SpoolDirectorySource"),
+        "stress": ("sources.stress", "StressSource"),
+        "syslog_tcp": ("sources.syslog", "SyslogTcpSource"),
+        "syslog_udp": ("sources.syslog", "SyslogUdpSource"),
+        "taildir": ("sources.taildir", "TaildirSource"),
+    },
+    "channels": {
+        "file": ("channels", "FileChannelBuilder"),
+        "memory": ("channels", "MemoryChannelBuilder"),
+        "spillable": ("channels", "SpillableChannelBuilder"),
+    },
+    "selectors": {
+        "load_balancing": ("selectors.load_balancing", "LoadBalancingSelector"),
+        "multiplexing": ("selectors.multiplexing", "MultiplexingSelector"),
+        "replicating": ("selectors.replicating", "ReplicatingSelector"),
+    },
+    "interceptors": {
+        "host": ("interceptors.host", "HostInterceptor"),
+        "regex_extractor": ("interceptors.regex_extractor", "RegexExtractorInterceptor"),
+        "regex_filter": ("interceptors.regex_filter", "RegexFilterInterceptor"),
+        "remove_header": ("interceptors.remove_header", "RemoveHeaderInterceptor"),
+        "search_replace": ("interceptors.search_replace", "SearchReplaceInterceptor"),
+        "static": ("interceptors.static", "StaticInterceptor"),
+        "timestamp": ("interceptors.timestamp", "TimestampInterceptor"),
+        "uuid": ("interceptors.uuid", "UuidInterceptor"),
+    },
+    "processors": {
+        "default": ("processors", "DefaultProcessor"),
+        "failover": ("processors", "FailoverProcessor"),
+        "load_balance": ("processors", "LoadBalancingProcessor"),
+    },
+    "sinks": {
+        "file_roll": ("sinks.file_roll", "FileRollSink"),
+        "http": ("sinks.http", "HttpSink"),
+        "logger": ("sinks.logger", "LoggerSink"),
+        "loghub": ("sinks.loghub", "LogHubSink"),
+        "null": ("sinks.null", "NullSink"),
+    },
+}
+
+#: Flume's names for ours, in lower case: its aliases, and its classes without their packages.
+FLUME: dict[str, dict[str, str]] = {
+    "sources": {
+        "seq": "sequence",
+        "syslogtcp": "syslog_tcp",
+        "multiport_syslogtcp": "syslog_tcp",
+        "syslogudp": "syslog_udp",
+        "execsource": "exec",
+        "httpsource": "http",
+        "netcatsource": "netcat",
+        "sequencegeneratorsource": "sequence",
+        "spooldirectorysource": "spooldir",
+        "stresssource": "stress",
+        "syslogtcpsource": "syslog_tcp",
+        "multiportsyslogtcpsource": "syslog_tcp",
+        "syslogudpsource": "syslog_udp",
+        "taildirsource": "taildir",
+    },
+    "channels": {
+        "filechannel": "file",
+        "memorychannel": "memory",
+        "spillablememory": "spillable",
+        "spillablememorychannel": "spillable",
+    },
+    "selectors": {
+        "replicatingchannelselector": "replicating",
+        "multiplexingchannelselector": "multiplexing",
+        "loadbalancingchannelselector": "load_balancing",
+    },
+    "interceptors": {
+        "hostinterceptor": "host",
+        "regexextractorinterceptor": "regex_extractor",
+        "regexfilteringinterceptor": "regex_filter",
+        "removeheaderinterceptor": "remove_header",
+        "searchandreplaceinterceptor": "search_replace",
+        "staticinterceptor": "static",
+        "timestampinterceptor": "timestamp",
+        "uuidinterceptor": "uuid",
+    },
+    "processors": {
+        "failoversinkprocessor": "failover",
+        "loadbalancingsinkprocessor": "load_balance",
+        "defaultsinkprocessor": "default",
+    },
+    "sinks": {
+        "httpsink": "http",
+        "loggersink": "logger",
+        "nullsink": "null",
+        "rollingfilesink": "file_roll",
+    },
+}
+
+
+def canonical(kind: str, name: str) -> str:
+    """Our name of a type.
+
+    :param kind: ``sources``, ``channels`` and so on.
+    :param name: ours, Flume's alias in any case, or Flume's class, with ``$Builder`` or without.
+    """
+    known = BUILT_IN[kind]
+    lower = name.lower()
+    short = lower.removesuffix("$builder").rpartition(".")[2]
+    for candidate in (name, lower, short, FLUME[kind].get(lower), FLUME[kind].get(short)):
+        if candidate in known:
+            return candidate
+    return name
+
+
+def class_of(kind: str, name: str) -> Any:
+    """The class of a type.
+
+    :raises LookupError: there is none; says which were meant.
+    :raises ImportError: it needs a package that is not installed.
+    """
+    found = BUILT_IN[kind].get(canonical(kind, name))
+    if found is not None:
+        module, attribute = found
+        return getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
+    plugins = {point.name: point for point in entry_points(group=f"{_GROUP}.{kind}")}
+    if name in plugins:
+        return plugins[name].load()
+    raise LookupError(f"no such type {name!r}{nearest(name, [*BUILT_IN[kind], *plugins])}")

@@ -1,0 +1,154 @@
+"""SourceOutlet: what a source puts goes through its interceptors and its selector, and is committed to its channels.
+
+Interceptors and selector see a batch once. The required channels commit it one after the other; where one cannot,
+only that one, and those behind it, are asked again: so as long as the process lives, a batch does not come twice to a
+channel that had it. What happens beyond is told in :mod:`.positions`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from ..clock import Clock
+from ..errors import ChannelError, ChannelFullError
+from .batch import EventBatch, Position
+from .channel import BatchChannel
+from .counters import Counters
+from .interfaces import Interceptor, Selector, Stop
+
+_log = logging.getLogger("producer.agent.source")
+
+#: Seconds between two tries of a batch that a channel did not take, at first and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+
+
+class SourceOutlet:
+    """An :class:`~.interfaces.Outlet`.
+
+    :param source: the source's name.
+    :param channels: all that the source writes to, by name.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        interceptors: Sequence[Interceptor],
+        selector: Selector,
+        channels: Mapping[str, BatchChannel],
+        counters: Counters,
+        clock: Clock,
+    ) -> None:
+        self._source, self._interceptors, self._selector = source, interceptors, selector
+        self._channels, self._counters, self._clock = channels, counters, clock
+        self._prefix = f"{source}/"
+
+    def put(self, batch: EventBatch, timeout: float | None = None) -> None:
+        """See :class:`~.interfaces.Outlet`, as for those that follow."""
+        self._passage(batch).commit(timeout)
+
+    def put_until(self, batch: EventBatch, stop: Stop) -> bool:
+        passage, pause = self._passage(batch), _FIRST_PAUSE
+        while True:
+            try:
+                passage.commit(None)
+                return True
+            except ChannelFullError as error:
+                _log.warning("source %s waits: %s", self._source, error)
+            except ChannelError as error:
+                _log.error("source %s: %s; it is tried again in %.1f s", self._source, error, pause)
+            self._counters.add(ChannelWriteFail=1)
+            if stop.wait(pause):
+                return False
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def ends(self, name: str) -> Sequence[int]:
+        full = self._prefix + name
+        ends = {channel.positions.end(full) for channel in self._channels.values()}
+        return [max(ends)] if self._selector.exclusive else sorted(ends)
+
+    def names(self) -> set[str]:
+        return {
+            name.removeprefix(self._prefix)
+            for channel in self._channels.values()
+            for name in channel.positions.names()
+            if name.startswith(self._prefix)
+        }
+
+    def pass_over(self, position: Position) -> None:
+        full = position._replace(name=self._prefix + position.name)
+        for channel in self._channels.values():
+            channel.positions.passed(full)
+
+    def forget(self, name: str) -> None:
+        for channel in self._channels.values():
+            channel.positions.forget(self._prefix + name)
+
+    def _passage(self, batch: EventBatch) -> _Passage:
+        self._counters.add(EventReceivedCount=batch.count, AppendBatchReceivedCount=1)
+        received = batch.count
+        if batch.position is not None:
+            batch = batch.at(batch.position._replace(name=self._prefix + batch.position.name))
+        for interceptor in self._interceptors:
+            batch = interceptor.intercept(batch)
+        return _Passage(self._source, batch, received, self._selector, self._channels, self._counters)
+
+
+class _Passage:
+    """One batch on its way into the channels.
+
+    :ivar _required: what has not been committed yet, by channel.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        batch: EventBatch,
+        received: int,
+        selector: Selector,
+        channels: Mapping[str, BatchChannel],
+        counters: Counters,
+    ) -> None:
+        self._source, self._batch, self._received = source, batch, received
+        self._channels, self._counters = channels, counters
+        self._exclusive = selector.exclusive
+        routes = selector.select(batch)
+        self._required = self._new_to(routes.required)
+        self._optional = self._new_to({n: b for n, b in routes.optional.items() if n not in routes.required})
+        self._others = [name for name in channels if name not in self._required]
+
+    def commit(self, timeout: float | None) -> None:
+        """Commit to every channel that does not have it; may be called again after an error.
+
+        :raises ChannelError: a required channel could not.
+        """
+        for name, part in list(self._required.items()):
+            self._channels[name].put(part, timeout)
+            del self._required[name]
+        for name, part in self._optional.items():
+            self._put_optional(name, part)
+        position = self._batch.position
+        if position is not None:
+            for name in self._others:
+                if not self._has(name):
+                    self._channels[name].positions.passed(position)
+        self._counters.add(EventAcceptedCount=self._received, AppendBatchAcceptedCount=1)
+
+    def _new_to(self, parts: Mapping[str, EventBatch]) -> dict[str, EventBatch]:
+        """Those that the channels do not have from before."""
+        return {name: part for name, part in parts.items() if part.count and not self._has(name)}
+
+    def _has(self, name: str) -> bool:
+        """Whether a channel has the batch from before."""
+        position = self._batch.position
+        if position is None:
+            return False
+        asked = self._channels if self._exclusive else (name,)
+        return any(self._channels[each].positions.end(position.name) >= position.end for each in asked)
+
+    def _put_optional(self, name: str, part: EventBatch) -> None:
+        try:
+            self._channels[name].put(part, 0)
+        except ChannelError as error:
+            self._counters.add(OptionalChannelWriteFail=part.count)
+            _log.warning("source %s: %d events are not in the optional %s: %s", self._source, part.count, name, error)

@@ -1,0 +1,1 @@
+"""Selectors: which channels get which events."""

@@ -1,0 +1,54 @@
+"""Each batch to one channel: in turn, at random, or to the emptiest; one that is full or broken is passed over.
+
+Flume's ``load_balancing`` knows no health: there a full channel fails the batch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..batch import EventBatch
+from ..channel import BatchChannel
+from ..interfaces import Context, Routes
+from ..options import option
+
+
+class LoadBalancingSelector:
+    """See the module.
+
+    :param channels: the source's.
+    """
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Flume's ``selector.*``."""
+
+        policy: str = option(
+            "round_robin", doc="how a channel is chosen", choices=("round_robin", "random", "least_full")
+        )
+
+    exclusive = True
+
+    def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:  # noqa: ARG002
+        self._policy, self._channels = options.policy, channels
+        self._next = 0
+
+    def select(self, batch: EventBatch) -> Routes:
+        """See :class:`~..interfaces.Selector`."""
+        names = self._in_order()
+        healthy = [name for name in names if self._has_room(name, batch.count)]
+        return Routes({(healthy or names)[0]: batch})
+
+    def _in_order(self) -> Sequence[str]:
+        names = list(self._channels)
+        if self._policy == "random":
+            return random.sample(names, len(names))  # no secret
+        if self._policy == "least_full":
+            return sorted(names, key=lambda name: self._channels[name].fill)
+        self._next = (self._next + 1) % len(names)
+        return names[self._next :] + names[: self._next]
+
+    def _has_room(self, name: str, count: int) -> bool:
+        return self._channels[name].has_room(count)

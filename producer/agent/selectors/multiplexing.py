@@ -1,0 +1,91 @@
+"""By the value of a header.
+
+An event whose value stands in no mapping, is blank or missing goes to the default channels; without any, it goes
+nowhere. Source: Flume's ``MultiplexingChannelSelector``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..batch import EventBatch
+from ..channel import BatchChannel
+from ..interfaces import Context, Routes
+from ..options import AgentConfigError, Problem, nearest, option
+
+
+class MultiplexingSelector:
+    """See the module.
+
+    :param channels: the source's.
+    :raises AgentConfigError: a channel that is not the source's, or a value without channels.
+    """
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Flume's ``selector.*``."""
+
+        header: str = option("flume.selector.header", doc="the header whose value chooses")
+        mapping: Mapping[str, tuple[str, ...]] = option({}, doc="the channels of each value")
+        default: tuple[str, ...] = option((), doc="the channels of all other events")
+        optional: Mapping[str, tuple[str, ...]] = option(
+            {}, doc="further channels of each value, whose failures do not hold the source up"
+        )
+
+    exclusive = False
+
+    def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:
+        self._options = options
+        self._check(context, channels)
+
+    def select(self, batch: EventBatch) -> Routes:
+        """See :class:`~..interfaces.Selector`."""
+        values = batch.values(self._options.header)
+        required, optional = self._destinations(values)
+        return Routes(_parts(batch, values, required), _parts(batch, values, optional))
+
+    def _destinations(self, values: Sequence[str | None]) -> tuple[_Destinations, _Destinations]:
+        """For each channel the values whose events it gets."""
+        options = self._options
+        required: _Destinations = defaultdict(set)
+        optional: _Destinations = defaultdict(set)
+        for value in dict.fromkeys(values):
+            key = value if value is not None and value.strip() else ""
+            wanted = options.mapping.get(key) or options.default
+            for channel in wanted:
+                required[channel].add(value)
+            for channel in options.optional.get(key, ()):
+                if channel not in wanted:
+                    optional[channel].add(value)
+        return required, optional
+
+    def _check(self, context: Context, channels: Mapping[str, BatchChannel]) -> None:
+        options = self._options
+        lists = {f"mapping.{value}": names for value, names in options.mapping.items()}
+        lists |= {f"optional.{value}": names for value, names in options.optional.items()}
+        lists["default"] = options.default
+        where = f"sources.{context.name}.selector"
+        problems = [
+            Problem(where, key, f"the source has no channel {name!r}{nearest(name, channels)}")
+            for key, names in lists.items()
+            for name in names
+            if name not in channels
+        ]
+        problems += [
+            Problem(where, key, "names no channel") for key, names in lists.items() if not names and key != "default"
+        ]
+        if problems:
+            raise AgentConfigError(problems)
+
+
+_Destinations = dict[str, set[str | None]]
+
+
+def _parts(batch: EventBatch, values: Sequence[str | None], destinations: _Destinations) -> dict[str, EventBatch]:
+    parts = {}
+    for channel, wanted in destinations.items():
+        whole = all(value in wanted for value in set(values))
+        parts[channel] = batch if whole else batch.select([value in wanted for value in values])
+    return parts

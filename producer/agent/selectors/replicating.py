@@ -1,0 +1,34 @@
+"""Every event to all channels; the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..batch import EventBatch
+from ..channel import BatchChannel
+from ..interfaces import Context, Routes
+from ..options import option
+
+
+class ReplicatingSelector:
+    """See the module.
+
+    :param channels: the source's.
+    """
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Flume's ``selector.*``."""
+
+        optional: tuple[str, ...] = option((), doc="channels whose failures do not hold the source up")
+
+    exclusive = False
+
+    def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:  # noqa: ARG002
+        self._optional = [name for name in channels if name in options.optional]
+        self._required = [name for name in channels if name not in options.optional]
+
+    def select(self, batch: EventBatch) -> Routes:
+        """See :class:`~..interfaces.Selector`."""
+        return Routes(dict.fromkeys(self._required, batch), dict.fromkeys(self._optional, batch))

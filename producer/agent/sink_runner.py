@@ -1,0 +1,126 @@
+"""SinkRunner: takes batches from a channel, lets a sink processor deliver them, and commits the take after that.
+
+What fails goes back to the channel, in its place, and is tried again after a pause that grows. What a destination
+refuses for good goes to the sink's dead letters, if it has any; without them it is tried like all else, since nothing
+is dropped that nobody was told to drop.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..errors import ChannelClosedError, ChannelError
+from .channel import BatchChannel, Taking
+from .counters import Counters
+from .interfaces import RefusedError, SinkProcessor, Stop
+
+_log = logging.getLogger("producer.agent.sink")
+
+#: Seconds: a take looks for its end so often.
+_LOOK = 0.5
+#: Between two tries of what failed, at first and at most: Flume's are 1 and 5.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+class SinkRunner:
+    """Serves one sink, or one group.
+
+    :param name: of the sink or group, for messages.
+    :param channel: where the batches lie.
+    :param dead_letters: where refused ones go; None to try them again.
+    :param most_events: of one delivery.
+    :param most_bytes: likewise.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        channel: BatchChannel,
+        processor: SinkProcessor,
+        counters: Counters,
+        *,
+        dead_letters: BatchChannel | None,
+        most_events: int,
+        most_bytes: int,
+    ) -> None:
+        self._name, self._channel, self._processor = name, channel, processor
+        self._counters, self._dead_letters = counters, dead_letters
+        self._most_events, self._most_bytes = most_events, most_bytes
+
+    def run(self, stop: Stop) -> None:
+        """Deliver until ``stop``; what is on its way then is finished.
+
+        :raises ChannelError: the channel fails.
+        """
+        pause = _FIRST_PAUSE
+        while not stop.is_set():
+            if self.deliver(_LOOK):
+                pause = _FIRST_PAUSE
+            else:
+                stop.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def drain(self, stop: Stop) -> None:
+        """Deliver until the channel is empty, or a delivery fails, or ``stop``."""
+        while not stop.is_set() and self._channel.held and self.deliver(0.0):
+            pass
+
+    def deliver(self, timeout: float) -> bool:
+        """Take, deliver and commit once; False if it failed. Nothing to take is no failure.
+
+        :param timeout: seconds to wait for something.
+        """
+        taking = self._channel.take(self._most_events, self._most_bytes, timeout)
+        if taking is None:
+            self._counters.add(BatchEmptyCount=1)
+            self._channel.positions.flush()
+            return True
+        self._count(taking)
+        try:
+            self._processor.write(taking.batches)
+        except RefusedError as error:
+            return self._bury(taking, error)
+        except Exception as error:  # noqa: BLE001  # a sink of anybody's; nothing is lost, and it is told
+            self._fail(taking, error)
+            return False
+        except BaseException:
+            taking.rollback()
+            raise
+        taking.commit()
+        self._counters.add(EventDrainSuccessCount=taking.count)
+        return True
+
+    def _count(self, taking: Taking) -> None:
+        full = taking.count >= self._most_events or sum(batch.size for batch in taking.batches) >= self._most_bytes
+        self._counters.add(EventDrainAttemptCount=taking.count)
+        self._counters.add(**{"BatchCompleteCount" if full else "BatchUnderflowCount": 1})
+
+    def _bury(self, taking: Taking, error: RefusedError) -> bool:
+        """Put what was refused into the dead letters; the rest was delivered."""
+        if self._dead_letters is None:
+            self._fail(taking, error)
+            return False
+        refused = sum(batch.count for batch in error.batches)
+        try:
+            for batch in error.batches:
+                reason = {"dead_letter_reason": str(error), "dead_letter_sink": self._name}
+                self._dead_letters.put(batch.with_shared(reason).at(None))
+        except ChannelError as full:
+            self._fail(taking, full)
+            return False
+        taking.commit()
+        self._counters.add(EventDrainSuccessCount=taking.count - refused, EventRefusedCount=refused)
+        _log.error(
+            "sink %s: %d events were refused for good, and are in %s: %s",
+            *(self._name, refused, self._dead_letters.name, error),
+        )
+        return True
+
+    def _fail(self, taking: Taking, error: Exception) -> None:
+        self._counters.last_error = f"{type(error).__name__}: {error}"
+        self._counters.add(EventWriteFail=1)
+        _log.warning("sink %s: %d events go back to %s: %s", self._name, taking.count, self._channel.name, error)
+        try:
+            taking.rollback()
+        except ChannelClosedError:
+            _log.info("sink %s: %s was closed meanwhile", self._name, self._channel.name)

@@ -1,0 +1,42 @@
+"""Writes each event to this process's log, at INFO: its headers, and the first bytes of its body.
+
+Source: Flume's ``LoggerSink``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..batch import EventBatch
+from ..interfaces import Context
+from ..options import option
+
+_log = logging.getLogger("producer.agent.sink.logger")
+
+
+class LoggerSink:
+    """See the module."""
+
+    most_events, most_bytes = 1000, 1 << 20
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Flume's ``logger``'s."""
+
+        max_bytes_to_log: int = option(256, least=1, doc="bytes of a body")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._most, self._name = options.max_bytes_to_log, context.name
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        for batch in batches:
+            for headers, body in batch.events():
+                text = body[: self._most].decode(errors="backslashreplace")
+                more = "" if len(body) <= self._most else f" … ({len(body)} bytes)"
+                _log.info("%s: %s %r%s", self._name, headers, text, more)
+
+    def close(self) -> None:
+        """See :class:`~..interfaces.Sink`."""

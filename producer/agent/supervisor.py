@@ -1,0 +1,101 @@
+"""Supervised: a component on a thread of its own; when it fails, it is made anew and run again, after a pause.
+
+The pause grows from one second to a minute, and is short again once the component has worked for a minute.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+from collections.abc import Callable
+
+from ..clock import Clock, Deadline, WaitingRoom
+from .counters import Counters
+from .interfaces import Stop
+
+_log = logging.getLogger("producer.agent")
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+_WORKED = 60.0
+
+
+class State(enum.Enum):
+    """What a component does."""
+
+    NEW = "new"
+    RUNNING = "running"
+    #: It failed, and will be run again.
+    WAITING = "waiting"
+    #: It had nothing left to do.
+    FINISHED = "finished"
+    STOPPED = "stopped"
+
+
+class Supervised:
+    """See the module.
+
+    :param kind: ``source`` or ``sink``, for messages.
+    :param run: makes the component, and runs it until the ``Stop`` that it is given.
+    :param changed: is told of each change of state.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        run: Callable[[Stop], None],
+        counters: Counters,
+        clock: Clock,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.kind, self.name = kind, name
+        self._run, self._counters, self._clock, self._changed = run, counters, clock, changed
+        self._stop = Stop(clock)
+        self._room = WaitingRoom(clock, look_again=1.0)
+        self.state = State.NEW
+        self._thread = threading.Thread(target=self._live, name=f"producer-agent-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell it to end."""
+        self._stop.set()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for its end; False if it has not ended in time."""
+        return self._room.wait_until(lambda: self.state in (State.FINISHED, State.STOPPED), deadline)
+
+    def _live(self) -> None:
+        pause = FIRST_PAUSE
+        try:
+            while not self._stop.is_set():
+                begun = self._clock.monotonic()
+                if self._work():
+                    break
+                pause = FIRST_PAUSE if self._clock.monotonic() - begun > _WORKED else pause
+                _log.warning("%s %s is run again in %.0f s", self.kind, self.name, pause)
+                self._stop.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        finally:
+            self._become(State.STOPPED if self._stop.is_set() else State.FINISHED)
+
+    def _work(self) -> bool:
+        """Run it once; whether it came to its end."""
+        self._become(State.RUNNING)
+        try:
+            self._run(self._stop)
+            return True
+        except Exception as error:  # noqa: BLE001  # that is what it is for
+            self._counters.last_error = f"{type(error).__name__}: {error}"
+            self._counters.add(RestartCount=1)
+            self._become(State.WAITING)
+            _log.exception("%s %s failed", self.kind, self.name)
+            return False
+
+    def _become(self, state: State) -> None:
+        self.state = state
+        self._room.wake_all()
+        self._changed()
