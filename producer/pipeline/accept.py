@@ -45,6 +45,9 @@ class Threads(Protocol):
     def hurry(self) -> None:
         """Seal and hand on all batches that take records, soon."""
 
+    def watch(self) -> None:
+        """Look at once how long the open batches may linger."""
+
     def may_wait(self) -> bool:
         """Whether the caller's thread may wait for memory: not if it is one that gives memory back."""
 
@@ -176,6 +179,7 @@ class Admission:
         with Lease(self.budget, None) as memory:
             self._place(piece, recipient, memory, number=number, before=before)
         self.hand_on()
+        self._be_watched()
 
     def open_records(self, key: StreamKey) -> OpenRecords | None:
         """Where logs of a stream go without a closer look; None if there is no such place."""
@@ -248,8 +252,14 @@ class Admission:
     def _after(self) -> None:
         if self.accumulator.has_sealed:
             self.hand_on()
+        self._be_watched()
         if self._threads.late:
             self._threads.work()
+
+    def _be_watched(self) -> None:
+        """A batch may have been opened. What an interrupt prevents the next sender does; else the mover comes late."""
+        if self.accumulator.unwatched:
+            self._threads.watch()
 
     def hand_on(self) -> None:
         """Submit the sealed batches. One stays among them until that is done: whoever comes next does what an interrupt

@@ -139,6 +139,10 @@ class Pipeline:
         else:
             self.mover.hurry()
 
+    def watch(self) -> None:
+        """Let the mover look at once how long the open batches may linger."""
+        self.mover.watch()
+
     def may_wait(self) -> bool:
         """Whether the caller's thread may wait for memory: not if it gives memory back."""
         return not self.on_handler_thread()

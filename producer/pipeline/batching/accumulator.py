@@ -46,6 +46,8 @@ OpenRecords = either(f"{__package__}._open_records", "OpenRecords", PureOpenReco
 #: Streams without a batch under way that are remembered, and for how long, seconds.
 MAX_IDLE_STREAMS = 4096
 IDLE_STREAM_SECONDS = 60.0
+#: When no batch was opened for so long, nobody looks for lingered ones more often than that, seconds.
+QUIET_SECONDS = 2.0
 #: How long a batch that was in flight before a restart may take to be formed again, seconds. All of them were in memory
 #: together before, so they should fit again; should they not, this lets them go.
 _FORMING_SECONDS = 60.0
@@ -117,8 +119,10 @@ class LogAccumulator:
         self._order = StreamOrder()
         self._stopped = StoppedStreams()
         self._next_serial = 0
-        self._youngest = -math.inf  # when the newest batch was opened
+        self._youngest = clock.monotonic()  # when the newest batch was opened; at first, now
         self._accepted = 0  # in batches that take no more records
+        #: Whoever looks for lingered batches comes late, unless he is woken; the one who opens a batch has to do that.
+        self.unwatched = False
         self._closed = False
 
     def takes(self, key: StreamKey) -> bool:
@@ -397,7 +401,9 @@ class LogAccumulator:
             )
 
     def seal_expired(self, now: float) -> float:
-        """Seal the batches that lingered long enough; the seconds until the next one has."""
+        """Seal the batches that lingered long enough; the seconds until the next one may have. Those are more than a
+        new batch lingers, and ``unwatched`` is set, when there was none for a while.
+        """
         wait = self._linger
         with self._lock:
             self._withdraw()
@@ -411,6 +417,9 @@ class LogAccumulator:
             for batch in expired:
                 self._seal(batch)
             self._forget_idle(now)
+            self.unwatched = not (self._open or self._forming) and now - self._youngest >= QUIET_SECONDS
+            if self.unwatched:
+                wait = max(wait, QUIET_SECONDS)
         if self._forming:
             self.give_up_forming(now - _FORMING_SECONDS)
         return wait

@@ -14,7 +14,8 @@ class Mover:
     """Waits on the retry queue, never longer than until the next batch has lingered.
 
     A batch opened during a wait cannot expire before the wait is over, since no wait is longer than ``linger_ms``; so
-    senders need not wake anybody, and an idle producer wakes once every ``linger_ms``.
+    senders need not wake anybody. Only when no batch was opened for two seconds the waits are as long as that, should
+    ``linger_ms`` be less, and who opens the next one calls :meth:`watch`.
 
     :param hand_on_lingered: hands on the batches that lingered long enough by that time; the seconds until the next one
         has.
@@ -60,6 +61,10 @@ class Mover:
             self._resubmit(batch)
         self._open_gates()
         return wait
+
+    def watch(self) -> None:
+        """A batch was opened after a while without any."""
+        self._retry_queue.wake()
 
     def hurry(self) -> None:
         """Hand on all batches that take records, on the mover's thread, which no signal handler interrupts."""

@@ -37,19 +37,40 @@ def _mover_waits(clock: _CountingClock) -> list[float | None]:
     return [timeout for name, timeout in clock.waits if name.endswith("-mover")]
 
 
-def test_an_idle_mover_wakes_once_every_linger_ms() -> None:
-    """With nothing pending the mover waits linger_ms each time: one wait a period, no busy loop."""
+def test_a_mover_wakes_once_every_linger_ms() -> None:
+    """With nothing pending for the moment the mover waits linger_ms each time: one wait a period, no busy loop."""
     clock = _CountingClock()
     producer = Producer(sink=RecordingSink(), clock=clock, config=config(linger_ms=500))
     future = producer.send("p", "l", {"a": "b"})
     eventually(lambda: len(_mover_waits(clock)) == 1)
     clock.advance(0.5)
     eventually(future.done)
-    for period in range(2, 12):
+    for period in range(2, 4):
         eventually(lambda count=period: len(_mover_waits(clock)) == count)
         clock.advance(0.5)
-    eventually(lambda: len(_mover_waits(clock)) == 12)
+    eventually(lambda: len(_mover_waits(clock)) == 4)
     assert set(_mover_waits(clock)) == {0.5}
+    producer.close()
+
+
+def test_a_mover_without_new_batches_for_two_seconds_sleeps_as_long_and_is_woken_by_the_next_batch() -> None:
+    """With nothing new for 2 s the mover waits 2 s each time, whatever linger_ms is; a batch opened then is handed on
+    after linger_ms all the same."""
+    clock = _CountingClock()
+    producer = Producer(sink=RecordingSink(), clock=clock, config=config(linger_ms=500))
+    first = producer.send("p", "l", {"a": "b"})
+    for period in range(1, 5):
+        eventually(lambda count=period: len(_mover_waits(clock)) == count)
+        clock.advance(0.5)
+    assert first.done()
+    eventually(lambda: _mover_waits(clock)[-1] == 2.0)
+    count = len(_mover_waits(clock))
+    clock.advance(0.7)
+    assert len(_mover_waits(clock)) == count  # it slept on
+    late = producer.send("p", "l", {"a": "b"})
+    eventually(lambda: _mover_waits(clock)[-1] == 0.5)
+    clock.advance(0.5)
+    eventually(late.done)
     producer.close()
 
 
