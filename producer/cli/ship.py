@@ -18,6 +18,7 @@ from ..ship.command import ENGINES, ship
 from ..ship.errors import InputError
 from ..ship.files.find import local_path
 from ..ship.files.plan import PARTITION_BYTES
+from ..ship.files.remote.address import has_secret, scheme_of, shown
 from ..ship.follow.checkpoint import checkpoint_directory
 from ..ship.follow.options import INTERVAL, SETTLE, FollowOptions
 from ..ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES, ShipJob
@@ -36,7 +37,11 @@ _SHORTEST_LINE = 1024
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``producer ship``."""
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="a file, a directory (all of it), a glob, or - for standard input"
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="a file, a directory (all of it), a glob, an address such as s3://bucket/logs or https://host/a.log.gz, "
+        "or - for standard input",
     )
     target = parser.add_argument_group("where to")
     target.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
@@ -271,7 +276,7 @@ def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
     if not args.checkpoint:
         what = "--follow" if args.follow else "--exactly-once"
         raise InputError(f"{what} needs --checkpoint DIR, a directory to remember how far each file was shipped")
-    paths = [os.path.abspath(local_path(path)) for path in args.paths]  # noqa: PTH100  (a glob is not a path yet)
+    paths = [_lasting_path(path, args) for path in args.paths]
     return FollowOptions(
         paths=paths,
         exclude=args.exclude,
@@ -282,6 +287,23 @@ def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
         settle=args.settle,
         partition_bytes=args.partition_bytes,
     )
+
+
+def _lasting_path(path: str, args: argparse.Namespace) -> str:
+    """A path that means the same wherever the command is started again, and may be kept in a checkpoint."""
+    if scheme_of(path) is None:
+        return os.path.abspath(local_path(path))  # noqa: PTH100  (a glob is not a path yet)
+    if args.follow:
+        raise InputError(
+            f"{shown(path)}: --follow is for files of a file system, which grow and keep their inodes; ship "
+            "remote files when they are complete, without --follow"
+        )
+    if has_secret(path):
+        raise InputError(
+            f"{shown(path)}: --exactly-once would have to keep what is secret in this address (a password, a query) in "
+            "its checkpoint; use ~/.netrc, or an address without a query"
+        )
+    return path
 
 
 def _positive_integer(text: str) -> int:

@@ -123,6 +123,7 @@ def _ship_once(
             found = find_files(options.paths, exclude=options.exclude, exclude_directory=options.checkpoint)
             _tell_skipped(found, console)
             _check_something_is_left(found, options.paths)
+            _check_versions(found)
             ranges = plan(found.files, partition_bytes=options.partition_bytes)
             portions = [
                 Portion(splits, run=options.exactly_once, number=number) for number, splits in enumerate(ranges)
@@ -156,6 +157,15 @@ def _check_something_is_left(found: Found, paths: Sequence[str]) -> None:
     excluded = sum(reason == EXCLUDED for _, reason in found.skipped)
     if excluded and not found.files:
         raise InputError(f"{', '.join(paths)}: --exclude leaves no file to ship ({counted(excluded, 'file')} left out)")
+
+
+def _check_versions(found: Found) -> None:
+    untold = next((file for file in found.files if file.address and not file.version), None)
+    if untold is not None:
+        raise InputError(
+            f"{untold.path}: its server tells neither an ETag nor a time of it, so that --exactly-once could not tell "
+            "whether it is the same file after a restart: leave it out, or copy the file"
+        )
 
 
 def _check_target(job: ShipJob) -> None:

@@ -9,15 +9,19 @@ import lzma
 from collections.abc import Callable
 from pathlib import Path
 
+import cramjam
+import lz4.frame
 import pytest
+import zstandard
 
 from producer.server import LogHubServer
 from producer.ship.errors import FileChangedError
 from producer.ship.figures import Figures
 from producer.ship.files.find import find_files
-from producer.ship.files.plan import plan
+from producer.ship.files.plan import Split, plan
 from producer.ship.job import MAX_LINE_BYTES, ShipJob
 from producer.ship.lines.record import content_bytes
+from producer.ship.lines.split_lines import read_split
 
 from .conftest import contents, held, ship_splits
 
@@ -113,7 +117,18 @@ def test_parsed_and_unparsed_lines_are_told_apart(tmp_path: Path, server: LogHub
     assert (figures.lines, figures.unparsed) == (3, 1)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+# By the magic of each; members one after the other.
+_COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
+    "lz4": lz4.frame.compress,
+    "snappy": lambda data: bytes(cramjam.snappy.compress(data)),
+}
+
+
+@pytest.mark.parametrize("compress", _COMPRESS.values(), ids=_COMPRESS)
 def test_compressed_file_arrives_decompressed(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, compress: Callable[[bytes], bytes]
 ) -> None:
@@ -153,6 +168,21 @@ def test_what_is_appended_after_the_plan_is_left_to_the_next_job(
         log.write(" and more\nthree\n")
     ship_splits(partitions[0], make_job(parser="text"))
     assert contents(server) == ["one", "two"]
+
+
+@pytest.mark.parametrize("compress", _COMPRESS.values(), ids=_COMPRESS)
+def test_compressed_file_that_was_cut_off_or_changed_fails(
+    tmp_path: Path, make_job: MakeJob, compress: Callable[[bytes], bytes]
+) -> None:
+    """Whatever compressed it, an end that is missing and bits that are wrong are no end of the file."""
+    file = tmp_path / "a.z"
+    data = compress(b"".join(b"line %d\n" % number for number in range(100_000)))
+    changed = bytearray(data)
+    changed[len(data) // 2 : len(data) // 2 + 8] = b"\x55" * 8
+    for damaged in (data[:-20], bytes(changed)):
+        file.write_bytes(damaged)
+        with pytest.raises(FileChangedError, match=r"damaged or incomplete \w+ data .*leave it out with --exclude"):
+            list(read_split(Split(find_files([str(file)]).files[0], 0, len(damaged)), 1000))
 
 
 def test_damaged_compressed_file_fails_and_says_how_far_it_could_be_read(tmp_path: Path, make_job: MakeJob) -> None:

@@ -9,19 +9,37 @@ import lzma
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import IO, cast
+from typing import IO, Any, Protocol, cast
 
-_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "xz"}
+import lz4.frame
+import zstandard
 
-# The caller closes what it gets.
-_READERS: dict[str, Callable[[io.BufferedIOBase], io.BufferedIOBase]] = {
-    "gzip": partial(gzip.GzipFile, None, "rb", 9),
-    "bz2": bz2.BZ2File,
-    "xz": lambda file: lzma.LZMAFile(cast("IO[bytes]", file)),  # noqa: SIM115  (the caller closes it)
+from ..errors import InputError
+
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\xff\x06\0\0sNaPpY": "snappy",
 }
 
+# Of zstd a few bytes can stand for 128 KiB: so many at a time are 32 MiB at most.
+_ZSTD_BYTES = 1 << 10
+_SNAPPY_HEAD = b"\xff\x06\0\0sNaPpY"
+_HEADER_BYTES = 4
+# Types of snappy's chunks: those of data, and those that a reader may not pass over.
+_SNAPPY_DATA = (0x00, 0x01)
+_SNAPPY_UNKNOWN = range(0x02, 0x80)
+
+
+class DamagedError(ValueError):
+    """Compressed data that are not what they should be."""
+
+
 #: What reading a damaged or cut-off compressed file raises.
-DAMAGE = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
+DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError)
 
 
 def compression_of(head: bytes) -> str | None:
@@ -33,14 +51,20 @@ def decompressing(file: io.BufferedIOBase, compression: str) -> io.BufferedIOBas
     """A reader of the plain bytes of ``file``; several members one after the other are read as one.
 
     Its ``read1`` gives as much as was asked for, unless the data ends, or is damaged: that is raised by the next call.
+
+    :raises InputError: a package is missing.
     """
     return _Whole(_READERS[compression](file))
+
+
+class _Reads(Protocol):
+    def read1(self, size: int, /) -> bytes: ...
 
 
 class _Whole(io.BufferedIOBase):
     """Puts together what a decompressor gives in small parts."""
 
-    def __init__(self, plain: io.BufferedIOBase) -> None:
+    def __init__(self, plain: _Reads) -> None:
         self._plain = plain
         self._damage: Exception | None = None
 
@@ -59,3 +83,103 @@ class _Whole(io.BufferedIOBase):
         if self._damage is not None and not parts:
             raise self._damage
         return b"".join(parts)
+
+
+class _Parts:
+    """Hands out in the size that is asked for what comes in parts of its own size."""
+
+    def __init__(self, parts: Callable[[], bytes | None]) -> None:
+        self._parts = parts
+        self._rest = memoryview(b"")
+
+    def read1(self, size: int, /) -> bytes:
+        while not self._rest:
+            part = self._parts()
+            if part is None:
+                return b""
+            self._rest = memoryview(part)
+        data, self._rest = bytes(self._rest[:size]), self._rest[size:]
+        return data
+
+
+class _Zstd:
+    """The frames of a zstd file. The library's own reader takes a file that was cut off for one that ends."""
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
+        self._frame: Any = None
+
+    def part(self) -> bytes | None:
+        """What comes next; None at the end."""
+        data = self._file.read1(_ZSTD_BYTES)
+        if not data:
+            if self._frame is not None:
+                raise EOFError("ends within a frame")
+            return None
+        parts: list[bytes] = []
+        while data:
+            self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+            parts.append(self._frame.decompress(data))
+            data = self._frame.unused_data if self._frame.eof else b""
+            self._frame = None if self._frame.eof else self._frame
+        return b"".join(parts)
+
+
+class _Lz4(lz4.frame.LZ4FrameFile):  # type: ignore[misc]  # it has no types
+    """The frames of an lz4 file."""
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """What comes next; nothing at the end."""
+        try:
+            return bytes(super().read1(size))
+        except RuntimeError as error:
+            raise DamagedError(str(error)) from error
+
+
+class _Snappy:
+    """The chunks of a file in snappy's framing format: type, size in three bytes, data of 64 KiB at most."""
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        try:
+            from cramjam import snappy  # noqa: PLC0415  (it is an extra)
+        except ImportError as error:
+            raise InputError(
+                "snappy data need the package cramjam, which is not installed: pip install 'loghub-producer[snappy]'"
+            ) from error
+        self._file = file
+        self._decompress = snappy.decompress
+
+    def part(self) -> bytes | None:
+        """What comes next; None at the end."""
+        header = self._exactly(_HEADER_BYTES, start=True)
+        if not header:
+            return None
+        chunk = header + self._exactly(int.from_bytes(header[1:], "little"))
+        if header[0] in _SNAPPY_UNKNOWN:
+            raise DamagedError(f"a chunk of the unknown type {header[0]:#x}")
+        if header[0] not in _SNAPPY_DATA:
+            return b""
+        try:
+            return bytes(self._decompress(_SNAPPY_HEAD + chunk))
+        # Its one error is not exported.
+        except Exception as error:
+            raise DamagedError(str(error)) from error
+
+    def _exactly(self, size: int, *, start: bool = False) -> bytes:
+        data = b""
+        while len(data) < size and (more := self._file.read1(size - len(data))):
+            data += more
+        if len(data) < size and (data or not start):
+            raise EOFError("ends within a chunk")
+        return data
+
+
+# The caller closes what it gets.
+_READERS: dict[str, Callable[[io.BufferedIOBase], _Reads]] = {
+    "gzip": partial(gzip.GzipFile, None, "rb", 9),
+    "bz2": bz2.BZ2File,
+    "xz": lambda file: lzma.LZMAFile(cast("IO[bytes]", file)),  # noqa: SIM115  (the caller closes it)
+    "zstd": lambda file: _Parts(_Zstd(file).part),
+    "lz4": _Lz4,
+    "snappy": lambda file: _Parts(_Snappy(file).part),
+}

@@ -5,7 +5,7 @@ a file                      shipped, whatever is in it
 a directory                 every file below it, without those that are binary, hidden or unreadable
 a glob (``*``, ``?``, ``[``)  each match by the two rules above; ``**`` crosses directories
 ``file:///path``            the same as ``/path``
-another scheme              refused: the workers open files themselves, see ``docs/ship.md``
+``s3://…``, ``https://…``    elsewhere (:mod:`.remote`): a file, a directory that can be listed, or a glob of one
 ==========================  ===============================================================================
 
 Files come sorted by path and once each, also when two arguments name the same one. What a directory walk leaves out is
@@ -29,6 +29,9 @@ from urllib.parse import unquote, urlsplit
 
 from ..errors import InputError
 from .compressed import compression_of
+from .remote.address import SCHEMES, scheme_of, shown
+from .remote.look import look_at, remote_addresses
+from .remote.seen import RemoteError, Seen
 
 #: Why a file is not among those found: a pattern of those to leave out.
 EXCLUDED = "excluded"
@@ -45,9 +48,12 @@ class LogFile:
 
     :ivar path: its absolute path, as the driver and every worker sees it.
     :ivar size: its size then, bytes; what is appended later is not part of this job.
-    :ivar compression: ``gzip``, ``bz2`` or ``xz`` by its first bytes, None for plain text.
+    :ivar compression: by its first bytes (:func:`~.compressed.compression_of`), None for plain text.
     :ivar device: the number of the file system on the host that found it.
     :ivar inode: its number there, which a rename keeps.
+    :ivar address: of a remote file: by which it is read. Its path is that without secrets.
+    :ivar version: of a remote file: what changes with it.
+    :ivar ranged: whether it can be read from anywhere.
     """
 
     path: str
@@ -55,6 +61,19 @@ class LogFile:
     compression: str | None
     device: int = 0
     inode: int = 0
+    address: str = ""
+    version: str = ""
+    ranged: bool = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether it can only be read from its beginning."""
+        return self.compression is not None or not self.ranged
+
+    @property
+    def seen(self) -> Seen:
+        """It, as those see it who read remote files."""
+        return Seen(self.address, self.size, self.version, self.ranged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +98,11 @@ class _Exclusion:
     patterns: tuple[str, ...]
     directory: str | None
 
+    def matches_name(self, path: str) -> bool:
+        return is_excluded(path, self.patterns)
+
     def matches(self, path: str) -> bool:
-        if is_excluded(path, self.patterns):
+        if self.matches_name(path):
             return True
         return self.directory is not None and lies_in(path, self.directory)
 
@@ -99,16 +121,19 @@ def lies_in(path: str, directory: str) -> bool:
 def find_files(paths: Iterable[str], *, exclude: Iterable[str] = (), exclude_directory: str | None = None) -> Found:
     """Resolve ``paths`` to the files to ship.
 
-    :param paths: files, directories, globs or ``file:`` URIs.
+    :param paths: files, directories, globs or ``file:`` URIs; addresses of remote ones.
     :param exclude: glob patterns of file names or whole paths to leave out.
     :param exclude_directory: a directory of which nothing is taken: a checkpoint.
-    :raises InputError: a path does not exist, a glob matches nothing, a named file cannot be read, or the scheme is
-        not ``file``.
+    :raises InputError: a path does not exist, a glob matches nothing, a named file cannot be read, or nobody knows the
+        scheme.
     """
     exclusion = _Exclusion(tuple(exclude), exclude_directory)
     files: dict[str, LogFile] = {}
     skipped: dict[str, str] = {}
     for path in paths:
+        if scheme_of(path) is not None:
+            _collect_remote(path, exclusion, files, skipped)
+            continue
         for match in _matches(local_path(path)):
             _collect(match, exclusion, files, skipped)
     _drop_links(files, skipped)
@@ -126,10 +151,8 @@ def local_path(path: str) -> str:
         return path
     if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
         return unquote(parts.path)
-    raise InputError(
-        f"{path}: only files that every worker can open by their path are supported (a local or a shared file system), "
-        f"not {parts.scheme}://; read those with Spark and send them with foreachPartition"
-    )
+    known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+    raise InputError(f"{path}: {parts.scheme}:// is not known here; known are {known}, file:// and paths")
 
 
 def _matches(path: str) -> list[str]:
@@ -186,6 +209,33 @@ def _collect_walked(path: str, exclude: _Exclusion, files: dict[str, LogFile], s
         files[path] = file
 
 
+def _collect_remote(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:
+    """Find remote files; many are looked at at a time."""
+    found = remote_addresses(path)
+    reasons = {address: _why_not(address, path, exclude, walked=walked) for address, walked in found.items()}
+    skipped |= {shown(address): reason for address, reason in reasons.items() if reason}
+    for address, seen in look_at([address for address, reason in reasons.items() if not reason], _SNIFF_BYTES):
+        name = shown(address)
+        if isinstance(seen, RemoteError):
+            if not found[address]:
+                raise InputError(str(seen)) from seen
+            skipped[name] = str(seen).removeprefix(f"{name}: ")
+            continue
+        compression = compression_of(seen.head)
+        if found[address] and compression is None and b"\0" in seen.head:
+            skipped[name] = "binary"
+        else:
+            files[name] = LogFile(name, seen.size, compression, 0, 0, address, seen.version, seen.ranged)
+
+
+def _why_not(address: str, path: str, exclude: _Exclusion, *, walked: bool) -> str | None:
+    """Why a remote file that was found is left out; None if it is not."""
+    if exclude.matches_name(shown(address)):
+        return EXCLUDED
+    below = shown(address).removeprefix(shown(path))
+    return "hidden" if walked and any(part.startswith(".") for part in below.split("/")) else None
+
+
 def _named(path: str) -> LogFile:
     try:
         return _open(path)[0]
@@ -206,7 +256,7 @@ def _open(path: str) -> tuple[LogFile, bytes]:
 
 def _drop_links(files: dict[str, LogFile], skipped: dict[str, str]) -> None:
     """Leave out symbolic links to files that are found by their own name, so that these are shipped once."""
-    for path in [path for path in files if Path(path).is_symlink()]:
+    for path in [path for path, file in files.items() if not file.address and Path(path).is_symlink()]:
         target = os.path.realpath(path)
         if target in files:
             del files[path]

@@ -1,8 +1,9 @@
 """Divides files into partitions: each a list of byte ranges that one task reads and ships.
 
 Large plain files are cut into ranges of ``partition_bytes``, small files share a partition up to that size, and a
-compressed file is one range, because it can only be read from its start. A task is thus about equally long whatever
-the files are like, and what has to be sent again when it fails is bounded.
+compressed file is one range, because it can only be read from its start, and so is one of a server that knows no
+ranges. A task is thus about equally long whatever the files are like, and what has to be sent again when it fails is
+bounded.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def pack(splits: Iterable[Split], *, partition_bytes: int = PARTITION_BYTES) -> 
 
 def cut(file: LogFile, start: int, end: int, *, partition_bytes: int = PARTITION_BYTES) -> Iterator[Split]:
     """The ranges of ``file`` between two bytes, each of at most ``partition_bytes``; a line begins at ``start``."""
-    if file.compression is not None:
+    if file.whole:
         partition_bytes = max(end - start, 1)
     for first in range(start, end, partition_bytes):
         # All before `start` was shipped, perhaps up to the midst of a line that had settled.

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from ..files.find import lies_in, local_path
+from ..files.remote.address import scheme_of
 from ..job import ShipJob
 from .options import FollowOptions
 
@@ -29,9 +30,11 @@ def checkpoint_directory(given: str, paths: Iterable[str]) -> str:
     :param paths: what is to be followed.
     :raises InputError: it is not on a file system, or a followed path lies in it, of which nothing would be shipped.
     """
+    if scheme_of(given) is not None:
+        raise InputError(f"--checkpoint {given}: must be a directory on a disk that is mounted here, not elsewhere")
     directory = os.path.abspath(local_path(given))  # noqa: PTH100  (Path.absolute keeps "..")
     for path in paths:
-        if lies_in(path, directory):
+        if scheme_of(path) is None and lies_in(path, directory):
             raise InputError(
                 f"{path} lies in the checkpoint directory {directory}, which is never shipped: use another --checkpoint"
             )

@@ -7,10 +7,12 @@ import os
 import re
 from collections.abc import Iterator
 
+from ...spark.errors import SparkJobError
 from ..errors import FileChangedError
 from ..files.compressed import DAMAGE, decompressing
 from ..files.find import LogFile, open_file
 from ..files.plan import Split
+from ..files.remote.reader import RemoteFile
 from .line import Block, Line, blocks_of
 
 _HEAD_BYTES = 64 << 10
@@ -20,30 +22,45 @@ def read_split(split: Split, max_line_bytes: int, log_start: re.Pattern[bytes] |
     """The lines that begin in a range of a file: in blocks, and long ones in pieces.
 
     :param log_start: with it logs of several lines are read, which begin with lines that match it.
-    :raises FileChangedError: the file is shorter than planned, gone, or damaged.
+    :raises FileChangedError: the file is shorter than planned, gone, or damaged; a remote one is another.
+    :raises RemoteError: a remote file cannot be read.
     """
-    path, compression = split.file.path, split.file.compression
     try:
-        with open_file(split.file) as file:
-            _check_length(file.fileno(), split)
+        with _opened(split) as file:
+            compression = split.file.compression
             if compression is None:
                 yield from _blocks(file, split, max_line_bytes, log_start)
             else:
                 plain = decompressing(file, compression)
                 yield from _decompressed_blocks(plain, split, max_line_bytes, log_start)
+            if isinstance(file, RemoteFile):
+                file.check_unchanged()
     except OSError as error:
-        raise FileChangedError(f"{path}: cannot be read (any more): {error.strerror or error}") from error
+        raise FileChangedError(f"{split.file.path}: cannot be read (any more): {error.strerror or error}") from error
+
+
+def _opened(split: Split) -> io.BufferedIOBase:
+    """The file, wherever it is, and still what it was."""
+    if split.file.address:
+        return RemoteFile(split.file.seen, split.start, split.end)
+    opened = open_file(split.file)
+    try:
+        _check_length(opened.fileno(), split)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def first_line(file: LogFile, most: int) -> bytes | None:
     """The first line of a file, without its end; None if it is longer than ``most`` bytes, or cannot be read."""
     try:
-        with open_file(file) as opened:
+        with _opened(Split(file, 0, 0)) as opened:
             plain = opened if file.compression is None else decompressing(opened, file.compression)
             head = b""
             while b"\n" not in head and len(head) <= most and (more := plain.read1(_HEAD_BYTES)):
                 head += more
-    except DAMAGE:
+    except (*DAMAGE, SparkJobError):
         return None  # which is told when the file is read
     line = head.partition(b"\n")[0].removesuffix(b"\r")
     return line if len(line) <= most else None

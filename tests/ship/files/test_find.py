@@ -130,8 +130,8 @@ def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:
     [
         ("/no/such/file", "cannot be read: No such file or directory"),
         ("/no/such/*.log", "no file matches this pattern"),
-        ("hdfs://namenode/logs", "not hdfs://; read those with Spark and send them with foreachPartition"),
-        ("s3a://bucket/logs/*", "not s3a://"),
+        ("ftp://host/logs", "ftp:// is not known here; known are http://, https://, s3://"),
+        ("file://other/logs", "file:// is not known here"),
     ],
 )
 def test_path_that_cannot_be_shipped_is_an_error(path: str, said: str) -> None:

@@ -1,0 +1,179 @@
+"""Files of object stores and of Hadoop's file system, by fsspec.
+
+Credentials come by the usual means of each: its environment variables, its files, its instance roles, and what fsspec
+is configured with (``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from ...errors import InputError
+from .address import STORES, shown, without_secrets
+from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, version_of
+
+# What is asked for at a time, bytes: the next part is on its way while one is read.
+_BLOCK_BYTES = 8 << 20
+# Behind the end that is expected, where most likely a line ends soon.
+_REST_BYTES = 256 << 10
+# Nobody is to wait for minutes to hear that an address is wrong; seconds.
+_TIMEOUT = 5
+# An option of a file system that tries again by itself, and how often.
+_RETRIES = 3
+
+
+class StoreFiles:
+    """The files of one scheme.
+
+    :param scheme: one of :data:`~.address.STORES`.
+    :raises InputError: the package that it needs is not installed.
+    """
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+        self._process = -1
+        self._files: Any = None
+        self._connect()
+
+    def _connect(self) -> Any:
+        """The file system; a process that was forked needs one of its own."""
+        if self._process != os.getpid():
+            self._files, self._process = _file_system(self._scheme), os.getpid()
+        return self._files
+
+    def look(self, address: str, head: int) -> Seen:
+        """Look at a file."""
+        files = self._connect()
+        with _translated_errors(address):
+            told = files.info(address, **_refreshed(self._scheme))
+            if told["type"] != "file":
+                raise NotThereError(f"{address}: not found as a file")
+            size = int(told["size"] or 0)
+            first = bytes(files.cat_file(address, start=0, end=min(head, size))) if head and size else b""
+        return Seen(address, size, version_of(told), head=first)
+
+    def below(self, address: str) -> list[str] | None:
+        """All files below a directory."""
+        files = self._connect()
+        with _translated_errors(address):
+            if not address.endswith("/") and files.isfile(address):
+                return None
+            found = [files.unstrip_protocol(path) for path in sorted(files.find(address))]
+        if not found:
+            raise NotThereError(f"{address}: not found: no such file, and nothing below it")
+        return found
+
+    def matches(self, pattern: str) -> list[str]:
+        """What matches."""
+        files = self._connect()
+        with _translated_errors(pattern):
+            found = files.glob(pattern, detail=True)
+        ends = {"directory": "/"}
+        return [files.unstrip_protocol(path) + ends.get(found[path]["type"], "") for path in sorted(found)]
+
+    def open(self, seen: Seen, start: int, end: int) -> _Blocks:
+        """Open a file."""
+        files = self._connect()
+        with _translated_errors(seen.address):
+            opened = files.open(seen.address, "rb", cache_type="none")
+        return _Blocks(opened, seen, start, end)
+
+
+class _Blocks:
+    """An open file, of which a block is fetched ahead."""
+
+    def __init__(self, file: Any, seen: Seen, start: int, end: int) -> None:
+        self._file = file
+        self._seen = seen
+        self._position = start
+        self._end = end
+        self._ahead: tuple[int, Future[bytes]] | None = None
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="loghub-ship-read")
+
+    def seek(self, position: int) -> None:
+        """Go on from another byte."""
+        self._position = position
+
+    def read(self, size: int) -> bytes:  # noqa: ARG002  (a block is what costs a request)
+        """The next block."""
+        if self._position >= self._seen.size:
+            return b""
+        with _translated_errors(self._seen.address):
+            data = self._taken().result()
+        if not data:
+            raise RemoteError(f"{shown(self._seen.address)}: ended at byte {self._position} of {self._seen.size}")
+        self._position += len(data)
+        if self._position < self._end:
+            self._ahead = self._position, self._fetch(self._position)
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        self._threads.shutdown(cancel_futures=True)
+        self._file.close()
+
+    def _taken(self) -> Future[bytes]:
+        """The block at the position."""
+        ahead, self._ahead = self._ahead, None
+        return ahead[1] if ahead is not None and ahead[0] == self._position else self._fetch(self._position)
+
+    def _fetch(self, position: int) -> Future[bytes]:
+        left = self._end - position
+        size = min(_BLOCK_BYTES, left if left > 0 else _REST_BYTES, self._seen.size - position)
+
+        def fetch() -> bytes:
+            self._file.seek(position)
+            return bytes(self._file.read(size))
+
+        return self._threads.submit(fetch)
+
+
+def _file_system(scheme: str) -> Any:
+    package, install = STORES[scheme]
+    missing = next((name for name in ("fsspec", package) if importlib.util.find_spec(name) is None), None)
+    if missing is not None:
+        raise InputError(f"{scheme}:// needs the package {missing}, which is not installed: pip install {install}")
+    import fsspec  # noqa: PLC0415  (it is an extra)
+
+    configured = fsspec.config.conf.get(scheme, {})
+    options = {name: value for name, value in _options(scheme).items() if name not in configured}
+    with _translated_errors(f"{scheme}://"):
+        files = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
+    if hasattr(files, "retries"):
+        files.retries = _RETRIES
+    return files
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    if STORES[scheme][0] != "s3fs":
+        return {}
+    attempts = {"max_attempts": 1}
+    return {"config_kwargs": {"connect_timeout": _TIMEOUT, "read_timeout": 6 * _TIMEOUT, "retries": attempts}}
+
+
+def _refreshed(scheme: str) -> dict[str, Any]:
+    return {"refresh": True} if STORES[scheme][0] == "s3fs" else {}
+
+
+@contextmanager
+def _translated_errors(address: str) -> Iterator[None]:
+    try:
+        yield
+    except (RemoteError, InputError):
+        raise
+    except FileNotFoundError as error:
+        raise NotThereError(f"{shown(address)}: not found") from error
+    # Each of these packages has errors of its own, and of those that it stands on.
+    except Exception as error:
+        said = without_secrets(f"{type(error).__name__}: {error}", address)
+        if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
+            raise AccessRefusedError(
+                f"{shown(address)}: access refused: {said}; credentials come from the environment and the files of "
+                "that service, on every machine that reads"
+            ) from error
+        raise RemoteError(f"{shown(address)}: {said}") from error

@@ -1,0 +1,146 @@
+"""Files of an object store, by an S3 endpoint on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from producer.ship.errors import FileChangedError, InputError
+from producer.ship.files.find import find_files
+from producer.ship.files.plan import Split
+from producer.ship.files.remote import choose, store
+from producer.ship.lines.split_lines import read_split
+from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server
+
+from .test_web import TEXT, read
+
+BUCKET = "logs"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture
+def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of the endpoint, with an empty bucket; the environment is that of a user."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    choose._files.cache_clear()
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")).close()
+    client = boto3.client("s3", endpoint_url=endpoint)
+    client.create_bucket(Bucket=BUCKET)
+    yield client
+    client.close()
+    choose._files.cache_clear()
+
+
+def environment(endpoint: str) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def put(s3: Any, **objects: bytes) -> None:
+    for name, data in objects.items():
+        s3.put_object(Bucket=BUCKET, Key=name.replace("__", "/"), Body=data)
+
+
+def test_objects_below_a_prefix_are_found_and_read_in_ranges(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line once, also where a block ends before its range does."""
+    monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
+    put(s3, app__a=TEXT, app__2024__b=b"b\n", app__binary=b"\0", app__empty=b"", other__c=b"c\n")
+    for path in (f"s3://{BUCKET}/app", f"s3://{BUCKET}/app/"):
+        found = find_files([path])
+        assert read(found) == {
+            f"s3://{BUCKET}/app/{name}": data for name, data in {"2024/b": b"b\n", "a": TEXT, "empty": b""}.items()
+        }
+        assert found.skipped == ((f"s3://{BUCKET}/app/binary", "binary"),)
+    assert [file.path for file in find_files([f"s3://{BUCKET}/*/[bc]"]).files] == [f"s3://{BUCKET}/other/c"]
+    assert len(find_files([f"s3://{BUCKET}/ap*"], exclude=["empty"]).files) == 2
+
+
+def test_object_that_is_replaced_is_said(s3: Any) -> None:
+    """By its ETag: the size may be the same."""
+    put(s3, a=TEXT)
+    (file,) = find_files([f"s3://{BUCKET}/a"]).files
+    assert "etag=" in file.version
+    put(s3, a=TEXT[::-1])
+    with pytest.raises(FileChangedError, match="was changed since the job was planned"):
+        list(read_split(Split(file, 0, file.size), 10_000))
+    s3.delete_object(Bucket=BUCKET, Key="a")
+    with pytest.raises(FileChangedError, match="was deleted"):
+        list(read_split(Split(file, 0, file.size), 10_000))
+
+
+def test_bucket_or_object_that_is_not_there_is_said(s3: Any) -> None:
+    """Within seconds."""
+    began = time.monotonic()
+    for path in ("s3://nobody/a.log", f"s3://{BUCKET}/no/such", "s3://nobody/*.log"):
+        with pytest.raises(InputError, match=r"not found|no file matches"):
+            find_files([path])
+    assert time.monotonic() - began < 10
+
+
+def test_wrong_credentials_are_said_and_not_shown(s3: Any, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words, within seconds, without the secret."""
+    put(s3, a=TEXT)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret-key")
+    choose._files.cache_clear()
+    set_authentication(endpoint, "0")
+    try:
+        began = time.monotonic()
+        with pytest.raises(InputError) as raised:
+            find_files([f"s3://{BUCKET}/a"])
+        assert time.monotonic() - began < 10
+    finally:
+        set_authentication(endpoint, "inf")
+    assert f"s3://{BUCKET}/a: access refused" in str(raised.value)
+    assert "another-secret-key" not in str(raised.value)
+    assert ACCESS_KEY not in str(raised.value)
+
+
+def set_authentication(endpoint: str, after: str) -> None:
+    """Have the endpoint check who asks, after so many requests."""
+    headers = {"Content-Type": "text/plain"}
+    request = urllib.request.Request(f"{endpoint}/moto-api/reset-auth", after.encode(), headers, method="POST")
+    urllib.request.urlopen(request).close()
+
+
+def test_nobody_at_the_endpoint_is_said_within_seconds(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for minutes to hear it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    choose._files.cache_clear()
+    began = time.monotonic()
+    with pytest.raises(InputError, match=r"127\.0\.0\.1:9"):
+        find_files([f"s3://{BUCKET}/a"])
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize(
+    ("path", "install"),
+    [("s3://b/a", "'loghub-producer[s3]'"), ("oss://b/a", "ossfs"), ("gs://b/a", "gcsfs"), ("abfs://c/a", "adlfs")],
+)
+def test_missing_package_is_named_with_how_to_install_it(
+    path: str, install: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the words of pip."""
+    choose._files.cache_clear()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="which is not installed: pip install ") as raised:
+        find_files([path])
+    assert str(raised.value).endswith(install)

@@ -1,0 +1,173 @@
+"""Files of web servers: ranges where the server knows them, whole files where not, and reasons in words."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer.ship.errors import FileChangedError, InputError
+from producer.ship.files.find import Found, find_files
+from producer.ship.files.plan import Split, cut
+from producer.ship.files.remote.seen import RemoteError
+from producer.ship.lines.line import Block
+from producer.ship.lines.split_lines import read_split
+from tests.support.remote_servers import answering, plain_web_server, web_server
+
+LINES = [b"line %d" % number for number in range(20_000)]
+TEXT = b"\n".join(LINES) + b"\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "logs" / "old").mkdir(parents=True)
+    (tmp_path / "logs" / "a.log").write_bytes(TEXT)
+    (tmp_path / "logs" / "b.log.gz").write_bytes(gzip.compress(TEXT))
+    (tmp_path / "logs" / "empty.log").write_bytes(b"")
+    (tmp_path / "logs" / "binary").write_bytes(b"\0\0")
+    (tmp_path / "logs" / ".hidden").write_bytes(b"no\n")
+    (tmp_path / "logs" / "old" / "a b.log").write_bytes(b"old\n")
+    return tmp_path
+
+
+@pytest.fixture
+def ranged(folder: Path) -> Iterator[str]:
+    with web_server(folder) as url:
+        yield url
+
+
+@pytest.fixture
+def plain(folder: Path) -> Iterator[str]:
+    with plain_web_server(folder) as url:
+        yield url
+
+
+def read(found: Found, partition_bytes: int = 50_000) -> dict[str, bytes]:
+    """What is read of files in ranges, by path."""
+    return {
+        file.path: b"".join(
+            lines.data
+            for split in cut(file, 0, file.size, partition_bytes=partition_bytes)
+            for lines in read_split(split, 10_000)
+            if isinstance(lines, Block)
+        )
+        for file in found.files
+    }
+
+
+def test_file_is_read_in_ranges(ranged: str) -> None:
+    """Each line of it once, wherever it is cut; also a compressed one."""
+    found = find_files([f"{ranged}/logs/a.log", f"{ranged}/logs/b.log.gz", f"{ranged}/logs/empty.log"])
+    assert [(file.ranged, file.compression, file.size > 0) for file in found.files] == [
+        (True, None, True),
+        (True, "gzip", True),
+        (True, None, False),
+    ]
+    assert list(read(found).values()) == [TEXT, TEXT, b""]
+
+
+def test_server_without_ranges_sends_a_file_as_a_whole(plain: str) -> None:
+    """Such a file is one range, and comes once."""
+    found = find_files([f"{plain}/logs/a.log"])
+    (file,) = found.files
+    assert (file.ranged, file.size) == (False, len(TEXT))
+    assert len(list(cut(file, 0, file.size, partition_bytes=1000))) == 1
+    assert list(read(found).values()) == [TEXT]
+
+
+def test_directory_that_a_server_lists_stands_for_the_files_below(plain: str) -> None:
+    """Without hidden and binary ones, which are told."""
+    found = find_files([f"{plain}/logs/"])
+    assert [file.path.removeprefix(plain) for file in found.files] == [
+        "/logs/a.log",
+        "/logs/b.log.gz",
+        "/logs/empty.log",
+        "/logs/old/a%20b.log",
+    ]
+    assert [(path.rpartition("/")[2], why) for path, why in found.skipped] == [
+        (".hidden", "hidden"),
+        ("binary", "binary"),
+    ]
+    assert b"old\n" in read(found).values()
+
+
+def test_glob_is_looked_for_in_pages_of_links(plain: str) -> None:
+    """One star is of a folder, two cross them; what matches nothing is an error."""
+    names = [file.path.rpartition("/")[2] for file in find_files([f"{plain}/logs/*.log"]).files]
+    assert names == ["a.log", "empty.log"]
+    assert len(find_files([f"{plain}/**/*.log"], exclude=["empty*"]).files) == 2
+    with pytest.raises(InputError, match="no file matches this pattern"):
+        find_files([f"{plain}/logs/*.txt"])
+
+
+def test_file_that_changes_while_it_is_read_is_said(folder: Path, ranged: str) -> None:
+    """Lines of two files would stand in one: the range fails, and the message says what it was and is."""
+    (file,) = find_files([f"{ranged}/logs/a.log"]).files
+    reading = read_split(Split(file, 0, file.size), 10_000)
+    next(reading)
+    (folder / "logs" / "a.log").write_bytes(TEXT[::-1])
+    os.utime(folder / "logs" / "a.log", (1, 1))
+    with pytest.raises(
+        FileChangedError, match=r"a.log: was changed since the job was planned \(then 208890 bytes, etag="
+    ):
+        list(reading)
+    (folder / "logs" / "a.log").unlink()
+    with pytest.raises(FileChangedError, match="was deleted"):
+        list(read_split(Split(file, 0, file.size), 10_000))
+
+
+def test_address_is_shown_without_its_secrets(folder: Path, ranged: str) -> None:
+    """Password and signature are needed to read it, and stand in no path, tag or message."""
+    secret = ranged.replace("http://", "http://user:hunter2@")
+    found = find_files([f"{secret}/logs/a.log?X-Amz-Signature=abcdef", f"{secret}/logs/a.log?X-Amz-Signature=ghi"])
+    assert len(found.files) == 2
+    assert all("hunter2" not in file.path and "Signature" not in file.path for file in found.files)
+    assert set(read(found).values()) == {TEXT}
+    (folder / "logs" / "a.log").unlink()
+    for call in (lambda: find_files([f"{secret}/logs/a.log?X-Amz-Signature=abcdef"]), lambda: read(found)):
+        with pytest.raises((InputError, FileChangedError)) as raised:
+            call()
+        assert "/logs/a.log" in str(raised.value)
+        assert "hunter2" not in str(raised.value)
+        assert "abcdef" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "said"),
+    [
+        (401, {}, "access refused, the server answered 401 Unauthorized; credentials come from"),
+        (403, {}, "a signed address may have expired"),
+        (404, {}, "not found, the server answered 404"),
+        (500, {}, "the server answered 500"),
+        (200, {}, "does not tell how long it is; ship it as: curl -sf URL | producer ship -"),
+    ],
+)
+def test_what_a_server_refuses_is_said_in_words(status: int, headers: dict[str, str], said: str) -> None:
+    """The status, and what to do."""
+    with answering(status, headers) as url:
+        with pytest.raises(InputError) as raised:
+            find_files([f"{url}/a.log"])
+        assert said in str(raised.value)
+
+
+def test_nobody_at_the_address_is_said_at_once() -> None:
+    """Within seconds, and without a trace of the library."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    began = time.monotonic()
+    with pytest.raises(InputError, match="no connection to the server"):
+        find_files([f"http://127.0.0.1:{port}/a.log"])
+    assert time.monotonic() - began < 10
+
+
+def test_connection_that_ends_early_is_an_error() -> None:
+    """What was not sent is not taken for the end of the file."""
+    with answering(200, {"Content-Length": "20000"}, b"line\n" * 2000) as url:
+        (file,) = find_files([f"{url}/a.log"]).files
+        with pytest.raises(RemoteError, match="the connection ended before the file did"):
+            list(read_split(Split(file, 0, file.size), 1000))

@@ -1,0 +1,86 @@
+"""Servers of remote files, on this machine: web servers with and without ranges, and an S3 endpoint."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from .waiting import eventually
+
+#: What the S3 endpoint is asked with.
+ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret-access-key"
+
+
+@contextmanager
+def web_server(folder: Path) -> Iterator[str]:
+    """The files of a folder, in ranges too, with ETags; its URL."""
+    app = Starlette(routes=[Mount("/", StaticFiles(directory=folder))])
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: server.started, "the web server")
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def _serving(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def plain_web_server(folder: Path) -> contextmanager[str]:  # type: ignore[valid-type]
+    """The files of a folder, each as a whole, and pages of links for directories: what ``python -m http.server`` is."""
+    return _serving(partial(_Quiet, directory=str(folder)))
+
+
+def answering(status: int, headers: dict[str, str], body: bytes = b"") -> contextmanager[str]:  # type: ignore[valid-type]
+    """A server that always answers the same."""
+
+    class Handler(_Quiet):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+    return _serving(Handler)
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """An S3 endpoint; its URL."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
