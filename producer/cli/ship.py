@@ -22,6 +22,7 @@ from ..ship.files.remote.address import has_secret, scheme_of, shown
 from ..ship.follow.checkpoint import checkpoint_directory
 from ..ship.follow.options import INTERVAL, SETTLE, FollowOptions
 from ..ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES, ShipJob
+from ..ship.line_times import LineTimes
 from ..ship.lines.log_start import start_pattern
 from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import PARSER_NAMES, make_parser
@@ -106,6 +107,17 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
         "--line-time",
         action="store_true",
         help="take a record's time from its line, where that tells it with a zone; LogHub may refuse old ones",
+    )
+    group.add_argument(
+        "--line-time-zone",
+        metavar="ZONE",
+        help="--line-time, also of times that name no zone: theirs is this one, such as Asia/Shanghai or +08:00",
+    )
+    group.add_argument(
+        "--line-time-format",
+        metavar="FORMAT",
+        help="--line-time, of times in this format alone: codes of strptime such as '%%d.%%m.%%Y %%H:%%M', or unix, "
+        "unix-ms, unix-us",
     )
     group.add_argument(
         "--max-line-bytes",
@@ -211,7 +223,7 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         multiline_start=_multiline_start(args),
         exactly_once=args.exactly_once,
         file_offset=args.file_offset,
-        line_time=args.line_time,
+        line_time=_line_times(args),
         max_line_bytes=args.max_line_bytes,
         producer=_options(args.producer_option),
         ack_timeout=args.ack_timeout,
@@ -234,6 +246,13 @@ def _delimited(args: argparse.Namespace) -> tuple[str, tuple[str, ...] | None]:
     if column_names(names) is None:
         raise InputError(f"--columns: a name has more than {MAX_NAME_BYTES} bytes, in {args.columns!r}")
     return delimiter, names
+
+
+def _line_times(args: argparse.Namespace) -> LineTimes | None:
+    """How lines tell their time; each of the options asks for it."""
+    times = LineTimes(args.line_time_zone, args.line_time_format)
+    times.check()
+    return times if args.line_time or times != LineTimes() else None
 
 
 def _multiline_start(args: argparse.Namespace) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..config import ProducerConfig, ProjectConfig
 from ..spark.options import Target
+from .line_times import LineTimes
 
 #: How long a task waits for an acknowledgement, seconds.
 ACK_TIMEOUT = 600.0
@@ -35,7 +36,7 @@ class ShipJob:
     :ivar multiline_start: what the first line of a log matches, a regular expression; None if each line is a log.
     :ivar exactly_once: whether a job that is started again with its checkpoint stores each line once.
     :ivar file_offset: whether each record tells where in the file its line begins.
-    :ivar line_time: whether a record has the time that its line tells, where it does; else that of sending.
+    :ivar line_time: how lines tell the time that their records have; None, and a line that tells none: that of sending.
     :ivar max_line_bytes: longer lines, or logs of several lines, are shipped in pieces.
     :ivar producer: options of the producer, as text.
     :ivar ack_timeout: how long a task waits for an acknowledgement, seconds.
@@ -52,7 +53,7 @@ class ShipJob:
     multiline_start: str | None = None
     exactly_once: bool = False
     file_offset: bool = False
-    line_time: bool = False
+    line_time: LineTimes | None = None
     max_line_bytes: int = MAX_LINE_BYTES
     producer: Mapping[str, str] = field(default_factory=dict)
     ack_timeout: float = ACK_TIMEOUT

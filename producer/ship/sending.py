@@ -36,7 +36,6 @@ from .lines.parsers import Parser, Values, make_parser
 from .lines.parsers.delimited import column_names, header_names
 from .lines.record import to_record
 from .lines.split_lines import first_line, read_split
-from .lines.times import time_of_fields
 from .portions import Portion
 
 if TYPE_CHECKING:
@@ -203,7 +202,8 @@ class PortionSender:
             # The pieces of a long line are one line.
             figures.unparsed += not record.parsed and line.part <= 1
             fields = record.fields(line, offset=self._job.file_offset)
-            records.append(LogItem(fields, time_of_fields(record.found) if self._job.line_time else None))
+            times = self._job.line_time
+            records.append(LogItem(fields, None if times is None else times.of_fields(record.found)))
         return records
 
 

@@ -16,6 +16,7 @@ from producer.server.faults import ApiRequest, Refuse
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
+from producer.ship.line_times import LineTimes
 from producer.spark.errors import DeliveryFailedError
 
 from .conftest import LOGSTORE, PROJECT, contents, held, ship_splits
@@ -115,7 +116,7 @@ def test_record_has_the_time_of_its_line_where_that_is_asked_for(
     moment = datetime.fromtimestamp(told, UTC).isoformat()
     file.write_bytes(f"{form.format(moment)}\nnone".encode() + broken + b"\n")
     began = int(time.time())
-    ship_file(file, make_job(parser=parser, columns=("time", "n"), line_time=True))
+    ship_file(file, make_job(parser=parser, columns=("time", "n"), line_time=LineTimes()))
     first, second = server.logs(PROJECT, LOGSTORE)
     assert first.time == told
     assert second.time >= began

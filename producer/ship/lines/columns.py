@@ -23,12 +23,12 @@ from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity
 from ...wire.text_column import TextColumn
 from ..figures import Figures
+from ..line_times import TIME_FIELDS, LineTimes
 from .line import Block
 from .logs import LogBlock
 from .names import is_plain, sendable, sendable_fields
 from .parsers import Parser, Values, compiled_pattern, make_parser
 from .parsers.json_object import json_text, parse_json
-from .times import TIME_FIELDS, moment_of, time_of_fields
 
 #: The column of what is found in single lines: the option ``contents_column``.
 FOUND_FIELDS = "fields"
@@ -69,12 +69,18 @@ class BlockColumns:
     :param parser: a name of :data:`~producer.ship.lines.parsers.PARSER_NAMES`.
     :param pattern: of the parser ``regex``.
     :param offset: whether each record tells where its line begins.
-    :param times: whether a record has the time that its line tells.
+    :param times: how lines tell their time, if a record is to have it.
     :param values: how the parser ``delimited`` divides lines.
     """
 
     def __init__(
-        self, parser: str, pattern: str | None, *, offset: bool, times: bool = False, values: Values | None = None
+        self,
+        parser: str,
+        pattern: str | None,
+        *,
+        offset: bool,
+        times: LineTimes | None = None,
+        values: Values | None = None,
     ) -> None:
         self._parse = _column_parser(parser, pattern, values or Values())
         self._offset = offset
@@ -93,8 +99,8 @@ class BlockColumns:
         columns.update(found.columns)
         if found.fields:
             columns[FOUND_FIELDS] = _map(found.fields, len(lines))
-        if self._times:
-            columns[LINE_TIMES] = _line_times(found, len(lines))
+        if self._times is not None:
+            columns[LINE_TIMES] = _line_times(found, len(lines), self._times)
         figures.unparsed += int(len(lines) - np.count_nonzero(found.parsed))
         return pa.RecordBatch.from_pydict(columns)
 
@@ -145,10 +151,10 @@ def _map(fields: Mapping[int, Mapping[str, str]], rows: int) -> pa.MapArray:
     return pa.MapArray.from_arrays(ends, pa.array(names, pa.string()), pa.array(values, pa.string()))
 
 
-def _line_times(found: Found, rows: int) -> pa.Array:
+def _line_times(found: Found, rows: int, how: LineTimes) -> pa.Array:
     """The times that the lines tell, null where one tells none."""
     kind = pa.timestamp("us", "UTC")
-    times = pa.nulls(rows, kind)
+    times, moment_of = pa.nulls(rows, kind), how.reader()
     for name in reversed(TIME_FIELDS):
         column = found.columns.get(name)
         if column is not None:
@@ -158,7 +164,7 @@ def _line_times(found: Found, rows: int) -> pa.Array:
     if found.fields:
         moments = times.to_pylist()
         for row, fields in found.fields.items():
-            moments[row] = time_of_fields(fields)
+            moments[row] = how.of_fields(fields)
         times = pa.array(moments, kind)
     return times
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
+from freezegun import freeze_time
 
+from producer.cli.ship import job_of
+from producer.ship import line_times
+from producer.ship.errors import InputError
 from producer.ship.figures import Figures
+from producer.ship.line_times import LineTimes
 from producer.ship.lines.columns import LINE_TIMES, BlockColumns
 from producer.ship.lines.line import Block
-from producer.ship.lines.times import moment_of
+from producer.ship.lines.parsers.json_object import parse_json
+from tests.ship.conftest import parse_ship
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 
@@ -23,7 +30,7 @@ NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 )
 def test_time_with_a_zone_is_known(text: str) -> None:
     """ISO 8601, and as access logs write it."""
-    assert moment_of(text) == NOON
+    assert LineTimes().reader()(text) == NOON
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,7 @@ def test_time_with_a_zone_is_known(text: str) -> None:
 )
 def test_time_without_a_zone_or_out_of_range_is_none(text: str) -> None:
     """Nothing is guessed, and nothing is taken that LogHub has no number for."""
-    assert moment_of(text) is None
+    assert LineTimes().reader()(text) is None
 
 
 def test_lines_of_a_block_have_their_own_times() -> None:
@@ -49,7 +56,7 @@ def test_lines_of_a_block_have_their_own_times() -> None:
     access = '192.0.2.1 - - [31/Jan/2024:12:00:00 +0000] "GET / HTTP/1.1" 200 -'
     lines = [access, '{"timestamp":"2024-01-31T12:00:00.5Z"}', "text", access.replace("12:", "13:", 1)]
     block = Block(0, "\n".join(lines).encode())
-    batch = BlockColumns("auto", None, offset=False, times=True).batch(block, Figures())
+    batch = BlockColumns("auto", None, offset=False, times=LineTimes()).batch(block, Figures())
     told = [NOON, NOON.replace(microsecond=500_000), None, NOON.replace(hour=13)]
     assert batch.column(LINE_TIMES).to_pylist() == told
 
@@ -57,5 +64,92 @@ def test_lines_of_a_block_have_their_own_times() -> None:
 def test_first_field_that_a_line_has_counts() -> None:
     """Each line by itself, whatever the others have; a time that cannot be read is none."""
     lines = ['{"timestamp":"2024-01-31T12:00:00Z"}', '{"time":"x","timestamp":"2024-01-31T12:00:00Z"}'] * 3
-    batch = BlockColumns("json", None, offset=False, times=True).batch(Block(0, "\n".join(lines).encode()), Figures())
+    batch = BlockColumns("json", None, offset=False, times=LineTimes()).batch(
+        Block(0, "\n".join(lines).encode()), Figures()
+    )
     assert batch.column(LINE_TIMES).to_pylist() == [NOON, None] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("2024-01-31 20:00:00", "Asia/Shanghai"),
+        ("2024-01-31T13:00:00.000", "+01:00"),
+        ("2024-01-31T12:00:00Z", "+0100"),
+        ("31/Jan/2024:07:00:00", "America/New_York"),
+        ("Wed Jan 31 12:00:00.000000 2024", "UTC"),
+        ("Wed Jan 31 12:00:00 2024", "UTC"),
+    ],
+)
+def test_named_zone_is_that_of_times_without_one(text: str, zone: str) -> None:
+    """A time that names its own zone keeps it."""
+    times = LineTimes(zone)
+    times.check()
+    assert times.reader()(text) == NOON
+    if not text.endswith("Z"):
+        assert LineTimes().reader()(text) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "moment"),
+    [
+        ("2026-03-01T00:00:00Z", "Feb 28 23:59:59", datetime(2026, 2, 28, 23, 59, 59, tzinfo=UTC)),
+        ("2026-01-01T00:00:01Z", "Dec 31 23:59:59", datetime(2025, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        ("2025-12-31T23:59:59Z", "Jan  1 00:00:01", datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        ("2026-11-22T12:00:00Z", "Feb 29 12:00:00", datetime(2024, 2, 29, 12, tzinfo=UTC)),
+    ],
+)
+def test_time_without_a_year_is_the_last_that_is_not_ahead(now: str, text: str, moment: datetime) -> None:
+    """Of syslog, with a zone that is named; a clock may be ahead by a day."""
+    with freeze_time(now):
+        assert LineTimes("+00:00").reader()(text) == moment
+    line_times._reader.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "form"),
+    [
+        ("31.01.2024 12-00-00,000", "UTC", "%d.%m.%Y %H-%M-%S,%f"),
+        ("2024-01-31 20:00 +0800", None, "%Y-%m-%d %H:%M %z"),
+        ("1706702400", None, "unix"),
+        ("1706702400.0", "Asia/Shanghai", "unix"),
+        ("1706702400000", None, "unix-ms"),
+        ("1706702400000000", None, "unix-us"),
+    ],
+)
+def test_named_format_is_the_only_one(text: str, zone: str | None, form: str) -> None:
+    """What is in another form tells no time."""
+    times = LineTimes(zone, form)
+    times.check()
+    read = times.reader()
+    assert read(text) == NOON
+    assert [read(other) for other in ("2024-01-31T12:00:00Z", "", "nan", "inf", "-1e400", f"{text}x")] == [None] * 6
+
+
+@pytest.mark.parametrize(
+    ("zone", "form", "said"),
+    [
+        ("Mars/Olympus", None, "use a name such as Asia/Shanghai"),
+        ("../etc", None, "is not known here"),
+        ("+25:00", None, "is not known here"),
+        (None, "%Y-%m-%d %H:%M", "name it with --line-time-zone"),
+        ("UTC", "%Y-%q", "tells no time"),
+        ("UTC", "noon", "tells no time"),
+    ],
+)
+def test_zone_or_format_that_is_none_is_refused(zone: str | None, form: str | None, said: str) -> None:
+    """Before anything is read, with what is wrong."""
+    with pytest.raises(InputError, match=re.escape(said)):
+        LineTimes(zone, form).check()
+
+
+def test_columns_and_single_lines_tell_the_same() -> None:
+    """By the options of the command: a block that is text, and a line that is not."""
+    options = ["--line-time-zone=Asia/Shanghai", "--line-time-format=%d.%m.%Y %H:%M", "--access-key-id=a"]
+    target = ["--endpoint=http://e", "--project=project", "--logstore=store", "--access-key-secret=b"]
+    job = job_of(parse_ship(["x.log", *options, *target, "--parser=json"]), {})
+    assert job.line_time == LineTimes("Asia/Shanghai", "%d.%m.%Y %H:%M")
+    line = b'{"time":"31.01.2024 20:00"}'
+    batch = BlockColumns("json", None, offset=False, times=job.line_time).batch(Block(0, line), Figures())
+    assert batch.column(LINE_TIMES).to_pylist() == [NOON]
+    assert job.line_time.of_fields(parse_json(line.decode()) or {}) == NOON

@@ -1,0 +1,154 @@
+"""The time that a line tells, where it can be told without a guess: with date, year and zone.
+
+Known are ISO 8601 (``2024-01-31T12:00:00.5+01:00``) and the form of access logs (``31/Jan/2024:12:00:00 +0100``), in
+the field ``time``, ``timestamp``, ``@timestamp`` or ``ts``. A zone that the user names is that of times that have none;
+then the forms of Apache's error logs and of syslog without a year are known, too. A format that the user names is the
+only one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache, partial
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from .errors import InputError
+
+#: The fields that tell the time; the first one that a line has counts.
+TIME_FIELDS = ("time", "timestamp", "@timestamp", "ts")
+#: Formats that are numbers since 1970, and how many of them are a second.
+UNIX = {"unix": 1, "unix-ms": 1_000, "unix-us": 1_000_000}
+
+_EARLIEST, _LATEST = datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(2**32 - 1, UTC)
+_OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>[0-5]\d)")
+# What tells the zone, or the year, in a format.
+_ZONES, _YEARS = ("%z", "%Z"), ("%Y", "%y", "%c", "%x", "%G")
+_ACCESS_LOG = "%d/%b/%Y:%H:%M:%S"
+# What has no zone by its nature: Apache's error logs, and syslog, which has no year either.
+_WITHOUT_ZONE = ("%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Y", "%b %d %H:%M:%S")
+# Of a time without a year: a clock that is ahead, and back to the last 29th of February.
+_AHEAD, _YEARS_BACK = timedelta(days=1), 8
+
+
+@dataclass(frozen=True, slots=True)
+class LineTimes:
+    """How lines tell their time.
+
+    :ivar zone: of times that have none: a name such as ``Asia/Shanghai``, or ``+08:00``; None if there is none.
+    :ivar format: of the times, as of ``strptime``, or one of :data:`UNIX`; None for the forms that are known.
+    """
+
+    zone: str | None = None
+    format: str | None = None
+
+    def check(self) -> None:
+        """Check what a person has given.
+
+        :raises InputError: there is no such zone; or the format is none, or tells no zone and none is named.
+        """
+        zone = None if self.zone is None else zone_of(self.zone)
+        if self.format is None or self.format in UNIX:
+            return
+        told = datetime(2024, 2, 28, 12, 30, 45, tzinfo=UTC)
+        if zone is None and not any(part in self.format for part in _ZONES):
+            raise InputError(f"--line-time-format {self.format!r} has no zone (%z): name it with --line-time-zone")
+        if "%" not in self.format or _parsed(told.strftime(self.format), self.format, zone, told) is None:
+            raise InputError(
+                f"--line-time-format {self.format!r} tells no time: use the codes of strptime, such as "
+                f"'%Y-%m-%d %H:%M:%S,%f', or one of {', '.join(UNIX)}"
+            )
+
+    def reader(self) -> Callable[[str], datetime | None]:
+        """From a text to the moment that it names; None if it names none, or one that LogHub has no number for."""
+        return _reader(self)
+
+    def of_fields(self, fields: Mapping[str, str]) -> datetime | None:
+        """The moment that a line's fields tell."""
+        name = next((name for name in TIME_FIELDS if name in fields), None)
+        return None if name is None else self.reader()(fields[name])
+
+
+def zone_of(name: str) -> tzinfo:
+    """A zone by its name, or by its distance from UTC.
+
+    :raises InputError: there is none.
+    """
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        distance = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"]))
+        if distance < timedelta(days=1):
+            return timezone(-distance if offset["sign"] == "-" else distance)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InputError(
+            f"--line-time-zone {name!r} is not known here: use a name such as Asia/Shanghai or UTC, or an offset such "
+            "as +08:00"
+        ) from error
+
+
+@lru_cache(maxsize=16)
+def _reader(times: LineTimes) -> Callable[[str], datetime | None]:
+    zone = None if times.zone is None else zone_of(times.zone)
+    if times.format is None:
+        read = partial(_known, zone=zone)
+    elif times.format in UNIX:
+        read = partial(_unix, unit=UNIX[times.format])
+    else:
+        read = partial(_formatted, form=times.format, zone=zone)
+    # Neighbours in a log tell the same second.
+    return lru_cache(maxsize=4096)(lambda text: _in_range(read(text)))
+
+
+def _in_range(moment: datetime | None) -> datetime | None:
+    try:
+        return moment if moment is not None and _EARLIEST <= moment <= _LATEST else None
+    except OverflowError:
+        return None
+
+
+def _known(text: str, zone: tzinfo | None) -> datetime | None:
+    """A moment in one of the forms that are known."""
+    try:
+        if text[4:5] == "-":
+            return _in_zone(datetime.fromisoformat(text), zone)
+    except ValueError:
+        return None
+    form = f"{_ACCESS_LOG} %z" if " " in text else _ACCESS_LOG
+    now = datetime.now(UTC)
+    forms = [form, *_WITHOUT_ZONE] if zone is not None else [form]
+    return next((moment for form in forms if (moment := _parsed(text, form, zone, now)) is not None), None)
+
+
+def _unix(text: str, unit: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(float(text) / unit, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _formatted(text: str, form: str, zone: tzinfo | None) -> datetime | None:
+    return _parsed(text, form, zone, datetime.now(UTC))
+
+
+def _parsed(text: str, form: str, zone: tzinfo | None, now: datetime) -> datetime | None:
+    """The moment that a text names in a format; of one without a year the last that is not ahead."""
+    latest = now + _AHEAD
+    dated = any(part in form for part in _YEARS)
+    for year in [latest.year] if dated else range(latest.year, latest.year - _YEARS_BACK - 1, -1):
+        try:
+            moment = datetime.strptime(text, form) if dated else datetime.strptime(f"{year} {text}", f"%Y {form}")
+            placed = _in_zone(moment, zone)
+            if dated or (placed is not None and placed <= latest):
+                return placed
+        # No such day in this year; or no such time at all, or format, or ahead of all times.
+        except (ValueError, OverflowError, re.error):
+            continue
+    return None
+
+
+def _in_zone(moment: datetime, zone: tzinfo | None) -> datetime | None:
+    return moment if moment.tzinfo is not None else None if zone is None else moment.replace(tzinfo=zone)
