@@ -16,15 +16,6 @@ import zstandard
 
 from ..errors import InputError
 
-_MAGIC = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bz2",
-    b"\xfd7zXZ\0": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\x04\x22\x4d\x18": "lz4",
-    b"\xff\x06\0\0sNaPpY": "snappy",
-}
-
 # Of zstd a few bytes can stand for 128 KiB: so many at a time are 32 MiB at most.
 _ZSTD_BYTES = 1 << 10
 _SNAPPY_HEAD = b"\xff\x06\0\0sNaPpY"
@@ -40,11 +31,6 @@ class DamagedError(ValueError):
 
 #: What reading a damaged or cut-off compressed file raises.
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError)
-
-
-def compression_of(head: bytes) -> str | None:
-    """The compression that ``head``, a file's first bytes, announces; None for plain bytes."""
-    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def decompressing(file: io.BufferedIOBase, compression: str) -> io.BufferedIOBase:

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from ...wire.compressed_heads import compression_of
 from ..errors import InputError
-from .compressed import compression_of
 from .remote.address import SCHEMES, scheme_of, shown
 from .remote.look import look_at, remote_addresses
 from .remote.seen import RemoteError, Seen
@@ -48,7 +48,7 @@ class LogFile:
 
     :ivar path: its absolute path, as the driver and every worker sees it.
     :ivar size: its size then, bytes; what is appended later is not part of this job.
-    :ivar compression: by its first bytes (:func:`~.compressed.compression_of`), None for plain text.
+    :ivar compression: by its first bytes (:func:`~producer.wire.compressed_heads.compression_of`), None for plain text.
     :ivar device: the number of the file system on the host that found it.
     :ivar inode: its number there, which a rename keeps.
     :ivar address: of a remote file: by which it is read. Its path is that without secrets.

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 
 from ...spark.text import readable
+from ...wire.log_start import Logs
 from ..files.find import LINK_TO_DIRECTORY, Found
 from ..files.plan import cut, pack, partition_size
-from ..lines.log_start import Logs
 from ..portions import Portion
 from .tracking import Offset, Range, ranges, scan
 

@@ -17,8 +17,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from ...wire.log_start import Logs
 from ..files.plan import PARTITION_BYTES
-from ..lines.log_start import Logs, logs_that_start
+from ..lines.log_start import logs_that_start
 from .looks import Looks
 from .tracking import Offset, advance
 

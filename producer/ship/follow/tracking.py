@@ -27,10 +27,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
+from ...wire.compressed_heads import compression_of
+from ...wire.log_start import Logs, last_start
 from ..errors import InputError
-from ..files.compressed import compression_of
 from ..files.find import Found, LogFile, find_files, is_excluded, open_file
-from ..lines.log_start import Logs, last_start
 
 # The first bytes tell whether two looks at an inode saw the same file; a log's first line nearly always has a time.
 _HEAD_BYTES = 256

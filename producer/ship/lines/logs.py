@@ -26,8 +26,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...wire.log_start import SEEN_BYTES
 from .line import Block, Line, character_boundary, read_some, seek_to_line
-from .log_start import SEEN_BYTES
 
 #: Places in bytes.
 Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"

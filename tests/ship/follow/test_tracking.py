@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from producer.ship.files.plan import cut
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
-from producer.ship.lines.log_start import Logs
 from producer.ship.lines.split_lines import read_split
+from producer.wire.log_start import Logs
 from tests.ship.lines.test_line import single_lines
 
 _ALL = 1 << 40

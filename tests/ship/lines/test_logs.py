@@ -17,8 +17,9 @@ from producer.ship.lines import line as lines
 from producer.ship.lines import logs
 from producer.ship.lines.columns import FOUND_FIELDS, BlockColumns
 from producer.ship.lines.line import Block, Line
-from producer.ship.lines.log_start import last_start, start_pattern
+from producer.ship.lines.log_start import start_pattern
 from producer.ship.lines.logs import LogBlock, logs_of
+from producer.wire.log_start import last_start
 
 _START = start_pattern(r"\d")
 _CONTENT = st.lists(
