@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
@@ -71,7 +72,8 @@ def draw(config: AgentConfig) -> Blueprint:
     drawer = _Drawer(config)
     blueprint = drawer.draw()
     if drawer.problems:
-        raise AgentConfigError(drawer.problems, config.origin)
+        in_order = sorted(drawer.problems, key=lambda problem: problem.line or math.inf)
+        raise AgentConfigError(in_order, config.origin)
     return blueprint
 
 
@@ -80,13 +82,13 @@ class _Drawer:
 
     def __init__(self, config: AgentConfig) -> None:
         self._config = config
-        self.problems: list[Problem] = []
+        self.problems: list[Problem] = list(config.problems)
 
     def draw(self) -> Blueprint:
         config = self._config
         for kind in ("sources", "channels", "sinks"):
             if not getattr(config, kind):
-                self._wrong(kind, "", "there are none: an agent has at least one of each")
+                self.problems.append(Problem(kind, "", "there are none: an agent has at least one of each"))
         channels = {name: self._part("channels", f"channels.{name}", part) for name, part in config.channels.items()}
         sources = {name: self._source(source) for name, source in config.sources.items()}
         sinks = {part.name: part for part in self._sink_parts()}
@@ -96,14 +98,14 @@ class _Drawer:
     def _source(self, source: SourceConfig) -> SourcePart:
         where = f"sources.{source.name}"
         if not source.channels:
-            self._wrong(where, "channels", "names no channel")
+            self._wrong(source, where, "channels", "names no channel")
         for channel in source.channels:
-            self._must_be_channel(where, "channels", channel)
+            self._must_be_channel(source, where, "channels", channel)
         return SourcePart(
             self._part("sources", where, source),
             source.channels,
             tuple(self._part("interceptors", f"{where}.interceptors.{i.name}", i) for i in source.interceptors),
-            self._part("selectors", f"{where}.selector", source.selector),
+            self._part("selectors", f"{where}.selector", source.selector, source.channels),
         )
 
     def _sink_parts(self) -> list[SinkPart]:
@@ -114,39 +116,42 @@ class _Drawer:
         for sink in config.sinks.values():
             self._check_sink(sink)
             if sink.name not in grouped:
-                processor = self._part("processors", f"sinks.{sink.name}", ComponentConfig(sink.name, "default"))
+                alone = ComponentConfig(sink.name, "default")
+                processor = self._part("processors", f"sinks.{sink.name}", alone, (sink.name,))
                 found.append(SinkPart(sink.name, processor, (parts[sink.name],), sink.channel, sink.dead_letters))
         return found
 
     def _group(self, group: GroupConfig, parts: Mapping[str, Part], grouped: dict[str, str]) -> SinkPart:
         where, sinks = f"groups.{group.name}", self._config.sinks
         if group.name in sinks:
-            self._wrong(where, "", "a sink has this name too")
+            self._wrong(group, where, "", "a sink has this name too")
         if not group.sinks:
-            self._wrong(where, "sinks", "names no sink")
+            self._wrong(group, where, "sinks", "names no sink")
         known = [name for name in group.sinks if name in sinks]
         for name in group.sinks:
             if name not in sinks:
-                self._wrong(where, "sinks", f"there is no sink {name!r}{nearest(name, sinks)}")
+                self._wrong(group, where, "sinks", f"there is no sink {name!r}{nearest(name, sinks)}")
             elif grouped.setdefault(name, group.name) != group.name:
-                self._wrong(where, "sinks", f"sink {name!r} is in group {grouped[name]!r} too")
+                self._wrong(group, where, "sinks", f"sink {name!r} is in group {grouped[name]!r} too")
         channels = list(dict.fromkeys(sinks[name].channel for name in known))
         if len(channels) > 1:
-            self._wrong(where, "sinks", f"the sinks of a group share a channel; these have {', '.join(channels)}")
+            self._wrong(
+                group, where, "sinks", f"the sinks of a group share a channel; these have {', '.join(channels)}"
+            )
         letters = next((sinks[name].dead_letters for name in known if sinks[name].dead_letters), None)
-        processor = self._part("processors", where, group)
+        processor = self._part("processors", where, group, group.sinks)
         return SinkPart(group.name, processor, tuple(parts[n] for n in known), (channels or [""])[0], letters)
 
     def _check_sink(self, sink: SinkConfig) -> None:
         where = f"sinks.{sink.name}"
         if not sink.channel:
-            self._wrong(where, "channel", "is missing: the channel that the sink takes from")
+            self._wrong(sink, where, "channel", "is missing: the channel that the sink takes from")
         else:
-            self._must_be_channel(where, "channel", sink.channel)
+            self._must_be_channel(sink, where, "channel", sink.channel)
         if sink.dead_letters is not None:
-            self._must_be_channel(where, "dead_letters", sink.dead_letters)
+            self._must_be_channel(sink, where, "dead_letters", sink.dead_letters)
             if sink.dead_letters == sink.channel:
-                self._wrong(where, "dead_letters", f"is the channel {sink.channel!r} that it takes from")
+                self._wrong(sink, where, "dead_letters", f"is the channel {sink.channel!r} that it takes from")
 
     def _check_channels_are_served(self) -> None:
         """A channel that nobody takes from fills, unless it holds dead letters."""
@@ -154,28 +159,48 @@ class _Drawer:
         served = {sink.channel for sink in config.sinks.values()}
         letters = {sink.dead_letters for sink in config.sinks.values()}
         fed = {channel for source in config.sources.values() for channel in source.channels}
-        for name in config.channels:
+        for name, channel in config.channels.items():
             if name not in served | letters:
-                self._wrong(f"channels.{name}", "", "no sink takes from it: it would fill, and hold its sources up")
+                message = "no sink takes from it: it would fill, and hold its sources up"
+                self._wrong(channel, f"channels.{name}", "", message)
             elif name not in fed | letters:
-                self._wrong(f"channels.{name}", "", "no source writes to it")
+                self._wrong(channel, f"channels.{name}", "", "no source writes to it")
 
-    def _part(self, kind: str, where: str, component: ComponentConfig) -> Part:
-        """A component; one that cannot be made, of which nobody will make use, if something is wrong with it."""
+    def _part(self, kind: str, where: str, component: ComponentConfig, names: Sequence[str] | None = None) -> Part:
+        """A component; one that cannot be made, of which nobody will make use, if something is wrong with it.
+
+        :param names: of the channels of a selector, or the sinks of a processor, which its class may check.
+        """
+        none = Part(component.name, None, None)
+        if not component.type:
+            return none  # whoever read the file has said so
         try:
             cls = class_of(kind, component.type)
-            return Part(component.name, cls, read_options(cls.Options, component.options, where, component.lines))
+            options = read_options(cls.Options, component.options, where, component.lines)
+            if names is not None and hasattr(cls, "check"):
+                cls.check(options, where, names)
+            return Part(component.name, cls, options)
         except AgentConfigError as error:
-            self.problems += error.problems
+            self.problems += [_placed(problem, component) for problem in error.problems]
         except LookupError as error:
-            self._wrong(where, "type", error.args[0], component.lines.get("type"))
+            self._wrong(component, where, "type", error.args[0])
         except ImportError as error:
-            self._wrong(where, "type", f"{component.type} needs {error.name}, which is not installed: {error}")
-        return Part(component.name, None, None)
+            message = f"{component.type} needs {error.name}, which is not installed: {error}"
+            self._wrong(component, where, "type", message)
+        return none
 
-    def _must_be_channel(self, where: str, key: str, name: str) -> None:
+    def _must_be_channel(self, component: ComponentConfig, where: str, key: str, name: str) -> None:
         if name not in self._config.channels:
-            self._wrong(where, key, f"there is no channel {name!r}{nearest(name, self._config.channels)}")
+            self._wrong(component, where, key, f"there is no channel {name!r}{nearest(name, self._config.channels)}")
 
-    def _wrong(self, where: str, key: str, message: str, line: int | None = None) -> None:
-        self.problems.append(Problem(where, key, message, line))
+    def _wrong(self, component: ComponentConfig, where: str, key: str, message: str) -> None:
+        self.problems.append(_placed(Problem(where, key, message), component))
+
+
+def _placed(problem: Problem, component: ComponentConfig) -> Problem:
+    """With the line of the key, of what the key is in, or of the component."""
+    if problem.line is not None:
+        return problem
+    lines = component.lines
+    line = lines.get(problem.key, lines.get(problem.key.partition(".")[0], lines.get("")))
+    return replace(problem, line=line)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..channels import FileChannel, MemoryChannel, SpillableChannel
+from ..channels.file.options import LEAST_SEGMENT
 from ..channels.file.store.notes import FileNotes
+from ..channels.file.store.pointers import MOST_OFFSET
+from ..errors import ConfigError
 from ..interfaces import Event
 from .channel import BatchChannel
 from .event_format import count_of
@@ -15,6 +19,8 @@ from .interfaces import Context
 from .options import option
 from .positions import DeliveredPositions, KeptPositions
 
+#: Seconds between two syncs, at least.
+LEAST_INTERVAL = 0.001
 _BYTES = "bytes of the events with their headers"
 
 
@@ -64,13 +70,26 @@ class _OnDisk(_Common):
     directory: Path | None = option(None, flume="checkpointDir", doc="its own; by default below the agent's state")
     data_directories: tuple[Path, ...] = option((), flume="dataDirs", doc="where segments go, if elsewhere")
     byte_capacity: int | None = option(None, least=1, doc=_BYTES)
-    fsync: str = option("commit", doc='"commit", "os", or seconds: when a commit is on the disk')
-    segment_size: int = option(64 << 20, flume="maxFileSize", least=1280, doc="bytes of a file")
+    fsync: str | float = option("commit", doc='"commit", "os", or seconds: when a commit is on the disk')
+    segment_size: int = option(
+        64 << 20, flume="maxFileSize", least=LEAST_SEGMENT, most=MOST_OFFSET, doc="bytes of a file"
+    )
     checkpoint_interval: float = option(30.0, scale=0.001, least=0.001, doc="seconds")
     dual_checkpoints: bool = option(True, flume="useDualCheckpoints", doc="keep a second copy")
     minimum_free_space: int = option(
         64 << 20, flume="minimumRequiredSpace", least=0, doc="bytes that puts leave free on the disk"
     )
+
+    def __post_init__(self) -> None:
+        if self.fsync not in ("commit", "os") and not _is_seconds(self.fsync):
+            raise ConfigError("fsync", 'must be "commit", "os" or seconds above 0', self.fsync)
+
+
+def _is_seconds(text: str | float) -> bool:
+    try:
+        return LEAST_INTERVAL <= float(text) < math.inf
+    except ValueError:
+        return False
 
 
 class FileChannelBuilder:

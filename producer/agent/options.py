@@ -38,7 +38,7 @@ def option(
     """A field of ``Options``.
 
     :param default: without one the option is required.
-    :param doc: what it means, with its unit; shown by ``producer agent check --explain`` and the docs.
+    :param doc: what it means, with its unit; shown by ``producer agent explain``.
     :param flume: Flume's key for it, if that differs from the name in camelCase.
     :param scale: what Flume's number is multiplied by: 0.001 for its milliseconds.
     :param least: the lowest number.
@@ -77,9 +77,9 @@ class Problem:
     line: int | None = None
 
     def __str__(self) -> str:
-        line = "" if self.line is None else f"line {self.line}: "
+        line = "" if self.line is None else f"line {self.line}"
         name = ".".join(part for part in (self.where, self.key) if part)
-        return f"{line}{name}: {self.message}"
+        return ": ".join(part for part in (line, name, self.message) if part)
 
 
 class AgentConfigError(ProducerError):
@@ -166,7 +166,33 @@ def read_options(cls: type[_T], values: Mapping[str, Any], where: str, lines: Ma
     try:
         return cls(**chosen)
     except ConfigError as error:
-        raise AgentConfigError([Problem(where, error.name, f"{error.rule}, got {error.value!r}")]) from error
+        message = f"{error.rule}, got {error.value!r}"
+        raise AgentConfigError([Problem(where, error.name, message, lines.get(error.name))]) from error
+
+
+def typed(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The texts of a properties file as what stands in a TOML file: numbers, flags, lists and tables.
+
+    What has not the right form stays a text, so that :func:`read_options` says what is wrong with it; so does one with
+    a reference that is not resolved, ``${env:X}``.
+    """
+    hints = typing.get_type_hints(cls)
+    return {key: _plain(value, hints[key]) if key in hints else value for key, value in values.items()}
+
+
+def _plain(value: Any, hint: Any) -> Any:
+    if hint is Path or "${" in str(value):
+        return value
+    try:
+        converted = _converted(value, hint)
+    except ValueError:
+        return value
+    if isinstance(converted, tuple):
+        return value.split() if isinstance(value, str) else list(converted)
+    if isinstance(converted, Mapping):
+        inner = typing.get_args(hint)[1]
+        return {name: _plain(item, inner) for name, item in value.items()}
+    return value if isinstance(converted, Path) or converted is None else converted
 
 
 def nearest(name: str, known: typing.Iterable[str]) -> str:

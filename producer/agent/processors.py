@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..clock import Clock
@@ -35,11 +35,18 @@ class DefaultProcessor:
     class Options:
         """None."""
 
-    def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:  # noqa: ARG002
-        if len(sinks) != 1:
-            names = ", ".join(sinks)
-            raise AgentConfigError([Problem(f"groups.{context.name}", "sinks", f"default takes one sink, got {names}")])
+    def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:
+        self.check(options, f"groups.{context.name}", sinks)
         (self._sink,) = sinks.values()
+
+    @staticmethod
+    def check(options: Options, where: str, sinks: Collection[str]) -> None:  # noqa: ARG004
+        """Whether the options fit the group's sinks, as for the other processors.
+
+        :raises AgentConfigError: they do not.
+        """
+        if len(sinks) != 1:
+            raise AgentConfigError([Problem(where, "sinks", f"default takes one sink, got {', '.join(sinks)}")])
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""
@@ -101,7 +108,15 @@ class FailoverProcessor(_Group):
     def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:
         super().__init__(context, sinks)
         self._longest = options.maxpenalty
-        where = f"groups.{context.name}"
+        self.check(options, f"groups.{context.name}", sinks)
+        given = list(options.priority.values())
+        lowest = min(given, default=0)
+        ranks = {name: options.priority.get(name, lowest - 1 - place) for place, name in enumerate(sinks)}
+        self._names = sorted(sinks, key=lambda name: -ranks[name])
+
+    @staticmethod
+    def check(options: Options, where: str, sinks: Collection[str]) -> None:
+        """See :meth:`DefaultProcessor.check`."""
         problems = [
             Problem(where, f"priority.{name}", f"the group has no such sink{nearest(name, sinks)}")
             for name in options.priority
@@ -115,9 +130,6 @@ class FailoverProcessor(_Group):
         ]
         if problems:
             raise AgentConfigError(problems)
-        lowest = min(given, default=0)
-        ranks = {name: options.priority.get(name, lowest - 1 - place) for place, name in enumerate(sinks)}
-        self._names = sorted(sinks, key=lambda name: -ranks[name])
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""
@@ -140,12 +152,15 @@ class LoadBalancingProcessor(_Group):
 
     def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:
         super().__init__(context, sinks)
-        if len(sinks) < 2:
-            raise AgentConfigError(
-                [Problem(f"groups.{context.name}", "sinks", "load_balance takes two sinks at least")]
-            )
+        self.check(options, f"groups.{context.name}", sinks)
         self._options = options
         self._next = -1
+
+    @staticmethod
+    def check(options: Options, where: str, sinks: Collection[str]) -> None:  # noqa: ARG004
+        """See :meth:`DefaultProcessor.check`."""
+        if len(sinks) < 2:
+            raise AgentConfigError([Problem(where, "sinks", "load_balance takes two sinks at least")])
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""

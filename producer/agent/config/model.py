@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..options import Problem
+
 
 @dataclass(frozen=True, slots=True)
 class ComponentConfig:
@@ -15,13 +17,13 @@ class ComponentConfig:
     :ivar name: its own.
     :ivar type: what it is: a short name, or that of a class in Flume.
     :ivar options: its options, in our names.
-    :ivar lines: where in the file each of them stands.
+    :ivar lines: where in the file each of them stands; ``""`` is the component itself.
     """
 
     name: str
     type: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    lines: Mapping[str, int] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class AgentConfig:
     :ivar monitoring: where to listen for who looks, ``host:port``; None for nowhere.
     :ivar stop_timeout: seconds that an orderly end may take.
     :ivar origin: the file, for messages.
+    :ivar problems: what is wrong with the file itself.
+    :ivar notes: what was passed over, and what else whoever starts it should know.
     """
 
     name: str
@@ -79,4 +83,6 @@ class AgentConfig:
     state: Path = Path("loghub-agent")
     monitoring: str | None = None
     stop_timeout: float = 30.0
-    origin: str = "configuration"
+    origin: str = field(default="configuration", compare=False)
+    problems: tuple[Problem, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)

@@ -7,7 +7,7 @@ nowhere. Source: Flume's ``MultiplexingChannelSelector``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..batch import EventBatch
@@ -38,7 +38,7 @@ class MultiplexingSelector:
 
     def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:
         self._options = options
-        self._check(context, channels)
+        self.check(options, f"sources.{context.name}.selector", channels)
 
     def select(self, batch: EventBatch) -> Routes:
         """See :class:`~..interfaces.Selector`."""
@@ -61,12 +61,15 @@ class MultiplexingSelector:
                     optional[channel].add(value)
         return required, optional
 
-    def _check(self, context: Context, channels: Mapping[str, BatchChannel]) -> None:
-        options = self._options
+    @staticmethod
+    def check(options: Options, where: str, channels: Collection[str]) -> None:
+        """Whether the options fit the source's channels.
+
+        :raises AgentConfigError: they do not.
+        """
         lists = {f"mapping.{value}": names for value, names in options.mapping.items()}
         lists |= {f"optional.{value}": names for value, names in options.optional.items()}
         lists["default"] = options.default
-        where = f"sources.{context.name}.selector"
         problems = [
             Problem(where, key, f"the source has no channel {name!r}{nearest(name, channels)}")
             for key, names in lists.items()

@@ -1,0 +1,228 @@
+"""Flume's configurations: a properties file with one agent or several, whose keys begin with the agent's name.
+
+Flume passes over what it does not know, with a line in its log. Here an unknown type or option is a problem, which is
+told before anything starts; unknown options can be passed over on request. What has another name here, or another
+unit, is translated by the component's own options (:func:`~..options.from_flume`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..options import AgentConfigError, Problem, fields_of, flume_name, from_flume, nearest, typed
+from ..registry import canonical, class_of
+from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
+from .properties_text import Properties, parse_properties
+from .references import resolve
+
+_KINDS = ("sources", "channels", "sinks", "sinkgroups")
+_OWN = {
+    "sources": ("type", "channels", "interceptors", "selector"),
+    "channels": ("type",),
+    "sinks": ("type", "channel"),
+    "sinkgroups": ("sinks", "processor"),
+}
+
+
+def read_properties(
+    path: Path, name: str | None = None, *, ignore_unknown: bool = False, references: bool = True
+) -> AgentConfig:
+    """The configuration of one agent in a file.
+
+    :param name: the agent's; None if the file has only one.
+    :param ignore_unknown: pass over options that are not known; ``notes`` has them.
+    :param references: replace ``${env:X}`` and ``${file:/path}``; False leaves them as they are.
+    :raises AgentConfigError: the file cannot be read, or has no such agent. What else is wrong is in ``problems``.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise AgentConfigError([Problem("", "", f"cannot be read: {error.strerror}")], str(path)) from error
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")  # as Java has read these files for most of its life
+    return parse_flume(text, name, str(path), ignore_unknown=ignore_unknown, references=references)
+
+
+def parse_flume(
+    text: str,
+    name: str | None = None,
+    origin: str = "configuration",
+    *,
+    ignore_unknown: bool = False,
+    references: bool = True,
+) -> AgentConfig:
+    """As :func:`read_properties`, for a text."""
+    properties = parse_properties(text)
+    agents = list(dict.fromkeys(key.partition(".")[0] for key in properties.values if "." in key))
+    if name is None and len(agents) == 1:
+        name = agents[0]
+    if name is None:
+        message = f"has the agents {', '.join(agents)}: say which one (--name)" if agents else "has no agent"
+        raise AgentConfigError([Problem("", "", message)], origin)
+    if name not in agents:
+        raise AgentConfigError([Problem("", "", f"has no agent {name!r}{nearest(name, agents)}")], origin)
+    return _Reader(properties, name, origin, ignore_unknown, references).read()
+
+
+class _Reader:
+    """Collects what is wrong, and goes on."""
+
+    def __init__(self, properties: Properties, name: str, origin: str, ignore_unknown: bool, references: bool) -> None:
+        self._name, self._origin = name, origin
+        self._ignore_unknown, self._references = ignore_unknown, references
+        self._problems: list[Problem] = []
+        self._notes: list[str] = []
+        prefix = f"{name}."
+        mine = {key.removeprefix(prefix): key for key in properties.values if key.startswith(prefix)}
+        self._values = {short: properties.values[key] for short, key in mine.items()}
+        self._lines = {short: properties.lines[key] for short, key in mine.items()}
+        for key, line in properties.repeated.items():
+            if key.startswith(prefix):
+                self._notes.append(f"line {line}: {key} stands again in line {properties.lines[key]}, which counts")
+
+    def read(self) -> AgentConfig:
+        names = {kind: self._values.get(kind, "").split() for kind in _KINDS}
+        self._check_keys(names)
+        return AgentConfig(
+            self._name,
+            {name: self._source(name) for name in names["sources"]},
+            {name: self._channel(name) for name in names["channels"]},
+            {name: self._sink(name) for name in names["sinks"]},
+            {name: self._group(name) for name in names["sinkgroups"]},
+            origin=self._origin,
+            problems=tuple(self._problems),
+            notes=tuple(self._notes),
+        )
+
+    def _source(self, name: str) -> SourceConfig:
+        where = f"sources.{name}"
+        values = self._below(where)
+        interceptors = self._resolved(f"{where}.interceptors", values.get("interceptors", "")).split()
+        return SourceConfig(
+            **self._component("sources", where, name),
+            channels=self._names(f"{where}.channels"),
+            interceptors=tuple(
+                ComponentConfig(**self._component("interceptors", f"{where}.interceptors.{each}", each))
+                for each in interceptors
+            ),
+            selector=ComponentConfig(**self._component("selectors", f"{where}.selector", "selector", "replicating")),
+        )
+
+    def _channel(self, name: str) -> ComponentConfig:
+        return ComponentConfig(**self._component("channels", f"channels.{name}", name))
+
+    def _sink(self, name: str) -> SinkConfig:
+        channel = self._resolved(f"sinks.{name}.channel", self._values.get(f"sinks.{name}.channel", ""))
+        return SinkConfig(**self._component("sinks", f"sinks.{name}", name), channel=channel)
+
+    def _group(self, name: str) -> GroupConfig:
+        where = f"sinkgroups.{name}"
+        return GroupConfig(
+            **self._component("processors", f"{where}.processor", name, "default"), sinks=self._names(f"{where}.sinks")
+        )
+
+    def _component(self, kind: str, where: str, name: str, default: str = "") -> dict[str, Any]:
+        """What all components have.
+
+        :param kind: as the registry has it.
+        :param where: the keys' beginning.
+        :param default: the type if there is none.
+        """
+        values = self._below(where)
+        given = self._resolved(f"{where}.type", values.pop("type", default))
+        if not given:
+            self._wrong(f"{where}.type", "is missing: what the component is", self._first_line(where))
+        own = _OWN.get(where.partition(".")[0], ()) if where.count(".") == 1 else ()
+        texts = {key: value for key, value in values.items() if key.partition(".")[0] not in own}
+        texts = {key: self._resolved(f"{where}.{key}", value) for key, value in texts.items()}
+        lines = {key: self._lines[f"{where}.{key}"] for key in texts}
+        kind_name = canonical(kind, given)
+        options, lines = self._translated(kind, kind_name, where, texts, lines)
+        for key in ("type", "channels", "channel", "sinks"):
+            lines[key] = self._lines.get(f"{where}.{key}", self._first_line(where))
+        return {"name": name, "type": kind_name, "options": options, "lines": {"": self._first_line(where), **lines}}
+
+    def _translated(
+        self, kind: str, type_name: str, where: str, texts: Mapping[str, str], lines: Mapping[str, int]
+    ) -> tuple[dict[str, Any], dict[str, int]]:
+        """Our options of Flume's, and where they stand."""
+        try:
+            cls = class_of(kind, type_name).Options if type_name else None
+        except (LookupError, ImportError):
+            cls = None  # whoever checks the types will say so
+        if cls is None:
+            return dict(texts), dict(lines)
+        self._check_scaled(cls, where, texts)
+        fields = fields_of(cls)
+        options = from_flume(cls, texts)
+        ours = {flume_name(field): name for name, field in fields.items()}
+        placed = {
+            ours.get(key, ours.get(key.partition(".")[0], key)): line for key, line in reversed(list(lines.items()))
+        }
+        for key in [key for key in options if key not in fields]:
+            self._unknown(f"{where}.{key}", nearest(key, ours), placed.get(key))
+            del options[key]
+        return typed(cls, options), placed
+
+    def _check_scaled(self, cls: type, where: str, texts: Mapping[str, str]) -> None:
+        """A reference that stays one cannot be turned from milliseconds to seconds."""
+        for field in fields_of(cls).values():
+            key = flume_name(field)
+            if not self._references and field.metadata["scale"] != 1 and "${" in texts.get(key, ""):
+                ours = f"{field.name}, times {field.metadata['scale']}"
+                self._notes.append(f"{self._name}.{where}.{key} = {texts[key]} has to be written in units of {ours}")
+
+    # -- keys
+
+    def _check_keys(self, names: Mapping[str, list[str]]) -> None:
+        """What belongs to no component that is listed."""
+        idle: dict[str, int] = {}
+        for key, line in self._lines.items():
+            kind, _, rest = key.partition(".")
+            name = rest.partition(".")[0]
+            if kind == "configfilters":
+                self._wrong(key, "filters of Flume are not supported; use ${env:…} or ${file:…}", line)
+            elif kind not in _KINDS:
+                self._unknown(key, nearest(kind, _KINDS), line)
+            elif rest and name not in names[kind]:
+                idle.setdefault(f"{kind}.{name}", line)
+        for what, line in idle.items():
+            kind = what.partition(".")[0]
+            self._notes.append(f"line {line}: {self._name}.{what} is not in {self._name}.{kind}, and not used")
+
+    def _unknown(self, key: str, hint: str, line: int | None) -> None:
+        if self._ignore_unknown:
+            where = "" if line is None else f"line {line}: "
+            self._notes.append(f"{where}{self._name}.{key} is not known, and not used{hint}")
+        else:
+            self._wrong(key, f"is not known{hint}", line)
+
+    def _below(self, where: str) -> dict[str, str]:
+        prefix = f"{where}."
+        return {key.removeprefix(prefix): value for key, value in self._values.items() if key.startswith(prefix)}
+
+    def _first_line(self, where: str) -> int:
+        prefix = f"{where}."
+        listed = self._lines.get(where.partition(".")[0], 1)
+        return min((line for key, line in self._lines.items() if key.startswith(prefix)), default=listed)
+
+    # -- values
+
+    def _names(self, key: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._resolved(key, self._values.get(key, "")).split()))
+
+    def _resolved(self, key: str, value: str) -> str:
+        if not self._references:
+            return value
+        try:
+            return str(resolve(value))
+        except ValueError as error:
+            self._wrong(key, str(error), self._lines.get(key))
+            return value
+
+    def _wrong(self, key: str, message: str, line: int | None) -> None:
+        self._problems.append(Problem("", f"{self._name}.{key}", message, line))

@@ -1,0 +1,71 @@
+r"""The text of a properties file, as Java reads it: ``key = value``, ``key: value`` or ``key value``.
+
+A line that ends with a backslash goes on in the next one; ``#`` and ``!`` begin a comment; ``\t``, ``\n``, ``\u20ac``
+and so on are escapes, and before any other character a backslash means nothing. What stands last counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_KEY = re.compile(r"((?:[^\\=:\s]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+_NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """Keys and values.
+
+    :ivar values: by key.
+    :ivar lines: where each key begins, from 1 on.
+    :ivar repeated: keys that stand more than once, and the line whose value does not count.
+    """
+
+    values: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    repeated: dict[str, int] = field(default_factory=dict)
+
+
+def parse_properties(text: str) -> Properties:
+    """All of a text; blanks around values are dropped, as Flume does."""
+    properties = Properties()
+    for number, line in _logical_lines(text):
+        match = _KEY.match(line)
+        assert match is not None  # noqa: S101  # it matches the empty text, too
+        key = _plain(match[1]).strip()
+        if key in properties.values:
+            properties.repeated[key] = properties.lines[key]
+        properties.values[key] = _plain(line[match.end() :]).strip()
+        properties.lines[key] = number
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    begun, parts = 0, list[str]()
+    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        line = natural.lstrip(" \t\f")
+        if not parts:
+            if not line or line[0] in "#!":
+                continue
+            begun = number
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            parts.append(line[:-1])
+            continue
+        yield begun, "".join([*parts, line])
+        parts = []
+    if parts:
+        yield begun, "".join(parts)
+
+
+def _plain(text: str) -> str:
+    return _ESCAPE.sub(lambda match: _character(match[1]), text)
+
+
+def _character(escape: str) -> str:
+    if len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    return _NAMED.get(escape, escape)

@@ -1,0 +1,254 @@
+"""Our own format of a configuration, in TOML::
+
+    [agent]
+    name = "web"
+    state = "/var/lib/loghub-agent"
+
+    [sources.access]
+    type = "taildir"
+    channels = ["queue"]
+
+    [[sources.access.interceptors]]
+    type = "host"
+
+    [sources.access.selector]
+    type = "multiplexing"
+
+    [channels.queue]
+    type = "file"
+
+    [sinks.store]
+    type = "loghub"
+    channel = "queue"
+    dead_letters = "refused"
+
+    [groups.pair]
+    type = "failover"
+    sinks = ["store", "spare"]
+
+All other keys of a component are its options. Any text may refer to ``${env:X}`` and ``${file:/path}``.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..options import AgentConfigError, Problem, nearest
+from . import toml_lines
+from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
+from .references import resolve
+
+_TABLES = ("agent", "sources", "channels", "sinks", "groups")
+_AGENT = ("name", "state", "monitoring", "stop_timeout")
+
+
+def read_toml(path: Path) -> AgentConfig:
+    """The configuration in a file.
+
+    :raises AgentConfigError: it cannot be read, or is no TOML. What else is wrong is in ``problems``.
+    """
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise AgentConfigError([Problem("", "", f"cannot be read: {error.strerror}")], str(path)) from error
+    except UnicodeDecodeError as error:
+        raise AgentConfigError([Problem("", "", f"is no text in UTF-8: {error}")], str(path)) from error
+    return parse_toml(text, str(path))
+
+
+def parse_toml(text: str, origin: str = "configuration") -> AgentConfig:
+    """The configuration in a text.
+
+    :param origin: the file, for messages.
+    :raises AgentConfigError: it is no TOML.
+    """
+    text = text.replace("\r\n", "\n")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise AgentConfigError([_syntax_problem(error, text)], origin) from error
+    return _Reader(document, toml_lines.lines_of(text), origin).read()
+
+
+def _syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
+    message, _, place = str(error).partition(" (at ")
+    words = place.removesuffix(")").replace(",", "").split()  # "line 3 column 5", "end of document"
+    number = int(words[1]) if words[:1] == ["line"] else text.count("\n") + 1
+    return Problem("", "", f"{message[:1].lower()}{message[1:]}{_hint(text, number)}", number)
+
+
+def _hint(text: str, number: int) -> str:
+    """What is often meant. The line is not shown: there may be a secret in it."""
+    lines = text.splitlines()
+    line = lines[number - 1] if number <= len(lines) else ""
+    _, equals, value = line.partition("=")
+    value = value.strip()
+    if equals and value and value[0] not in "\"'[{+-" and not value[0].isdigit() and value not in ("true", "false"):
+        return "; a text stands in quotes"
+    return ""
+
+
+class _Reader:
+    """Collects what is wrong, and goes on."""
+
+    def __init__(self, document: Mapping[str, Any], lines: Mapping[toml_lines.Path, int], origin: str) -> None:
+        self._document, self._lines, self._origin = document, lines, origin
+        self._problems: list[Problem] = []
+
+    def read(self) -> AgentConfig:
+        self._check_names((), self._document, _TABLES, "table")
+        agent = self._table(("agent",), self._document.get("agent", {}))
+        self._check_names(("agent",), agent, _AGENT, "key")
+        sources = {name: self._source(name, table) for name, table in self._components("sources")}
+        channels = {name: self._channel(name, table) for name, table in self._components("channels")}
+        sinks = {name: self._sink(name, table) for name, table in self._components("sinks")}
+        groups = {name: self._group(name, table) for name, table in self._components("groups")}
+        name = self._text(("agent", "name"), agent.get("name", "agent"))
+        state = self._text(("agent", "state"), agent.get("state", "loghub-agent"))
+        monitoring = agent.get("monitoring")
+        return AgentConfig(
+            name,
+            sources,
+            channels,
+            sinks,
+            groups,
+            state=Path(state).expanduser(),
+            monitoring=None if monitoring is None else self._text(("agent", "monitoring"), monitoring),
+            stop_timeout=self._seconds(("agent", "stop_timeout"), agent.get("stop_timeout", 30.0)),
+            origin=self._origin,
+            problems=tuple(self._problems),
+        )
+
+    def _source(self, name: str, table: Mapping[str, Any]) -> SourceConfig:
+        path: toml_lines.Path = ("sources", name)
+        own = ("channels", "interceptors", "selector")
+        selector = self._table((*path, "selector"), table.get("selector", {"type": "replicating"}))
+        return SourceConfig(
+            **self._component(path, name, table, own),
+            channels=self._names((*path, "channels"), table.get("channels", [])),
+            interceptors=tuple(self._interceptors((*path, "interceptors"), table.get("interceptors", []))),
+            selector=ComponentConfig(**self._component((*path, "selector"), "selector", selector)),
+        )
+
+    def _interceptors(self, path: toml_lines.Path, tables: Any) -> Iterable[ComponentConfig]:
+        if not isinstance(tables, list):
+            self._wrong(path, f"must be tables, each under [[{_dotted(path)}]]")
+            return
+        taken: set[str] = set()
+        for place, each in enumerate(tables):
+            here = (*path, place)
+            table = self._table(here, each)
+            name = self._text((*here, "name"), table.get("name") or self._default_name(table, taken))
+            if name in taken:
+                self._wrong((*here, "name"), f"another interceptor has the name {name!r} too")
+            taken.add(name)
+            yield ComponentConfig(**self._component(here, name, table, ("name",)))
+
+    def _default_name(self, table: Mapping[str, Any], taken: Iterable[str]) -> str:
+        kind = str(table.get("type", "interceptor"))
+        return kind if kind not in taken else f"{kind}{sum(name.startswith(kind) for name in taken) + 1}"
+
+    def _channel(self, name: str, table: Mapping[str, Any]) -> ComponentConfig:
+        return ComponentConfig(**self._component(("channels", name), name, table))
+
+    def _sink(self, name: str, table: Mapping[str, Any]) -> SinkConfig:
+        path: toml_lines.Path = ("sinks", name)
+        letters = table.get("dead_letters")
+        return SinkConfig(
+            **self._component(path, name, table, ("channel", "dead_letters")),
+            channel=self._text((*path, "channel"), table.get("channel", "")),
+            dead_letters=None if letters is None else self._text((*path, "dead_letters"), letters),
+        )
+
+    def _group(self, name: str, table: Mapping[str, Any]) -> GroupConfig:
+        path: toml_lines.Path = ("groups", name)
+        return GroupConfig(
+            **self._component(path, name, table, ("sinks",)),
+            sinks=self._names((*path, "sinks"), table.get("sinks", [])),
+        )
+
+    def _components(self, kind: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+        for name, table in self._table((kind,), self._document.get(kind, {})).items():
+            if not isinstance(table, Mapping):
+                self._wrong((kind, name), f"must be a table, under [{kind}.{name}]")
+            elif not name or "/" in name or name in (".", ".."):
+                self._wrong((kind, name), "is no name of a component: it is the name of a directory, too")
+            else:
+                yield name, table
+
+    def _component(
+        self, path: toml_lines.Path, name: str, table: Mapping[str, Any], own: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """What all components have.
+
+        :param own: keys that are not options.
+        """
+        kind = table.get("type")
+        if kind is None:
+            self._wrong((*path, "type"), "is missing: what the component is")
+        options = {key: value for key, value in table.items() if key != "type" and key not in own}
+        lines = {str(key): self._line((*path, key)) for key in ("type", *table)}
+        return {
+            "name": name,
+            "type": "" if kind is None else self._text((*path, "type"), kind),
+            "options": {key: self._resolved((*path, key), value) for key, value in options.items()},
+            "lines": {"": self._line(path), **lines},
+        }
+
+    # -- values
+
+    def _table(self, path: toml_lines.Path, value: Any) -> Mapping[str, Any]:
+        if isinstance(value, Mapping):
+            return value
+        self._wrong(path, "must be a table")
+        return {}
+
+    def _names(self, path: toml_lines.Path, value: Any) -> tuple[str, ...]:
+        value = value.split() if isinstance(value, str) else value
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            return tuple(dict.fromkeys(value))
+        self._wrong(path, f"must be a list of names, got {value!r}")
+        return ()
+
+    def _text(self, path: toml_lines.Path, value: Any) -> str:
+        value = self._resolved(path, value)
+        if isinstance(value, str):
+            return value
+        self._wrong(path, f"must be text, got {value!r}")
+        return ""
+
+    def _seconds(self, path: toml_lines.Path, value: Any) -> float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and 0 < value < math.inf:
+            return float(value)
+        self._wrong(path, f"must be seconds above 0, got {value!r}")
+        return 30.0
+
+    def _resolved(self, path: toml_lines.Path, value: Any) -> Any:
+        try:
+            return resolve(value)
+        except ValueError as error:
+            self._wrong(path, str(error))
+            return value
+
+    def _check_names(self, path: toml_lines.Path, found: Iterable[str], known: Iterable[str], what: str) -> None:
+        for name in found:
+            if name not in known:
+                self._wrong((*path, name), f"no such {what}{nearest(name, known)}")
+
+    def _line(self, path: toml_lines.Path) -> int:
+        """Of the key, or of what it is in."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        return self._lines.get(path, 1)
+
+    def _wrong(self, path: toml_lines.Path, message: str) -> None:
+        self._problems.append(Problem(_dotted(path[:-1]), str(path[-1]), message, self._line(path)))
+
+
+def _dotted(path: toml_lines.Path) -> str:
+    return ".".join(str(part) for part in path)

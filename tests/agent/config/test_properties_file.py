@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from producer.agent import AgentConfigError, ComponentConfig
+from producer.agent.blueprint import draw
+from producer.agent.config import convert, parse_flume, parse_toml
+
+FLUME = r"""
+# two agents
+a1.sources = r1
+a1.channels = c1 c2
+a1.sinks = k1 k2 k3
+a1.sinkgroups = g1
+
+a1.sources.r1.type = org.apache.flume.source.StressSource
+a1.sources.r1.channels = c1 c2
+a1.sources.r1.batchSize = 100
+a1.sources.r1.maxTotalEvents = ${env:EVENTS}
+a1.sources.r1.selector.type = multiplexing
+a1.sources.r1.selector.header = kind
+a1.sources.r1.selector.mapping.a = c1
+a1.sources.r1.selector.mapping.b = c1 \
+                                   c2
+a1.sources.r1.selector.default = c2
+
+a1.channels.c1.type = FILE
+a1.channels.c1.checkpointDir = /var/flume/checkpoint
+a1.channels.c1.dataDirs = /var/flume/data /mnt/data
+a1.channels.c1.checkpointInterval = 15000
+a1.channels.c1.useDualCheckpoints = false
+a1.channels.c2.type = memory
+a1.channels.c2.capacity = 10000
+a1.channels.c2.keep-alive = 5
+
+a1.sinks.k1.type = null
+a1.sinks.k1.channel = c1
+a1.sinks.k2.type = null
+a1.sinks.k2.channel = c1
+a1.sinks.k2.batchSize = 1000
+a1.sinks.k3.type = logger
+a1.sinks.k3.channel = c2
+a1.sinkgroups.g1.sinks = k1 k2
+a1.sinkgroups.g1.processor.type = failover
+a1.sinkgroups.g1.processor.priority.k1 = 10
+a1.sinkgroups.g1.processor.priority.k2 = 5
+a1.sinkgroups.g1.processor.maxpenalty = 10000
+
+b1.sources = r1
+"""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENTS", "7")
+
+
+def problems_of(text: str) -> list[str]:
+    with pytest.raises(AgentConfigError) as caught:
+        draw(parse_flume(text, "a1"))
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_flumes_file_gives_our_names_and_units() -> None:
+    """Types by class or alias, keys by their names here, milliseconds as seconds, lists, maps and references."""
+    config = parse_flume(FLUME, "a1")
+    source = config.sources["r1"]
+    assert (source.type, source.channels) == ("stress", ("c1", "c2"))
+    assert source.options == {"batch_size": 100, "max_total_events": 7}
+    mapping = {"a": ["c1"], "b": ["c1", "c2"]}
+    assert source.selector.options == {"header": "kind", "mapping": mapping, "default": ["c2"]}
+    assert config.channels["c1"].options == {
+        "directory": "/var/flume/checkpoint",
+        "data_directories": ["/var/flume/data", "/mnt/data"],
+        "checkpoint_interval": 15.0,
+        "dual_checkpoints": False,
+    }
+    assert config.channels["c2"].options == {"capacity": 10000, "keep_alive": 5.0}
+    group = config.groups["g1"]
+    assert (group.type, group.sinks) == ("failover", ("k1", "k2"))
+    assert group.options == {"priority": {"k1": 10, "k2": 5}, "maxpenalty": 10.0}
+    draw(config)
+
+
+def test_the_agent_is_chosen_by_name() -> None:
+    """Without a name a file with several agents is refused, and a wrong name gets the nearest one."""
+    with pytest.raises(AgentConfigError, match=r"has the agents a1, b1: say which one \(--name\)"):
+        parse_flume(FLUME)
+    with pytest.raises(AgentConfigError, match=r"has no agent 'a11'; did you mean 'a1'\?"):
+        parse_flume(FLUME, "a11")
+    assert parse_flume("x.sources = r1").name == "x"
+
+
+def test_what_is_not_known_is_told_before_anything_starts() -> None:
+    """Unknown types, keys and filters, with their lines and the nearest names of Flume's."""
+    text = FLUME.replace("k3.type = logger", "k3.type = hdfs").replace("r1.batchSize", "r1.batchSiez")
+    text = text.replace("useDualCheckpoints = false", "useDualCheckpoints = maybe")
+    text += "a1.configfilters = f1\na1.snks = k9\na1.sources.r1.maxTotalEvents = ${sys:events}\n"
+    told = problems_of(text)
+    assert told[0] == "line 10: a1.sources.r1.batchSiez: is not known; did you mean 'batchSize'?"
+    assert told[1] == "line 23: channels.c1.dual_checkpoints: must be true or false, got 'maybe'"
+    assert told[2].startswith("line 33: sinks.k3.type: no such type 'hdfs'")
+    assert told[3].startswith("line 42: a1.configfilters: filters of Flume are not supported")
+    assert told[4] == "line 43: a1.snks: is not known; did you mean 'sinks'?"
+    assert told[5].startswith("line 44: a1.sources.r1.maxTotalEvents: ${sys:events} is a property of a Java process")
+
+
+def test_unknown_keys_can_be_passed_over() -> None:
+    """With ``ignore_unknown`` they are notes, as is what is listed nowhere, and what stands twice."""
+    text = FLUME + "a1.sources.r1.threads = 4\na1.sinks.old.type = null\na1.sinks.k1.channel = c1\n"
+    config = parse_flume(text, "a1", ignore_unknown=True)
+    draw(config)
+    assert config.notes == (
+        "line 29: a1.sinks.k1.channel stands again in line 44, which counts",
+        "line 43: a1.sinks.old is not in a1.sinks, and not used",
+        "line 42: a1.sources.r1.threads is not known, and not used; there are batchSize, maxTotalEvents, size",
+    )
+    assert problems_of(text) == [
+        "line 42: a1.sources.r1.threads: is not known; there are batchSize, maxTotalEvents, size"
+    ]
+
+
+def test_converted_toml_gives_the_same_agent(tmp_path: Path) -> None:
+    """What ``convert`` writes is read as the same configuration, with references kept as references."""
+    path = tmp_path / "flume.properties"
+    path.write_text(FLUME)
+    text, notes = convert(path, "a1")
+    assert 'max_total_events = "${env:EVENTS}"' in text
+    assert notes == ()
+    converted, original = parse_toml(text), parse_flume(FLUME, "a1")
+    assert converted.problems == ()
+    options = {**converted.sources["r1"].options, "max_total_events": 7}
+    assert replace(converted, sources={"r1": replace(converted.sources["r1"], options=options)}) == original
+    draw(converted)
+
+
+def test_what_convert_leaves_out_is_a_comment(tmp_path: Path) -> None:
+    """Unknown keys and types, idle components, and units that cannot be converted."""
+    path = tmp_path / "flume.properties"
+    text = FLUME.replace("15000", "${env:CHECKPOINT}").replace("k3.type = logger", "k3.type = hdfs")
+    path.write_text(text + "a1.sinks.old.type = null\na1.sources.r1.threads = 4\n")
+    text, notes = convert(path, "a1")
+    assert all(f"# * {note}" in text.splitlines() for note in notes)
+    assert any("a1.sinks.old is not in a1.sinks" in note for note in notes)
+    assert any("a1.sources.r1.threads is not known" in note for note in notes)
+    assert any("a1.channels.c1.checkpointInterval = ${env:CHECKPOINT}" in note for note in notes)
+    assert any("sinks.k3: no such type 'hdfs'" in note for note in notes)
+    assert parse_toml(text).sinks["k3"].type == "hdfs"
+
+
+def test_interceptors_keep_their_order_and_names() -> None:
+    """``interceptors = b a`` are two, in that order; ``$Builder`` classes are ours by their names."""
+    text = (
+        "x.sources = s\nx.sources.s.type = seq\nx.sources.s.channels = c\nx.sources.s.interceptors = b a\n"
+        "x.sources.s.interceptors.a.type = org.apache.flume.interceptor.TimestampInterceptor$Builder\n"
+        "x.sources.s.interceptors.b.type = static\n"
+    )
+    config = parse_flume(text)
+    assert config.sources["s"].interceptors == (
+        ComponentConfig("b", "static", config.sources["s"].interceptors[0].options),
+        ComponentConfig("a", "timestamp", config.sources["s"].interceptors[1].options),
+    )

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from producer.agent import AgentConfigError, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
+from producer.agent.blueprint import draw
+from producer.agent.config import parse_toml, read_toml
+
+WHOLE = """\
+[agent]
+name = "web"
+state = "/var/lib/agent"
+monitoring = "127.0.0.1:9171"
+stop_timeout = 5
+
+[sources.r1]
+type = "stress"
+channels = ["c1", "c2"]
+size = 10
+
+[[sources.r1.interceptors]]
+type = "host"
+[[sources.r1.interceptors]]
+name = "again"
+type = "host"
+use_ip = false
+
+[sources.r1.selector]
+type = "multiplexing"
+header = "kind"
+mapping.a = ["c1"]
+default = ["c2"]
+
+[channels.c1]
+type = "memory"
+[channels.c2]
+type = "memory"
+[channels.refused]
+type = "memory"
+
+[sinks.k1]
+type = "null"
+channel = "c1"
+dead_letters = "refused"
+[sinks.k2]
+type = "null"
+channel = "c1"
+[sinks.k3]
+type = "null"
+channel = "c2"
+
+[groups.g1]
+type = "failover"
+sinks = ["k1", "k2"]
+priority = { k1 = 2, k2 = 1 }
+"""
+
+INTERCEPTORS = WHOLE[WHOLE.index("[[") : WHOLE.index("[sources.r1.selector]")]
+DRAWN = WHOLE.replace(INTERCEPTORS, "")
+
+
+def problems_of(text: str) -> list[str]:
+    """All that is wrong, from reading to checking."""
+    with pytest.raises(AgentConfigError) as caught:
+        draw(parse_toml(text))
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_file_has_all_that_an_agent_is_made_of() -> None:
+    """Each table and key has its place in the configuration."""
+    config = parse_toml(WHOLE)
+    assert (config.name, config.state, config.monitoring, config.stop_timeout) == (
+        "web",
+        Path("/var/lib/agent"),
+        "127.0.0.1:9171",
+        5.0,
+    )
+    assert config.problems == ()
+    assert config.sources["r1"] == SourceConfig(
+        "r1",
+        "stress",
+        {"size": 10},
+        channels=("c1", "c2"),
+        interceptors=(ComponentConfig("host", "host"), ComponentConfig("again", "host", {"use_ip": False})),
+        selector=ComponentConfig(
+            "selector", "multiplexing", {"header": "kind", "mapping": {"a": ["c1"]}, "default": ["c2"]}
+        ),
+    )
+    assert config.sinks["k1"] == SinkConfig("k1", "null", channel="c1", dead_letters="refused")
+    assert config.groups["g1"] == GroupConfig("g1", "failover", {"priority": {"k1": 2, "k2": 1}}, sinks=("k1", "k2"))
+
+
+def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() -> None:
+    """From an unknown table to a group's priorities: each problem has its line, in their order."""
+    text = DRAWN.replace("monitoring", "monitorin").replace("size = 10", 'size = "big"')
+    text = text.replace('channels = ["c1", "c2"]', 'channels = ["c1", "c3"]').replace("k2 = 1", "k9 = 1")
+    text = text.replace("header =", "hedaer =").replace('channel = "c2"', "")
+    assert problems_of(text + "[sinkgroups]\n") == [
+        "line 4: agent.monitorin: no such key; did you mean 'monitoring'?",
+        "line 9: sources.r1.channels: there is no channel 'c3'; there are c1, c2, refused",
+        "line 10: sources.r1.size: must be a whole number, got 'big'",
+        "line 14: sources.r1.selector.hedaer: no such option; did you mean 'header'?",
+        "line 20: channels.c2: no sink takes from it: it would fill, and hold its sources up",
+        "line 32: sinks.k3.channel: is missing: the channel that the sink takes from",
+        "line 39: groups.g1.priority.k9: the group has no such sink; there are k1, k2",
+        "line 40: sinkgroups: no such table; did you mean 'groups'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[agent]\nname = web\n", "line 2: invalid value; a text stands in quotes"),
+        ("[agent\nname = 1\n", "line 1: expected ']' at the end of a table declaration"),
+        ("[agent]\n[agent]\n", "line 2: cannot declare ('agent',) twice"),
+        ('name = "', "line 1: unterminated string"),
+    ],
+)
+def test_a_text_that_is_no_toml_is_told_in_words(text: str, told: str) -> None:
+    """The line, what is wrong, and what is often meant; not the line's text, as there may be a secret in it."""
+    assert problems_of(text) == [told]
+
+
+def test_a_channels_options_are_checked_before_it_is_opened() -> None:
+    """A rule beyond types, such as that of ``fsync``, is told with its line."""
+    text = DRAWN.replace('[channels.c2]\ntype = "memory"', '[channels.c2]\ntype = "file"\nfsync = "always"')
+    assert problems_of(text) == [
+        """line 22: channels.c2.fsync: must be "commit", "os" or seconds above 0, got 'always'"""
+    ]
+    draw(parse_toml(text.replace('"always"', "0.5")))
+    draw(parse_toml(text.replace('"always"', '"0.5"')))
+
+
+def test_secrets_come_from_the_environment_and_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``${env:X}`` and ``${file:/path}`` are replaced in any text, ``$${env:X}`` stays; a missing one has its line."""
+    (tmp_path / "secret").write_text("hush\n")
+    monkeypatch.setenv("WHERE", "c1")
+    text = WHOLE.replace('channel = "c1"', 'channel = "${env:WHERE}"').replace(
+        "size = 10", f'size = 10\nkey = "<${{file:{tmp_path}/secret}}> $${{env:WHERE}}"'
+    )
+    config = parse_toml(text)
+    assert config.sinks["k1"].channel == "c1"
+    assert config.sources["r1"].options["key"] == "<hush> ${env:WHERE}"
+    config = parse_toml('[sources.r1]\ntype = "${env:NOT_THERE}"\na = "${file:/not/there}"\nb = ["${sys:user.home}"]')
+    assert [str(problem) for problem in config.problems] == [
+        "line 2: sources.r1.type: the environment has no NOT_THERE",
+        "line 3: sources.r1.a: cannot read /not/there: No such file or directory",
+        "line 4: sources.r1.b: ${sys:user.home} is a property of a Java process: there is none here; use ${env:…}",
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """The path, and why."""
+    with pytest.raises(AgentConfigError, match=r"missing.toml: 1 problem\n  cannot be read: No such file"):
+        read_toml(tmp_path / "missing.toml")
