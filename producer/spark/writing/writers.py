@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from ...clock import Clock, SystemClock
 from ...errors import ConfigError
 from ..errors import SparkJobError
 from ..numbering_check import uses_up_numbers
@@ -25,6 +26,38 @@ from .planning import check_schema
 from .task import write_rows
 
 _log = logging.getLogger("producer.spark.write")
+
+
+class _Checked:
+    """Streams whose target was checked in this process, which Spark uses again for the writer of each micro-batch.
+
+    A stream that has made none for a while may have ended, and be a new one; it is checked again.
+
+    :param clock: tells when.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._used: dict[frozenset[tuple[str, str]], float] = {}
+
+    def knows(self, options: Mapping[str, str]) -> bool:
+        """Whether a writer with these options was made not long ago; this is one of them."""
+        earliest = self._clock.monotonic() - _FORGET_SECONDS
+        self._used = {known: used for known, used in self._used.items() if used >= earliest}
+        known = frozenset(options.items())
+        if known not in self._used:
+            return False
+        self.remember(options)
+        return True
+
+    def remember(self, options: Mapping[str, str]) -> None:
+        """The target of such a stream is well."""
+        self._used[frozenset(options.items())] = self._clock.monotonic()
+
+
+# A stream without a micro-batch for so long is checked again with the next one.
+_FORGET_SECONDS = 60.0
+_checked = _Checked(SystemClock())
 
 
 class LogHubWriter(DataSourceArrowWriter):
@@ -125,9 +158,10 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
     check_schema(schema, checked.columns, checked.row_labels)
     if checked.dead_letter_path is not None:
         make_folder(checked.dead_letter_path)
-    if checked.check_target:
+    if checked.check_target and not (streaming and _checked.knows(options)):
         check_target(checked.target, checked.config, patient=streaming)
         _check_numbering(checked)
+        _checked.remember(options)
     return checked
 
 

@@ -24,9 +24,12 @@ from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.spark.options import Target
 from producer.spark.target_check import check_target
+from producer.spark.writing import writers
 from producer.spark.writing.options import Columns
 from producer.spark.writing.planning import check_schema
+from producer.testing import ManualClock
 from tests.server.client import Client
+from tests.spark.conftest import LOGSTORE, PROJECT
 
 SCHEMA = (
     StructType()
@@ -38,6 +41,9 @@ SCHEMA = (
     .add("fields", MapType(StringType(), LongType()))
     .add("by_number", MapType(LongType(), StringType()))
 )
+
+
+SCHEMA_OF_TEXT = StructType().add("text", StringType())
 
 
 def test_fitting_columns_are_accepted() -> None:
@@ -169,3 +175,46 @@ def test_what_only_the_executors_know_is_not_tried(
         patient=False,
     )
     assert server.requests == []
+
+
+def test_target_of_a_stream_is_checked_once_while_micro_batches_follow(
+    server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark makes writers for each of them; after a pause, and for another target, it is asked again."""
+    clock = ManualClock()
+    monkeypatch.setattr(writers, "_checked", writers._Checked(clock))
+    asked = []
+    server.faults.add(asked.append, operation="ListShards")
+    options = {
+        "endpoint": server.endpoint,
+        "project": PROJECT,
+        "logstore": LOGSTORE,
+        "accessKeyId": server.access_key_id,
+        "accessKeySecret": server.access_key_secret,
+    }
+    asked_for = []
+
+    def make(**more: str) -> None:
+        writers.LogHubStreamWriter(options | more, SCHEMA_OF_TEXT, overwrite=False)
+        asked_for.append(len(asked))
+
+    for _ in range(3):
+        make()
+        clock.advance(40)
+    make(topic="other")
+    clock.advance(61)
+    make()
+    for _ in range(2):  # each batch job asks
+        writers.LogHubWriter(options, SCHEMA_OF_TEXT, overwrite=False)
+        asked_for.append(len(asked))
+    assert asked_for == [1, 1, 1, 2, 3, 4, 5]
+
+
+def test_target_that_was_wrong_is_asked_for_again(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is remembered of a check that failed."""
+    monkeypatch.setattr(writers, "_checked", writers._Checked(ManualClock()))
+    options = {"endpoint": server.endpoint, "project": PROJECT, "logstore": LOGSTORE}
+    options |= {"accessKeyId": server.access_key_id, "accessKeySecret": "wrong"}
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="accessKeySecret"):
+            writers.LogHubStreamWriter(options, SCHEMA_OF_TEXT, overwrite=False)
