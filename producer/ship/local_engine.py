@@ -234,8 +234,8 @@ def _work(pipe: Connection, job: ShipJob, inherited: Sequence[Connection]) -> No
     """
     for other in inherited:
         other.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends the workers
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in _INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)  # terminals and service managers send it to all; the parent ends workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
     portions: SimpleQueue[bytes | None] = SimpleQueue()
     working = threading.Event()

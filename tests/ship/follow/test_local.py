@@ -156,6 +156,19 @@ def test_stop_lets_the_batch_end_and_a_kill_repeats_it(start: Start, server: Log
     assert contents(server) == found
 
 
+def test_stop_of_the_whole_group_lets_the_batch_end(start: Start, server: LogHubServer, logs: Path) -> None:
+    """SIGTERM to all processes, as service managers send it, kills no worker with a request on its way."""
+    append(logs / "a.log", "one\n")
+    slow = server.faults.add(delay(1.0), operation="PutLogs", times=1)
+    started = start(*follow_command(server, logs))
+    eventually(lambda: slow.fired > 0, "the request")
+    code, out, err = started.interrupt(signal.SIGTERM, group=True)
+    assert (code, err) == (0, "")
+    assert "failed" not in out
+    assert contents(server) == ["one"]
+    assert not started.left()
+
+
 def test_checkpoint_of_the_other_engine_is_refused(
     server: LogHubServer, logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
