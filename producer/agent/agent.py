@@ -56,6 +56,10 @@ class Agent:
                 self.channels[name] = part.make(self._context("channels", name)).open()
                 undo.callback(self.channels[name].close)
             undo.pop_all()
+        takers = [sink.channel for sink in self.blueprint.sinks.values()]
+        for name, channel in self.channels.items():
+            if takers.count(name) != 1:  # what is taken by several is not delivered in the order of its numbers
+                channel.origin = None
         for name, sink in self.blueprint.sinks.items():
             self.sinks[name] = self._start_sink(sink)
         for name, source in self.blueprint.sources.items():

@@ -49,11 +49,13 @@ class EventBatch:
     :ivar columns: headers whose values differ, each with ``count`` values.
     :ivar position: see :class:`Position`; None from a source that cannot read anything again.
     :ivar sequence: the number of the batch in the channel from which it was taken; None before.
+    :ivar origin: names that channel, and with ``sequence`` this batch for all time; None where numbers may come again,
+        or batches be taken out of order.
     """
 
-    __slots__ = ("block", "columns", "count", "ends", "position", "sequence", "shared")
+    __slots__ = ("block", "columns", "count", "ends", "origin", "position", "sequence", "shared")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  # made where nobody but this package makes them
         self,
         block: bytes,
         ends: array[int] | None,
@@ -62,10 +64,11 @@ class EventBatch:
         columns: Mapping[str, Column] = _NO_HEADERS,
         position: Position | None = None,
         sequence: int | None = None,
+        origin: str | None = None,
     ) -> None:
         self.block, self.ends, self.count = block, ends, count
         self.shared, self.columns = shared, columns
-        self.position, self.sequence = position, sequence
+        self.position, self.sequence, self.origin = position, sequence, origin
 
     @classmethod
     def of_lines(cls, block: bytes, shared: Headers = _NO_HEADERS, position: Position | None = None) -> EventBatch:
@@ -178,10 +181,10 @@ class EventBatch:
         other.position = position
         return other
 
-    def numbered(self, sequence: int | None) -> EventBatch:
-        """With this number."""
+    def numbered(self, sequence: int | None, origin: str | None = None) -> EventBatch:
+        """With this number, of this channel."""
         other = self._with(self.shared, self.columns)
-        other.sequence = sequence
+        other.sequence, other.origin = sequence, origin
         return other
 
     def select(self, keep: Sequence[object]) -> EventBatch:
@@ -192,7 +195,7 @@ class EventBatch:
         columns = {name: list(compress(column, keep)) for name, column in self.columns.items()}
         if self.ends is None:
             block = b"\n".join([*kept, b""]) if kept else b""
-            return EventBatch(block, None, len(kept), self.shared, columns, self.position, self.sequence)
+            return EventBatch(block, None, len(kept), self.shared, columns, self.position)
         return self.of_bodies(kept, self.shared, columns, self.position)
 
     def split(self, name: str) -> dict[str | None, EventBatch]:
@@ -203,7 +206,7 @@ class EventBatch:
         return {value: self.select([each == value for each in column]) for value in dict.fromkeys(column)}
 
     def _with(self, shared: Headers, columns: Mapping[str, Column]) -> EventBatch:
-        return EventBatch(self.block, self.ends, self.count, shared, columns, self.position, self.sequence)
+        return EventBatch(self.block, self.ends, self.count, shared, columns, self.position, self.sequence, self.origin)
 
     def __repr__(self) -> str:
         return f"<EventBatch of {self.count} events, {self.size} bytes>"

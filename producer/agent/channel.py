@@ -4,12 +4,13 @@ events of the batches, as Flume's ``capacity`` is.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Sequence
 
 from ..clock import Clock, Deadline, WaitingRoom
-from ..errors import ChannelFullError
+from ..errors import ChannelFullError, TransactionStateError
 from ..interfaces import Channel, ChannelStats, Event, Transaction
 from .batch import EventBatch
 from .event_format import UnreadableBatchError, count_of, read_batch, write_batch
@@ -27,8 +28,10 @@ class Taking:
     :ivar batches: in the channel's order; at least one.
     """
 
-    def __init__(self, channel: BatchChannel, transaction: Transaction, batches: Sequence[EventBatch]) -> None:
-        self._channel, self._transaction = channel, transaction
+    def __init__(
+        self, channel: BatchChannel, transaction: Transaction, events: Sequence[Event], batches: Sequence[EventBatch]
+    ) -> None:
+        self._channel, self._transaction, self._events = channel, transaction, events
         self.batches = batches
 
     @property
@@ -36,25 +39,33 @@ class Taking:
         """Events in all batches."""
         return sum(batch.count for batch in self.batches)
 
-    def commit(self) -> None:
+    def commit(self, later: Sequence[EventBatch] = ()) -> None:
         """They were delivered: they leave the channel.
 
+        :param later: those of them that were not, and go back to their places.
         :raises ChannelError: the disk failed; they may come again.
         """
-        positions = self._channel.positions
+        positions, behind = self._channel.positions, {id(batch) for batch in later}
+        gone = [batch for batch in self.batches if id(batch) not in behind]
         try:
-            positions.leaving(self.batches)
-            self._transaction.commit()
+            positions.leaving(gone)
+            if behind:
+                events = zip(self._events, self.batches, strict=True)
+                self._transaction.acknowledge([event for event, batch in events if id(batch) not in behind])
+                self._transaction.rollback()
+            else:
+                self._transaction.commit()
         except BaseException:
             self.rollback()
             raise
         self._transaction.close()
-        self._channel.leave(self.count)
-        positions.left(self.batches)
+        self._channel.leave(sum(batch.count for batch in gone))
+        positions.left(gone)
 
     def rollback(self) -> None:
         """They were not: they go back to their places."""
-        self._transaction.rollback()
+        with contextlib.suppress(TransactionStateError):  # of one that had ended before its end was told
+            self._transaction.rollback()
         self._transaction.close()
 
 
@@ -67,6 +78,8 @@ class BatchChannel:
         let in alone.
     :param keep_alive: seconds that a put waits for room unless it says otherwise.
     :param held: events that are in the channel already.
+    :ivar origin: names the channel, so that with its number a batch is known again, also by another
+        process if the channel keeps its events; None if several take from it, who would not do so in order.
     """
 
     def __init__(
@@ -78,8 +91,9 @@ class BatchChannel:
         capacity: int | None = None,
         keep_alive: float = 3.0,
         held: int = 0,
+        origin: str | None = None,
     ) -> None:
-        self.channel, self.positions = channel, positions
+        self.channel, self.positions, self.origin = channel, positions, origin
         self.capacity, self.keep_alive = capacity, keep_alive
         self._clock = clock
         self._room = WaitingRoom(clock, look_again=1.0)
@@ -146,7 +160,9 @@ class BatchChannel:
             fitting = _fitting(events, most_events)
             if fitting < len(events):
                 transaction.give_back(events[fitting:])
-            return Taking(self, transaction, [self._read(event) for event in events[:fitting]])
+            self._make_safe(events[fitting - 1])
+            taken = events[:fitting]
+            return Taking(self, transaction, taken, [self._read(event) for event in taken])
         except BaseException:
             transaction.rollback()
             transaction.close()
@@ -208,9 +224,16 @@ class BatchChannel:
         if position is not None:
             positions.put(position, transaction.last_sequence)
 
+    def _make_safe(self, newest: Event) -> None:
+        """Nobody sees a number that a power cut could give to another batch."""
+        if self.origin is not None and self.channel.synced_sequence < (newest.sequence or 0):
+            self.channel.sync()
+
     def _read(self, event: Event) -> EventBatch:
         try:
-            return read_batch(event)
+            batch = read_batch(event)
+            batch.origin = self.origin
+            return batch
         except UnreadableBatchError as error:
             _log.error("channel %s: event %s is delivered as it is: %s", self.name, event.sequence, error)
             headers = {name: value for name, value in event.headers.items() if value is not None}

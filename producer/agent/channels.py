@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,7 @@ class MemoryChannelBuilder:
             context.clock,
             capacity=options.capacity,
             keep_alive=options.keep_alive,
+            origin=secrets.token_hex(16),
         )
 
 
@@ -119,6 +121,7 @@ class FileChannelBuilder:
             capacity=options.capacity,
             keep_alive=options.keep_alive,
             held=counted.events,
+            origin=channel.notes.make_identity(),
         )
 
 
@@ -149,6 +152,7 @@ class SpillableChannelBuilder:
             context.clock,
             capacity=options.capacity,
             keep_alive=options.keep_alive,
+            origin=secrets.token_hex(16),
         )
 
 

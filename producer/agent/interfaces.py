@@ -32,11 +32,12 @@ class RefusedError(ProducerError):
     """The destination will never take these; they go to the sink's dead letters, and the rest counts as delivered.
 
     :ivar batches: what was refused.
+    :ivar later: what was not delivered since it comes behind; it goes back to the channel.
     """
 
-    def __init__(self, message: str, batches: Sequence[EventBatch]) -> None:
+    def __init__(self, message: str, batches: Sequence[EventBatch], later: Sequence[EventBatch] = ()) -> None:
         super().__init__(message)
-        self.batches = batches
+        self.batches, self.later = batches, later
 
 
 class Stop:

@@ -108,8 +108,9 @@ class SinkRunner:
         except ChannelError as full:
             self._fail(taking, full)
             return False
-        taking.commit()
-        self._counters.add(EventDrainSuccessCount=taking.count - refused, EventRefusedCount=refused)
+        later = sum(batch.count for batch in error.later)
+        taking.commit(error.later)
+        self._counters.add(EventDrainSuccessCount=taking.count - refused - later, EventRefusedCount=refused)
         _log.error(
             "sink %s: %d events were refused for good, and are in %s: %s",
             *(self._name, refused, self._dead_letters.name, error),

@@ -64,6 +64,13 @@ class FileNotes:
         """16 hexadecimal digits that name this database; None as long as there is none."""
         return self._do(_identity, make=False)
 
+    def make_identity(self) -> str:
+        """The ``identity``; the database is made if there is none.
+
+        :raises ChannelIOError: it cannot be made.
+        """
+        return str(self._do(_identity, make=True))
+
     def read(self, name: str) -> bytes | None:
         """See :class:`~producer.interfaces.Notes`."""
 

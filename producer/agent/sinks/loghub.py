@@ -1,0 +1,280 @@
+"""LogHub, by a producer of this package.
+
+A body is one field of a log; what is shared of the headers becomes tags of the LogGroup, and columns become fields.
+Lines go from the block to the wire without a step for each of them.
+
+**Once.** A batch of a channel that no other sink takes from has a number, which it keeps: in a file channel for all
+time, in memory for that of the process. Each of its pieces is a request under a number made of that, and under a key
+that names the channel, the target and how batches are encoded. LogHub stores a number only if it is above the last one
+of its key: so what is delivered again, since an answer was lost or the process was killed before the take was
+committed, is not stored again. Batches go side by side in ``lanes``, each with a key of its own; within a lane they
+arrive in order, and none is sent behind one that failed.
+
+Where several sinks take from one channel the sink counts for itself, and what is taken again may be stored twice.
+
+Source: LogHub protocol, Idempotent write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ...client import Producer
+from ...clock import Deadline
+from ...config import MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
+from ...credentials import Credentials, StaticCredentials
+from ...errors import LogSizeTooLargeError, ProducerError, ResultFailedError, StreamStoppedError
+from ...futures import SendFuture
+from ...interfaces import Record
+from ...numbering import SequenceKey
+from ...records import LogItem
+from ...spark.blame import blames_rows, reason_of
+from ...stream import Stream
+from ...wire.speed import encode_lines, encode_log
+from ..batch import EventBatch, Headers
+from ..interfaces import Context, RefusedError, SinkError
+from ..options import option
+
+#: Of one request. The service takes 10 MiB, and 5 in older regions.
+_PIECE_BYTES, _PIECE_LOGS = 2 << 20, 40_960
+#: Pieces of a batch, at most: the numbers between those of two batches.
+_PIECES = 4096
+#: What a request may have besides its logs, bytes.
+_HEAD_BYTES = 64 << 10
+#: The first millisecond that a log's time cannot say.
+_END_OF_TIME = 2**32 * 1000
+_CLOSE_SECONDS = 10.0
+
+
+class LogHubSink:
+    """See the module."""
+
+    most_events = 1_000_000
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Where to, and how."""
+
+        project: str = option(doc="the project")
+        logstore: str = option(doc="the logstore")
+        endpoint: str = option(doc="the service's endpoint, such as https://cn-hangzhou.log.aliyuncs.com")
+        access_key_id: str = option(doc="the id of an access key", secret=True)
+        access_key_secret: str = option(
+            doc="its secret; better ${env:NAME} or ${file:/path} than the text", secret=True
+        )
+        security_token: str | None = option(None, doc="of temporary credentials", secret=True)
+        topic: str = option("", doc="the logs' topic")
+        source: str | None = option(None, doc="the logs' source; by default this host's address")
+        field: str = option("content", doc="the field that holds a body")
+        headers: str = option(
+            "tags", doc="what becomes of headers that all events of a batch share", choices=("tags", "fields", "none")
+        )
+        columns: str = option("fields", doc="what becomes of other headers", choices=("fields", "none"))
+        time_header: str | None = option("timestamp", doc="the header with a log's time, milliseconds since 1970")
+        lanes: int = option(4, least=1, most=64, doc="batches on their way side by side; 1 keeps the order of all")
+        batch_bytes: int = option(16 << 20, least=1, doc="bytes of bodies delivered at once, about")
+        timeout: float = option(300.0, least=0.1, doc="seconds that a delivery may take")
+        retries: int = option(10, least=0, doc="further attempts of a request, before its batch goes back")
+        compression: str = option("lz4", doc="of requests", choices=("lz4", "zstd", "deflate", "none"))
+        sign_version: str = option("v1", doc="of signatures; v4 needs a region", choices=("v1", "v4"))
+        region: str | None = option(None, doc="such as cn-hangzhou")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._name, self._clock = options, context.name, context.clock
+        self.most_bytes = options.batch_bytes
+        self._own, self._count = secrets.token_hex(16), 0
+        config = ProducerConfig(
+            total_size_in_bytes=max(64 << 20, 6 * options.batch_bytes),
+            retries=options.retries,
+            compression=options.compression,
+            sign_version=options.sign_version,
+            region=options.region,
+            name=f"{context.agent}-{context.name}",
+        )
+        key = Credentials(
+            access_key_id=options.access_key_id,
+            access_key_secret=options.access_key_secret,
+            security_token=options.security_token,
+        )
+        credentials = StaticCredentials(credentials=key)
+        project = ProjectConfig(options.project, endpoint=options.endpoint, credentials=credentials)
+        self._producer = Producer(project, config=config, clock=context.clock)
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        deadline = Deadline.after(self._clock, self._options.timeout)
+        lanes: dict[int, _Lane] = {}
+        refused: list[EventBatch] = []
+        later: list[EventBatch] = []
+        reason = ""
+        for batch in batches:
+            self._send(batch, lanes, deadline)
+        for lane in lanes.values():
+            self._await(lane, deadline)
+            reason = reason or lane.reason
+            refused += lane.refused
+            later += lane.later
+        if refused:
+            raise RefusedError(reason, refused, later)
+
+    def close(self) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        self._producer.close(timeout=_CLOSE_SECONDS)
+
+    def _send(self, batch: EventBatch, lanes: dict[int, _Lane], deadline: Deadline) -> None:
+        """Put a batch on its way, behind those of its lane."""
+        origin, sequence = batch.origin, batch.sequence
+        if origin is None or sequence is None:
+            origin, sequence = self._own, self._count
+            self._count += 1
+        number, first = sequence % self._options.lanes, (sequence + 1) * _PIECES
+        lane = lanes.setdefault(number, _Lane())
+        tags = batch.shared if self._options.headers == "tags" else {}
+        if lane.stream is None or lane.tags != tags:
+            self._await(lane, deadline)  # streams know nothing of each other, and the numbers of a key must rise
+            lane.stream, lane.tags = self._stream(SequenceKey(self._hash_key(origin, number), first), tags), tags
+        if lane.refused:
+            lane.later.append(batch)
+            return
+        try:
+            pieces = self._sendable(batch)
+            futures = [
+                lane.stream._send_numbered(bytes(data), logs, first + n) for n, (data, logs) in enumerate(pieces)
+            ]
+        except LogSizeTooLargeError as error:
+            self._await(lane, deadline)
+            if not lane.refused:
+                lane.refused, lane.reason = [batch], str(error)
+            else:
+                lane.later.append(batch)
+        except StreamStoppedError:
+            lane.later.append(batch)  # behind one that is about to be looked at
+        except ProducerError as error:
+            raise SinkError(f"{type(error).__name__}: {error}") from error
+        else:
+            lane.sent.append((batch, futures))
+
+    def _await(self, lane: _Lane, deadline: Deadline) -> None:
+        """Learn what became of what is on its way in a lane.
+
+        :raises SinkError: something was not stored in time, for what may pass.
+        """
+        for batch, futures in lane.sent:
+            reason = "" if lane.refused else self._refusal(futures, deadline)
+            if lane.refused:
+                lane.later.append(batch)
+            elif reason:
+                lane.refused, lane.reason = [batch], reason
+        lane.sent.clear()
+
+    def _stream(self, key: SequenceKey, tags: Headers) -> Stream:
+        options = self._options
+        return self._producer.stream(
+            options.project,
+            options.logstore,
+            topic=options.topic,
+            source=options.source,
+            tags=tags,
+            idempotent=key,
+        )
+
+    def _sendable(self, batch: EventBatch) -> list[tuple[Record, int]]:
+        """The pieces of a batch.
+
+        :raises LogSizeTooLargeError: it can never be sent.
+        """
+        pieces = list(self._pieces(batch))
+        if len(pieces) > _PIECES:
+            raise LogSizeTooLargeError(len(pieces), _PIECES, "a batch, counted in requests of 2 MiB,")
+        largest = max((len(records) for records, _ in pieces), default=0)
+        if largest > MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES:
+            raise LogSizeTooLargeError(largest, MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES, "an event as a log")
+        return pieces
+
+    def _hash_key(self, origin: str, lane: int) -> str:
+        """Another one for whatever would make other requests of the same batch."""
+        options = self._options
+        target = options.endpoint, options.project, options.logstore
+        form = options.field, options.headers, options.columns, str(options.lanes), str(_PIECE_BYTES)
+        text = "\0".join((origin, str(lane), self._name, *target, *form))
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+
+    def _pieces(self, batch: EventBatch) -> Iterator[tuple[Record, int]]:
+        """The batch's records, a request's at a time, and how many they are."""
+        now = self._clock.time()
+        if batch.ends is not None or batch.columns or (batch.shared and self._options.headers == "fields"):
+            yield from _joined(encode_log(log, int(now)) for log in self._logs(batch))
+            return
+        end, name = 0, self._options.field.encode()
+        time = self._time_of(batch.shared) or (int(now), 0)
+        while end < len(batch.block):
+            records, lines, end = encode_lines(batch.block, end, name, *time, _PIECE_BYTES, _PIECE_LOGS, True)
+            yield records, lines
+
+    def _logs(self, batch: EventBatch) -> Iterator[LogItem]:
+        options = self._options
+        wanted = set(batch.shared) if options.headers == "fields" else set()
+        wanted |= set(batch.columns) if options.columns == "fields" else set()
+        for headers, body in batch.events():
+            fields = {name: value for name, value in headers.items() if name in wanted}
+            time, nanos = self._time_of(headers) or (None, None)
+            yield LogItem({options.field: body.decode(errors="backslashreplace"), **fields}, time, nanos)
+
+    def _time_of(self, headers: Headers) -> tuple[int, int] | None:
+        """Seconds and nanoseconds of the header with the time; None without, or if it is no such number."""
+        text = headers.get(self._options.time_header or "", "")
+        if not text.isdecimal() or not 0 <= int(text) < _END_OF_TIME:
+            return None
+        return int(text) // 1000, int(text) % 1000 * 1_000_000
+
+    def _refusal(self, futures: Sequence[SendFuture], deadline: Deadline) -> str:
+        """Why a batch will never be stored; empty once it is.
+
+        :raises SinkError: it was not stored in time, for what may pass.
+        """
+        for future in futures:
+            try:
+                future.result(deadline.remaining(self._clock))
+            except TimeoutError as error:
+                raise SinkError(f"not acknowledged within {self._options.timeout:.0f} s (timeout)") from error
+            except ResultFailedError as error:
+                result = error.result
+                if blames_rows(result):
+                    return str(reason_of(result))
+                raise SinkError(str(reason_of(result)), sent=result.may_have_been_stored) from error
+        return ""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Batches under one key, of which none is sent behind one that failed.
+
+    :ivar stream: the handle under which they go.
+    :ivar sent: what is on its way.
+    :ivar refused: the one that was refused, and why.
+    :ivar later: what was not stored, since it comes behind that one.
+    """
+
+    stream: Stream | None = None
+    tags: Headers = field(default_factory=dict)
+    sent: list[tuple[EventBatch, list[SendFuture]]] = field(default_factory=list)
+    refused: list[EventBatch] = field(default_factory=list)
+    reason: str = ""
+    later: list[EventBatch] = field(default_factory=list)
+
+
+def _joined(records: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Records, as many as fit into a request at a time, and how many those are."""
+    waiting: list[bytes] = []
+    size = 0
+    for record in records:
+        if waiting and (size + len(record) > _PIECE_BYTES or len(waiting) >= _PIECE_LOGS):
+            yield b"".join(waiting), len(waiting)
+            waiting, size = [], 0
+        waiting.append(record)
+        size += len(record)
+    if waiting:
+        yield b"".join(waiting), len(waiting)
