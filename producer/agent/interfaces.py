@@ -127,7 +127,10 @@ class Source(Protocol):
 
 
 class Interceptor(Protocol):
-    """Changes what passes."""
+    """Changes what passes; by several threads at once, where the source has several.
+
+    One that also has a method ``committed`` is given what it returned again, once all required channels have it.
+    """
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """The batch, or another one in its place; fewer events if some are dropped."""

@@ -8,7 +8,8 @@ channel that had it. What happens beyond is told in :mod:`.positions`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ..clock import Clock
 from ..errors import ChannelError, ChannelFullError
@@ -89,15 +90,20 @@ class SourceOutlet:
         received = batch.count
         if batch.position is not None:
             batch = batch.at(batch.position._replace(name=self._prefix + batch.position.name))
+        told: list[Callable[[], None]] = []
         for interceptor in self._interceptors:
             batch = interceptor.intercept(batch)
-        return _Passage(self._source, batch, received, self._selector, self._channels, self._counters)
+            committed: Callable[[EventBatch], None] | None = getattr(interceptor, "committed", None)
+            if committed is not None:
+                told.append(partial(committed, batch))
+        return _Passage(self._source, batch, received, self._selector, self._channels, self._counters, told)
 
 
 class _Passage:
     """One batch on its way into the channels.
 
     :ivar _required: what has not been committed yet, by channel.
+    :param told: called once all required channels have it.
     """
 
     def __init__(
@@ -108,9 +114,10 @@ class _Passage:
         selector: Selector,
         channels: Mapping[str, BatchChannel],
         counters: Counters,
+        told: Sequence[Callable[[], None]],
     ) -> None:
         self._source, self._batch, self._received = source, batch, received
-        self._channels, self._counters = channels, counters
+        self._channels, self._counters, self._told = channels, counters, told
         self._exclusive = selector.exclusive
         routes = selector.select(batch)
         self._required = self._new_to(routes.required)
@@ -132,6 +139,8 @@ class _Passage:
             for name in self._others:
                 if not self._has(name):
                     self._channels[name].positions.passed(position)
+        for tell in self._told:
+            tell()
         self._counters.add(EventAcceptedCount=self._received, AppendBatchAcceptedCount=1)
 
     def _new_to(self, parts: Mapping[str, EventBatch]) -> dict[str, EventBatch]:

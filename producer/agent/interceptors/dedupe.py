@@ -1,0 +1,70 @@
+"""Drops events that were seen within a window: those with an equal body, or an equal value of a header.
+
+An event counts as seen once its batch was committed: what a sender repeats because it was not acknowledged is not
+dropped. So of two equal ones that come at the same instant by two connections both may pass. What was seen is
+forgotten with the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from ..batch import EventBatch
+from ..interfaces import Context
+from ..options import option
+
+
+class DedupeInterceptor:
+    """See the module."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """What counts as the same, and how long."""
+
+        seconds: float = option(60.0, least=0, doc="how long one is remembered since it was first seen")
+        most: int = option(100_000, least=1, doc="how many are remembered, at about 150 bytes each")
+        by: str | None = option(None, doc="the header that says which are the same; empty for the body")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._clock, self._counters = options, context.clock, context.counters
+        self._lock = threading.Lock()  # guards _seen
+        self._seen: OrderedDict[Hashable, float] = OrderedDict()
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        """See :class:`~..interfaces.Interceptor`."""
+        keys = self._keys(batch)
+        with self._lock:
+            self._forget_old()
+            known = set(self._seen) & set(keys)
+        chosen: list[bool] = []
+        for key in keys:
+            chosen.append(key is None or key not in known)
+            known.add(key)
+        kept = batch.select(chosen)
+        self._counters.add(EventDroppedCount=batch.count - kept.count)
+        return kept
+
+    def committed(self, batch: EventBatch) -> None:
+        """See :class:`~..interfaces.Interceptor`."""
+        now, keys = self._clock.monotonic(), self._keys(batch)
+        with self._lock:
+            for key in keys:
+                if key is not None:
+                    self._seen.setdefault(key, now)
+            while len(self._seen) > self._options.most:
+                self._seen.popitem(last=False)
+
+    def _keys(self, batch: EventBatch) -> Sequence[Hashable]:
+        """What is the same of equal events; None of one without the header, which is like no other."""
+        if self._options.by is not None:
+            return batch.values(self._options.by)
+        return [blake2b(body, digest_size=16).digest() for body in batch.bodies()]
+
+    def _forget_old(self) -> None:
+        before = self._clock.monotonic() - self._options.seconds
+        while self._seen and next(iter(self._seen.values())) <= before:
+            self._seen.popitem(last=False)

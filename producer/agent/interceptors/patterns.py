@@ -1,0 +1,111 @@
+r"""Regular expressions of configurations, which may be written as Java has them, since Flume's are.
+
+``(?<name>…)``, ``\p{Alpha}`` and its like, ``\z``, ``\h`` and ``\Q…\E`` mean what they mean there, and ``\d``, ``\w``
+and ``\s`` are ASCII's, as there. All else is Python's ``re``.
+
+A pattern that takes for ever, such as ``(a+)+$``, takes for ever: nothing here ends a search. Possessive quantifiers
+(``a++``) keep one linear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ...errors import ConfigError
+
+_POSIX = {
+    "Lower": "a-z",
+    "Upper": "A-Z",
+    "ASCII": r"\x00-\x7F",
+    "Alpha": "a-zA-Z",
+    "Digit": "0-9",
+    "Alnum": "a-zA-Z0-9",
+    "Punct": r"!-/:-@\[-`{-~",
+    "Graph": "!-~",
+    "Print": " -~",
+    "Blank": r" \t",
+    "Cntrl": r"\x00-\x1F\x7F",
+    "XDigit": "0-9a-fA-F",
+    "Space": r"\s",
+}
+#: What is Java's own, or an escape or a bracket that must be passed over to know where it stands.
+_TOKEN = re.compile(
+    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|\\(?P<sign>[pP])\{(?:Is)?(?P<kind>\w+)\}|\\(?P<escaped>.)"
+    r"|(?P<group>\(\?<(?=[A-Za-z]))|(?P<bracket>[\[\]])",
+    re.DOTALL,
+)
+_ESCAPES = {"z": r"\Z", "h": r"[ \t\xA0]", "R": r"(?:\r\n|[\n\r\x0B\f\x85])", "e": r"\x1B"}
+_REFERENCE = re.compile(r"\\(.)|\$(?:(\d)|\{(\w+)\})|(\\)\Z", re.DOTALL)
+
+
+def compiled(option: str, pattern: str) -> re.Pattern[str]:
+    """The pattern of an option.
+
+    :raises ConfigError: it is none.
+    """
+    try:
+        return re.compile(_TOKEN.sub(_Translation(), pattern), re.ASCII)
+    except (re.error, OverflowError) as error:
+        raise ConfigError(option, f"must be a regular expression: {error}", pattern) from error
+
+
+class _Translation:
+    """Java's own as Python's, from the left to the right."""
+
+    def __init__(self) -> None:
+        self._in_class = False
+
+    def __call__(self, token: re.Match[str]) -> str:
+        for name, translate in _TRANSLATIONS.items():
+            if token[name] is not None:
+                return translate(self, token)
+        raise AssertionError(token)
+
+    def quoted(self, token: re.Match[str]) -> str:
+        return re.escape(token["quoted"])
+
+    def kind(self, token: re.Match[str]) -> str:
+        members = _POSIX.get(token["kind"])
+        if members is None:
+            raise re.error(f"{token[0]} is not supported")
+        if token["sign"] == "P":
+            return _negated(token[0], members, self._in_class)
+        return members if self._in_class else f"[{members}]"
+
+    def escaped(self, token: re.Match[str]) -> str:
+        return token[0] if self._in_class else _ESCAPES.get(token["escaped"], token[0])
+
+    def group(self, token: re.Match[str]) -> str:
+        return token[0] if self._in_class else "(?P<"
+
+    def bracket(self, token: re.Match[str]) -> str:
+        self._in_class = token[0] == "["
+        return token[0]
+
+
+_TRANSLATIONS: dict[str, Callable[[_Translation, re.Match[str]], str]] = {
+    "quoted": _Translation.quoted,
+    "kind": _Translation.kind,
+    "escaped": _Translation.escaped,
+    "group": _Translation.group,
+    "bracket": _Translation.bracket,
+}
+
+
+def _negated(text: str, members: str, in_class: bool) -> str:
+    if in_class:
+        raise re.error(f"{text} is not supported between brackets")
+    return f"[^{members}]"
+
+
+def replacement_of(java: str) -> str:
+    r"""A replacement as Java has it, in Python's form: ``$1`` is ``\g<1>``, and ``\$`` a dollar."""
+
+    def one(found: re.Match[str]) -> str:
+        plain, number, name, _ = found.groups()
+        if plain is not None:
+            return plain.replace("\\", r"\\")
+        return r"\\" if number is None and name is None else rf"\g<{number or name}>"
+
+    return _REFERENCE.sub(one, java)

@@ -1,0 +1,76 @@
+"""Lets so many events a second pass, and drops the rest; by a header's value, if asked to: so many of each value.
+
+It never makes a source wait: a full channel does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from ...clock import Clock
+from ..batch import EventBatch
+from ..interfaces import Context
+from ..options import option
+
+#: Values of a header that are known at a time; of one that was forgotten a full burst may pass.
+_MOST_VALUES = 10_000
+
+
+class RateLimitInterceptor:
+    """See the module."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """How many events pass."""
+
+        events_per_second: float = option(doc="that pass in the long run", least=0)
+        burst: int | None = option(None, least=1, doc="events that pass at once after a rest; empty for one second's")
+        by: str | None = option(None, doc="the header whose values have a limit each; empty for one limit for all")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._clock, self._counters = options, context.clock, context.counters
+        self._burst = float(options.burst or max(1.0, options.events_per_second))
+        self._lock = threading.Lock()  # guards _buckets
+        self._buckets: OrderedDict[str | None, _Bucket] = OrderedDict()
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        """See :class:`~..interfaces.Interceptor`."""
+        with self._lock:
+            if self._options.by is None:
+                passing = self._bucket(None).take(batch.count)
+                chosen = [True] * passing + [False] * (batch.count - passing)
+            else:
+                chosen = [self._bucket(value).take(1) == 1 for value in batch.values(self._options.by)]
+        kept = batch.select(chosen)
+        self._counters.add(EventDroppedCount=batch.count - kept.count)
+        return kept
+
+    def _bucket(self, value: str | None) -> _Bucket:
+        bucket = self._buckets.get(value)
+        if bucket is None:
+            bucket = self._buckets[value] = _Bucket(self._options.events_per_second, self._burst, self._clock)
+            if len(self._buckets) > _MOST_VALUES:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(value)
+        return bucket
+
+
+class _Bucket:
+    """Tokens: each event takes one."""
+
+    __slots__ = ("_burst", "_clock", "_rate", "_seen", "_tokens")
+
+    def __init__(self, rate: float, burst: float, clock: Clock) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._tokens, self._seen = burst, clock.monotonic()
+
+    def take(self, wanted: int) -> int:
+        """How many of them may pass."""
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._seen) * self._rate)
+        self._seen = now
+        taken = min(wanted, int(self._tokens))
+        self._tokens -= taken
+        return taken

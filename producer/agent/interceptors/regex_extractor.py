@@ -1,0 +1,93 @@
+r"""What the groups of a pattern find in bodies, as headers. Source: Flume's ``RegexExtractorInterceptor``.
+
+An event in which the pattern is not found stays as it is. Flume's serializers are of two kinds: ``default`` takes a
+group as it is, ``millis`` a time by its ``pattern``; a time that does not fit leaves its header out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import ConfigError
+from ..batch import Column, EventBatch
+from ..interfaces import Context
+from ..options import option
+from .patterns import compiled
+from .texts import texts, with_values
+from .times import milliseconds_parser, strptime_format, zone_named
+
+
+class RegexExtractorInterceptor:
+    """See the module."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Those of Flume's ``regex_extractor``, its serializers in two tables."""
+
+        regex: str = option(doc="what is looked for, anywhere in the body")
+        headers: tuple[str, ...] = option((), doc="names of the groups' headers, in order; by default the groups' own")
+        times: Mapping[str, str] = option(
+            {}, doc="headers that become milliseconds, with their patterns, such as yyyy-MM-dd HH:mm:ss"
+        )
+        time_zone: str | None = option(None, doc="of times that name none; empty for this machine's")
+
+        def __post_init__(self) -> None:
+            names = self.names()
+            for header, pattern in self.times.items():
+                strptime_format(pattern)
+                if header not in names:
+                    raise ConfigError("times", f"no group has the header; there are {', '.join(names)}", header)
+            zone_named(self.time_zone)
+
+        def names(self) -> dict[str, int]:
+            """Headers, and the numbers of their groups."""
+            pattern = compiled("regex", self.regex)
+            if len(self.headers) > pattern.groups:
+                rule = f"the pattern has {pattern.groups} groups, and there is a header without one"
+                raise ConfigError("headers", rule, " ".join(self.headers))
+            names = {name: number + 1 for number, name in enumerate(self.headers)} or dict(pattern.groupindex)
+            if not names:
+                raise ConfigError("headers", "must name a header for each group", " ".join(self.headers))
+            return names
+
+        @staticmethod
+        def translate_flume(texts: Mapping[str, str]) -> dict[str, Any]:
+            """Flume's ``serializers``."""
+            found: dict[str, Any] = {key: value for key, value in texts.items() if not key.startswith("serializers")}
+            headers, times = [], {}
+            for serializer in texts.get("serializers", "").split():
+                of_it = f"serializers.{serializer}."
+                name = texts.get(f"{of_it}name", serializer)
+                headers.append(name)
+                kind = texts.get(f"{of_it}type", "default")
+                if "millis" in kind.lower():
+                    times[name] = texts.get(f"{of_it}pattern", "")
+                elif kind.lower() != "default" and not kind.endswith("PassThroughSerializer"):
+                    found[f"{of_it}type"] = kind  # a class of somebody's: an option that there is not
+            return found | {"headers": headers, "times": times}
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._search = compiled("regex", options.regex).search
+        self._groups = options.names()
+        zone = zone_named(options.time_zone)
+        self._times = {
+            header: milliseconds_parser(pattern, zone, context.clock) for header, pattern in options.times.items()
+        }
+        self._none = (None,) * compiled("regex", options.regex).groups
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        """See :class:`~..interfaces.Interceptor`."""
+        none = self._none
+        found = list(map(self._search, texts(batch, "replace")))
+        if not any(found):
+            return batch
+        columns: list[Column] = list(zip(*[none if each is None else each.groups() for each in found], strict=True))
+        for header, number in self._groups.items():
+            column = columns[number - 1]
+            parse = self._times.get(header)
+            if parse is not None:
+                column = [None if text is None else parse(text) for text in column]
+            batch = with_values(batch, header, column, preserve=False)
+        return batch

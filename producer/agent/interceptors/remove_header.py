@@ -1,0 +1,39 @@
+"""Takes headers away, by their names. Source: Flume's ``RemoveHeaderInterceptor``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..batch import EventBatch
+from ..interfaces import Context
+from ..options import option
+from .patterns import compiled
+
+
+class RemoveHeaderInterceptor:
+    """See the module."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Flume's ``remove_header``'s; one that fits any of them goes."""
+
+        with_name: str | None = option(None, doc="this one")
+        from_list: str | None = option(None, doc="these")
+        from_list_separator: str = option(r"\s*,\s*", doc="what divides the names of the list: a regular expression")
+        matching: str | None = option(None, doc="those whose whole names match this regular expression")
+
+        def __post_init__(self) -> None:
+            compiled("from_list_separator", self.from_list_separator)
+            compiled("matching", self.matching or "")
+
+    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+        names = compiled("from_list_separator", options.from_list_separator).split(options.from_list or "")
+        self._names = {name.strip() for name in [*names, options.with_name or ""]} - {""}
+        self._pattern = None if options.matching is None else compiled("matching", options.matching)
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        """See :class:`~..interfaces.Interceptor`."""
+        return batch.without(self._is_unwanted)
+
+    def _is_unwanted(self, name: str) -> bool:
+        return name in self._names or (self._pattern is not None and self._pattern.fullmatch(name) is not None)

@@ -1,0 +1,53 @@
+r"""Replaces what a pattern finds in bodies. Source: Flume's ``SearchAndReplaceInterceptor``.
+
+A replacement names groups as Python does, ``\1`` or ``\g<name>``; Flume's ``$1`` is understood in Flume's files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...errors import ConfigError
+from ..batch import EventBatch
+from ..interfaces import Context
+from ..options import option
+from .patterns import compiled, replacement_of
+from .texts import texts, with_texts
+
+
+class SearchReplaceInterceptor:
+    """See the module; a batch in which nothing is found is passed on as it is."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Flume's ``search_replace``'s."""
+
+        search_pattern: str = option(doc="what is looked for: a regular expression")
+        replace_string: str = option("", doc="what is put in its place")
+
+        def __post_init__(self) -> None:
+            try:
+                compiled("search_pattern", self.search_pattern).sub(self.replace_string, "")
+            except (re.error, IndexError) as error:
+                raise ConfigError("replace_string", f"must be a replacement: {error}", self.replace_string) from error
+
+        @staticmethod
+        def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
+            """Java's replacement as Python's; bodies are UTF-8."""
+            found = {key: value for key, value in texts.items() if (key, value.upper()) != ("charset", "UTF-8")}
+            if "replaceString" in found:
+                found["replaceString"] = replacement_of(found["replaceString"])
+            return found
+
+    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+        self._replace = compiled("search_pattern", options.search_pattern).subn
+        self._with = options.replace_string
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        """See :class:`~..interfaces.Interceptor`."""
+        replaced = [self._replace(self._with, text) for text in texts(batch)]
+        if not any(count for _, count in replaced):
+            return batch
+        return with_texts(batch, [text for text, _ in replaced])

@@ -1,0 +1,38 @@
+"""A random UUID for each event as a header. Source: Flume's ``UUIDInterceptor``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from uuid import UUID
+
+from ..batch import EventBatch
+from ..interfaces import Context
+from ..options import option
+from .texts import with_values
+
+
+class UuidInterceptor:
+    """See the module."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Flume's UUID interceptor's."""
+
+        header_name: str = option("id", doc="the header")
+        preserve_existing: bool = option(True, doc="leave it to events that have it")
+        prefix: str = option("", doc="what stands before it")
+
+    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+        self._options = options
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        """See :class:`~..interfaces.Interceptor`."""
+        options = self._options
+        if options.preserve_existing and options.header_name in batch.shared:
+            return batch
+        random = os.urandom(16 * batch.count)
+        made = [
+            f"{options.prefix}{UUID(bytes=random[at : at + 16], version=4)}" for at in range(0, 16 * batch.count, 16)
+        ]
+        return with_values(batch, options.header_name, made, preserve=options.preserve_existing)

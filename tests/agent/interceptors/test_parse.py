@@ -1,0 +1,39 @@
+"""parse."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer.agent import AgentConfigError
+from tests.agent.components import headers, interceptor, lines
+
+
+def test_fields_become_headers():
+    """The fields of each line are headers of its event; a line of another format stays as it is."""
+    after = interceptor("parse", format="logfmt").intercept(lines("a=1 b=x", "no format", "a=2"))
+    assert headers(after) == [{"a": "1", "b": "x"}, {}, {"a": "2"}]
+    assert after.block == b"a=1 b=x\nno format\na=2\n"
+
+
+def test_lines_of_another_format_may_be_dropped():
+    """With drop_others only lines of the format are left."""
+    after = interceptor("parse", format="syslog", drop_others=True).intercept(
+        lines("<34>Oct 11 22:14:15 box su[7]: failed", "x")
+    )
+    assert after.count == 1
+    assert headers(after)[0].items() >= {"facility": "4", "program": "su", "message": "failed"}.items()
+
+
+def test_only_what_is_wanted_becomes_a_header():
+    """Fields that are named become headers, with the prefix, in place of those of before."""
+    line = '1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326'
+    made = interceptor("parse", format="access", fields=["status", "uri"], prefix="http_")
+    assert headers(made.intercept(lines(line, http_uri="old"))) == [{"http_status": "200", "http_uri": "/a"}]
+
+
+def test_values_between_delimiters_are_named():
+    """csv and tsv take the names of their fields, and need them."""
+    made = interceptor("parse", format="csv", fields=["a", "b"])
+    assert headers(made.intercept(lines('1,"x,y"', "1,2,3"))) == [{"a": "1", "b": "x,y"}, {}]
+    with pytest.raises(AgentConfigError, match="must name the fields of csv"):
+        interceptor("parse", format="csv")

@@ -1,0 +1,37 @@
+"""Java's regular expressions in Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer.agent.interceptors.patterns import compiled
+from producer.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        (r"\Qa.b\E+", "xa.bb", "a.bb"),
+        (r"\Qa(", "a(", "a("),
+        (r"[\p{Alpha}_]+", "12ab_3", "ab_"),
+        (r"\P{Digit}+", "12ab", "ab"),
+        (r"(?<year>\d{4})-(?<!x)\d", "2020-1", "2020-1"),
+        (r"\\p{2}", "\\pp", "\\pp"),
+        (r"[(?<a>]+", "(?<a>", "(?<a>"),
+        (r"a\z", "a\n", None),
+        (r"\h+b", "\t b", "\t b"),
+        (r"\w+", "éa", "a"),
+        (r"(a++)b", "aab", "aab"),
+    ],
+)
+def test_javas_own_notation_is_understood(pattern, text, found):
+    """What Java writes otherwise than Python means what it means in Java; what only looks like it is left alone."""
+    match = compiled("regex", pattern).search(text)
+    assert (match and match[0]) == found
+
+
+@pytest.mark.parametrize("pattern", [r"\p{Han}", r"[^\P{Alpha}]", "a{2,1}", "(?<!a+)b"])
+def test_what_is_not_understood_is_refused(pattern):
+    """A pattern that would mean something else here is an error that names the option."""
+    with pytest.raises(ConfigError, match="regex: must be a regular expression"):
+        compiled("regex", pattern)

@@ -1,0 +1,49 @@
+"""python."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer.agent import AgentConfigError, Position
+from tests.agent.components import headers, interceptor, lines
+
+
+def by_batch(batch):
+    """A user's function."""
+    return batch.with_shared({"seen": "yes"})
+
+
+def by_event(given, body):
+    """Another one."""
+    return None if body == b"drop" else (given | {"size": str(len(body))}, body.upper())
+
+
+def to_nothing(batch):
+    """A wrong one."""
+
+
+def test_a_function_gets_batches():
+    """A function of a batch is given it whole; the position stays the source's."""
+    batch = lines("a").at(Position("f", 3))
+    after = interceptor("python", function=f"{__name__}:by_batch").intercept(batch)
+    assert headers(after) == [{"seen": "yes"}]
+    assert after.position == Position("f", 3)
+
+
+def test_a_function_gets_events():
+    """A function of an event changes headers and body, or drops it."""
+    after = interceptor("python", function=f"{__name__}:by_event", each="event").intercept(lines("a", "drop", "bc"))
+    assert list(after.events()) == [({"size": "1"}, b"A"), ({"size": "2"}, b"BC")]
+
+
+def test_what_is_no_batch_is_told():
+    """A function that returns something else is named in the error."""
+    with pytest.raises(TypeError, match="to_nothing must return an EventBatch, and returned NoneType"):
+        interceptor("python", function=f"{__name__}:to_nothing").intercept(lines("a"))
+
+
+@pytest.mark.parametrize("function", ["no_such_module:x", f"{__name__}:x", "", "os:sep"])
+def test_a_function_that_there_is_not_is_refused(function):
+    """What names no function is an error of the configuration."""
+    with pytest.raises(AgentConfigError, match="function: must be"):
+        interceptor("python", function=function)

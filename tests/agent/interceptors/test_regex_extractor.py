@@ -1,0 +1,100 @@
+"""regex_extractor."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from producer.agent import AgentConfigError, EventBatch
+from producer.testing import ManualClock
+from tests.agent.components import bodies, headers, interceptor, lines, made_of_flume
+
+
+@pytest.mark.parametrize("make", [lines, bodies])
+def test_groups_become_headers(make):
+    """Each group's text is a header of the event; an event in which nothing is found has none, and bodies stay."""
+    flume = {"serializers": "s1 s2", "serializers.s1.name": "Num1", "serializers.s2.name": "Num2"}
+    made = made_of_flume("interceptors", "regex_extractor", regex=r"(\d):(\d)", **flume)
+    batch = make("1:2.3.4foobar5", "none", "7:8")
+    after = made.intercept(batch)
+    assert headers(after) == [{"Num1": "1", "Num2": "2"}, {}, {"Num1": "7", "Num2": "8"}]
+    assert after.block is batch.block
+
+
+def test_groups_of_their_own_names_need_no_list():
+    """Named groups are headers without further options, Java's notation included."""
+    made = interceptor("regex_extractor", regex=r"(?<level>\p{Upper}+) (?P<rest>.*)")
+    assert headers(made.intercept(lines("INFO x y"))) == [{"level": "INFO", "rest": "x y"}]
+
+
+def test_a_group_that_took_no_part_leaves_the_header_of_before():
+    """Where a group has nothing, the event keeps the header that it had."""
+    made = interceptor("regex_extractor", regex=r"a(?P<h>\d)?")
+    assert headers(made.intercept(lines("a1", "a", "b", h="old"))) == [{"h": "1"}, {"h": "old"}, {"h": "old"}]
+    assert headers(made.intercept(lines("a"))) == [{}]
+
+
+def test_times_become_milliseconds():
+    """A serializer of the type millis reads a time by Java's pattern, in the given zone."""
+    flume = {
+        "serializers": "s1",
+        "serializers.s1.type": "org.apache.flume.interceptor.RegexExtractorInterceptorMillisSerializer",
+        "serializers.s1.name": "t",
+        "serializers.s1.pattern": "yyyy-MM-dd HH:mm:ss,SSS",
+        "timeZone": "UTC",
+    }
+    made = made_of_flume("interceptors", "regex_extractor", regex=r"^([\d-]+ [\d:,]+)", **flume)
+    after = made.intercept(lines("2012-10-17 14:34:44,338 INFO", "2012-99-99 14:34:44,338"))
+    moment = datetime(2012, 10, 17, 14, 34, 44, 338000, UTC)
+    assert headers(after) == [{"t": str(round(moment.timestamp() * 1000))}, {}]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "moment"),
+    [
+        ("dd/MMM/yyyy:HH:mm:ss Z", "10/Oct/2000:13:55:36 -0700", datetime(2000, 10, 10, 20, 55, 36, tzinfo=UTC)),
+        ("yyyy-MM-dd'T'HH:mm:ssZZ", "2020-02-29T01:02:03+01:00", datetime(2020, 2, 29, 0, 2, 3, tzinfo=UTC)),
+        ("%d.%m.%y %I:%M %p", "01.02.03 04:05 PM", datetime(2003, 2, 1, 16, 5, tzinfo=UTC)),
+        ("MMM d HH:mm:ss", "Dec 31 23:59:59", datetime(2023, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        ("MMM d HH:mm:ss", "Jan 1 00:00:00", datetime(2024, 1, 1, tzinfo=UTC)),
+        ("MMM d HH:mm:ss", "Feb 29 00:00:00", None),
+    ],
+)
+def test_patterns_of_times(pattern, text, moment):
+    """Java's letters and strptime's directives are understood; without a year it is the last time that this was."""
+    clock = ManualClock(datetime(2024, 1, 1, 12, tzinfo=UTC).timestamp())
+    options = {"regex": "(.+)", "headers": ["t"], "times": {"t": pattern}, "time_zone": "UTC"}
+    found = headers(interceptor("regex_extractor", clock, **options).intercept(lines(text)))
+    assert found == [{} if moment is None else {"t": str(round(moment.timestamp() * 1000))}]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"regex": "(a"}, "regex: must be a regular expression"),
+        ({"regex": "a"}, "headers: must name a header"),
+        ({"regex": "(a)", "headers": "x y"}, "the pattern has 1 groups"),
+        ({"regex": "(a)", "headers": "x", "times": {"y": "yyyy"}}, "no group has the header"),
+        ({"regex": "(a)", "headers": "x", "times": {"x": "yyyy-QQ"}}, "the letter 'Q'"),
+        ({"regex": "(a)", "headers": "x", "times": {"x": "yyyy yyyy"}}, "names something twice"),
+        ({"regex": "(a)", "headers": "x", "times": {"x": "%Y %Q"}}, "is a bad directive"),
+        ({"regex": "(a)", "headers": "x", "time_zone": "Nowhere/At_All"}, "must be a time zone"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(options, message):
+    """A wrong pattern, list of headers, time or zone is an error of the configuration that says what is wrong."""
+    with pytest.raises(AgentConfigError, match=message):
+        interceptor("regex_extractor", **options)
+
+
+def test_a_serializer_class_of_somebodys_is_told():
+    """Flume's custom serializers are refused by their key, not left out."""
+    flume = {"serializers": "s1", "serializers.s1.type": "com.example.My$Serializer"}
+    with pytest.raises(AgentConfigError, match=r"serializers\.s1\.type: no such option"):
+        made_of_flume("interceptors", "regex_extractor", regex="(a)", **flume)
+
+
+def test_an_empty_batch_stays_one():
+    """A batch without events passes."""
+    assert interceptor("regex_extractor", regex="(?P<a>a)").intercept(EventBatch.of_bodies([])).count == 0

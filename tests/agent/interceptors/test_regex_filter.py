@@ -1,0 +1,56 @@
+"""regex_filter."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.agent.components import bodies, interceptor, lines, made_of_flume
+
+
+@pytest.mark.parametrize(
+    ("regex", "kept"),
+    [
+        ("INFO HTTP", ["x INFO HTTP y"]),
+        ("^x", ["x INFO HTTP y", "x"]),
+        ("(INFO.*)|(WARN.*)", ["x INFO HTTP y", "WARN"]),
+        ("N$", ["WARN"]),
+        (".*", ["x INFO HTTP y", "WARN", "x", ""]),
+        ("nothing", []),
+        (r"\p{Upper}{5}", []),
+        (r"(?<level>WARN)\z", ["WARN"]),
+    ],
+)
+@pytest.mark.parametrize("make", [lines, bodies])
+def test_events_stay_or_go_by_what_is_found(make, regex, kept):
+    """An event stays where the pattern is found anywhere in its body; with excludeEvents exactly the others stay."""
+    all_bodies = ["x INFO HTTP y", "WARN", "x", ""]
+    batch = make(*all_bodies)
+    after = made_of_flume("interceptors", "regex_filter", regex=regex).intercept(batch)
+    assert [body.decode() for body in after.bodies()] == kept
+    excluded = made_of_flume("interceptors", "regex_filter", regex=regex, excludeEvents="true").intercept(batch)
+    assert [body.decode() for body in excluded.bodies()] == [body for body in all_bodies if body not in kept]
+
+
+def test_a_pattern_never_spans_two_lines():
+    """Each line is looked at alone: neither a literal nor a pattern finds what two lines hold together."""
+    batch = lines("a", "b")
+    for regex in ("a\nb", r"a\sb", r"a[\s\S]b"):
+        assert interceptor("regex_filter", regex=regex).intercept(batch).count == 0
+
+
+def test_the_end_of_a_windows_line_is_no_part_of_it():
+    r"""A line that ends with \r\n is matched without its end."""
+    assert interceptor("regex_filter", regex="a$").intercept(lines("a\r", "b\r")).bodies() == [b"a"]
+
+
+def test_lines_stay_lines_and_a_batch_of_which_all_stays_is_not_copied():
+    """Filtering keeps the form of a block, and the block itself where nothing is dropped."""
+    batch = lines("a1", "a2", "b")
+    assert interceptor("regex_filter", regex="a").intercept(batch).block == b"a1\na2\n"
+    assert interceptor("regex_filter", regex=".").intercept(batch) is batch
+
+
+def test_bytes_that_are_no_text_are_filtered_too():
+    """A body that is not UTF-8 is matched where it is text, and passes unchanged."""
+    batch = lines("a").with_bodies([b"\xff\xfe a"])
+    assert interceptor("regex_filter", regex=r"\sa").intercept(batch).bodies() == [b"\xff\xfe a"]
