@@ -2,44 +2,66 @@
 
 They start in the order channels, sinks, sources, and end in the reverse one under one deadline: first no source reads
 any more; then the sinks deliver what lies in channels that forget; then all is closed.
+
+With another configuration only what differs ends and begins, in the same orders, and all other components go on. A
+channel that is the same keeps its events. One that forgets its events when it is closed is not closed before its sinks
+have delivered them: if they cannot, nothing is changed. Whatever fails before the new components begin, the former
+ones are started again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 from ..clock import Clock, Deadline, SystemClock, WaitingRoom
-from .blueprint import Blueprint, SinkPart, SourcePart, draw
+from ..errors import ChannelError, ProducerError
+from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw
+from .changes import Changes, compare
 from .channel import BatchChannel
 from .config.model import AgentConfig
 from .counters import Counters
-from .interfaces import Context, Stop
+from .interfaces import Context, Lag, Sink, Source, Stop
 from .positions import DeliveredPositions
 from .routing import SourceOutlet
-from .sink_runner import SinkRunner
+from .sink_runner import CountedSink, SinkRunner
 from .supervisor import State, Supervised
 
 _log = logging.getLogger("producer.agent")
+_T = TypeVar("_T")
+
+
+class ChannelStartError(ProducerError):
+    """A channel cannot be opened."""
+
+
+class ReloadError(ProducerError):
+    """Another configuration cannot take effect while the agent runs; nothing was changed."""
 
 
 class Agent:
     """See the module.
 
     :param config: checked at once.
+    :param changed: is told of each change of a component's state, on any thread.
     :raises AgentConfigError: with all that is wrong with it.
     """
 
-    def __init__(self, config: AgentConfig, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: AgentConfig, clock: Clock | None = None, changed: Callable[[], None] = lambda: None
+    ) -> None:
         self._clock = clock or SystemClock()
         self.blueprint: Blueprint = draw(config)
         self.counters: dict[str, Counters] = {}
         self.channels: dict[str, BatchChannel] = {}
         self.sources: dict[str, Supervised] = {}
         self.sinks: dict[str, Supervised] = {}
+        self._reading: dict[str, Source] = {}
         self._changes = WaitingRoom(self._clock, look_again=1.0)
+        self._changed = changed
 
     @property
     def config(self) -> AgentConfig:
@@ -49,28 +71,53 @@ class Agent:
     def start(self) -> None:
         """Open the channels, and begin.
 
-        :raises ChannelError: a channel cannot be opened; nothing has begun.
+        :raises ChannelStartError: a channel cannot be opened; nothing has begun.
         """
+        blueprint = self.blueprint
+        self.channels = self._open(blueprint.channels)
+        self._begin(blueprint, blueprint.sinks, blueprint.sources)
+
+    def reload(self, config: AgentConfig) -> Changes:
+        """Go on with another configuration: end and begin what differs.
+
+        :returns: what that was.
+        :raises AgentConfigError: something is wrong with it, and nothing was changed; as for the next ones.
+        :raises ChannelStartError: a channel cannot be opened.
+        :raises ReloadError: it cannot be done while the agent runs.
+        """
+        new = draw(config)
+        self._check_the_agent_stays(config)
+        changes = compare(self.blueprint, new)
+        opened = self._open({name: new.channels[name] for name in changes.channels_begun - changes.channels_ended})
         with ExitStack() as undo:
-            for name, part in self.blueprint.channels.items():
-                self.channels[name] = part.make(self._context("channels", name)).open()
-                undo.callback(self.channels[name].close)
+            for channel in opened.values():
+                undo.callback(channel.close)
+            undo.callback(self._resume)
+            opened |= self._replace(new, changes, undo)
             undo.pop_all()
-        takers = [sink.channel for sink in self.blueprint.sinks.values()]
-        for name, channel in self.channels.items():
-            if takers.count(name) != 1:  # what is taken by several is not delivered in the order of its numbers
-                channel.origin = None
-        for name, sink in self.blueprint.sinks.items():
-            self.sinks[name] = self._start_sink(sink)
-        for name, source in self.blueprint.sources.items():
-            self.sources[name] = self._start_source(source)
+        kept = {name: channel for name, channel in self.channels.items() if name not in changes.channels_ended}
+        self.channels = kept | opened
+        self._forget(changes)
+        self.blueprint = new
+        self._begin(new, changes.sinks_begun, changes.sources_begun)
+        return changes
+
+    def finished(self) -> bool:
+        """Whether every source has nothing left to do."""
+        return all(source.state is State.FINISHED for source in self.sources.values())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every source has nothing left to do; False if that is not so in time."""
-        deadline = Deadline.after(self._clock, timeout)
-        return self._changes.wait_until(
-            lambda: all(source.state is State.FINISHED for source in self.sources.values()), deadline
-        )
+        return self._changes.wait_until(self.finished, Deadline.after(self._clock, timeout))
+
+    def delivered(self) -> bool:
+        """Whether no event waits for a sink."""
+        return not any(channel.held for name, channel in self.channels.items() if self._is_served(name))
+
+    def lag(self, source: str) -> Lag | None:
+        """How far a source is behind; None if it does not run, or cannot tell."""
+        tell: Callable[[], Lag] | None = getattr(self._reading.get(source), "lag", None)
+        return None if tell is None else tell()
 
     def stop(self, timeout: float | None = None) -> bool:
         """End in order; False if something had not ended in time.
@@ -78,48 +125,143 @@ class Agent:
         :param timeout: seconds; None is the configuration's ``stop_timeout``.
         """
         deadline = Deadline.after(self._clock, self.config.stop_timeout if timeout is None else timeout)
-        ended = self._stop_all(self.sources, deadline)
-        for channel in self.channels.values():
-            if isinstance(channel.positions, DeliveredPositions) and self._is_served(channel.name):
+        late = _end(self.sources, deadline)
+        for channel in self._forgetting(self.channels):
+            if self._is_served(channel.name):
                 channel.wait_until_empty(deadline)
-        ended = self._stop_all(self.sinks, deadline) and ended
-        for channel in self.channels.values():
-            if isinstance(channel.positions, DeliveredPositions) and channel.held:
+        late += _end(self.sinks, deadline)
+        for channel in self._forgetting(self.channels):
+            if channel.held:
                 _log.warning("channel %s: %d events were not delivered in time", channel.name, channel.held)
-            channel.close()
-        return ended
-
-    def _stop_all(self, parts: Mapping[str, Supervised], deadline: Deadline) -> bool:
-        for part in parts.values():
-            part.stop()
-        late = [part for part in parts.values() if not part.join(deadline)]
-        for part in late:
-            _log.error("%s %s has not ended in time", part.kind, part.name)
+        for channel in self.channels.values():
+            _close(channel)
         return not late
+
+    # -- what a reload does
+
+    def _replace(self, new: Blueprint, changes: Changes, undo: ExitStack) -> dict[str, BatchChannel]:
+        """End what ends, and open what was closed anew.
+
+        :param undo: what is to be done should this fail.
+        """
+        deadline = Deadline.after(self._clock, self.config.stop_timeout)
+        _end(_chosen(self.sources, changes.sources_ended), deadline)
+        self._empty(changes.channels_ended, deadline)
+        for late in _end(_chosen(self.sinks, changes.sinks_ended), deadline):
+            # It still has events, and gives them back, or delivers them, when it ends: the order is lost.
+            self.channels[self.blueprint.sinks[late].channel].origin = None
+        for name in changes.channels_ended:
+            channel = self.channels[name]
+            if channel.held and name not in changes.channels_begun:
+                _log.warning("channel %s is no longer used, and holds %d events", name, channel.held)
+            _close(channel)
+        undo.callback(self._reopen, changes.channels_ended)
+        return self._open({name: new.channels[name] for name in changes.channels_begun & changes.channels_ended})
+
+    def _empty(self, names: Collection[str], deadline: Deadline) -> None:
+        """Let what would be forgotten be delivered.
+
+        :raises ReloadError: it is not in time.
+        """
+        for channel in self._forgetting(_chosen(self.channels, names)):
+            if self._is_served(channel.name):
+                channel.wait_until_empty(deadline)
+            if channel.held:
+                raise ReloadError(
+                    f"channel {channel.name} holds {channel.held} events which were not delivered in"
+                    f" {self.config.stop_timeout:g} s, and would be lost: leave it as it is until its sinks deliver"
+                )
+
+    def _reopen(self, names: Collection[str]) -> None:
+        self.channels = self.channels | self._open(_chosen(self.blueprint.channels, names))
+
+    def _resume(self) -> None:
+        """Begin again what was told to end."""
+        sinks, sources = (
+            [name for name, part in parts.items() if part.stopping and part.state is not State.FINISHED]
+            for parts in (self.sinks, self.sources)
+        )
+        self._begin(self.blueprint, sinks, sources)
+
+    def _forget(self, changes: Changes) -> None:
+        for running, ended in ((self.sources, changes.sources_ended), (self.sinks, changes.sinks_ended)):
+            for name in ended:
+                running.pop(name, None)
+        removed = {f"sources.{name}" for name in changes.sources_ended - changes.sources_begun}
+        removed |= {f"sinks.{name}" for name in changes.sinks_ended - changes.sinks_begun}
+        removed |= {f"channels.{name}" for name in changes.channels_ended - changes.channels_begun}
+        self.counters = {name: counters for name, counters in self.counters.items() if name not in removed}
+
+    def _check_the_agent_stays(self, config: AgentConfig) -> None:
+        for key in ("name", "state"):
+            old, new = getattr(self.config, key), getattr(config, key)
+            if old != new:
+                raise ReloadError(f"agent.{key} was {str(old)!r} at the start, and is {str(new)!r} now: start again")
+
+    # -- components
+
+    def _open(self, parts: Mapping[str, Part]) -> dict[str, BatchChannel]:
+        """All or none.
+
+        :raises ChannelStartError: one cannot be opened.
+        """
+        opened: dict[str, BatchChannel] = {}
+        with ExitStack() as undo:
+            for name, part in parts.items():
+                try:
+                    opened[name] = part.make(self._context("channels", name)).open()
+                except (ProducerError, OSError) as error:
+                    raise ChannelStartError(f"channel {name} cannot be opened: {error}") from error
+                undo.callback(opened[name].close)
+            undo.pop_all()
+        return opened
+
+    def _begin(self, blueprint: Blueprint, sinks: Collection[str], sources: Collection[str]) -> None:
+        takers = [sink.channel for sink in blueprint.sinks.values()]
+        for name, channel in self.channels.items():
+            if takers.count(name) != 1:  # what is taken by several is not delivered in the order of its numbers
+                channel.origin = None
+        self.sinks = self.sinks | {
+            name: self._start_sink(part) for name, part in blueprint.sinks.items() if name in sinks
+        }
+        self.sources = self.sources | {
+            name: self._start_source(part) for name, part in blueprint.sources.items() if name in sources
+        }
+
+    def _forgetting(self, channels: Mapping[str, BatchChannel]) -> list[BatchChannel]:
+        return [channel for channel in channels.values() if isinstance(channel.positions, DeliveredPositions)]
 
     def _is_served(self, channel: str) -> bool:
         return any(sink.channel == channel for sink in self.blueprint.sinks.values())
 
     def _start_sink(self, part: SinkPart) -> Supervised:
         context = self._context("sinks", part.name)
+        channel = self.channels[part.channel]
+        letters = None if part.dead_letters is None else self.channels[part.dead_letters]
 
         def run(stop: Stop) -> None:
-            sinks = {each.name: each.make(self._context("sinks", each.name)) for each in part.sinks}
+            sinks = {each.name: self._make_sink(each, part) for each in part.sinks}
             processor = part.processor.make(context, sinks)
             try:
                 SinkRunner(
                     part.name,
-                    self.channels[part.channel],
+                    channel,
                     processor,
                     context.counters,
-                    dead_letters=None if part.dead_letters is None else self.channels[part.dead_letters],
+                    dead_letters=letters,
                     most_events=min(sink.most_events for sink in sinks.values()),
                     most_bytes=min(sink.most_bytes for sink in sinks.values()),
+                    clock=self._clock,
                 ).run(stop)
             finally:
                 processor.close()
 
         return self._supervise("sink", part.name, run, context)
+
+    def _make_sink(self, part: Part, of: SinkPart) -> Sink:
+        context = self._context("sinks", part.name)
+        sink: Sink = part.make(context)
+        return sink if part.name == of.name else CountedSink(sink, context.counters)
 
     def _start_source(self, part: SourcePart) -> Supervised:
         name = part.source.name
@@ -130,16 +272,43 @@ class Agent:
             interceptors = [each.make(self._context(f"interceptors/{name}", each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
             outlet = SourceOutlet(name, interceptors, selector, channels, context.counters, self._clock)
-            part.source.make(context).run(outlet, stop)
+            source: Source = part.source.make(context)
+            self._reading[name] = source
+            source.run(outlet, stop)
 
         return self._supervise("source", name, run, context)
 
-    def _supervise(self, kind: str, name: str, run: object, context: Context) -> Supervised:
-        supervised = Supervised(kind, name, run, context.counters, self._clock, self._changes.wake_all)  # type: ignore[arg-type]
+    def _supervise(self, kind: str, name: str, run: Callable[[Stop], None], context: Context) -> Supervised:
+        supervised = Supervised(kind, name, run, context.counters, self._clock, self._tell)
         supervised.start()
         return supervised
+
+    def _tell(self) -> None:
+        self._changes.wake_all()
+        self._changed()
 
     def _context(self, kind: str, name: str) -> Context:
         counters = self.counters.setdefault(f"{kind}.{name}", Counters())
         state = Path(self.config.state) / kind / name
         return Context(self.config.name, name, state, counters, self._clock)
+
+
+def _end(parts: Mapping[str, Supervised], deadline: Deadline) -> list[str]:
+    """Who has not ended in time."""
+    for part in parts.values():
+        part.stop()
+    late = [part for part in parts.values() if not part.join(deadline)]
+    for part in late:
+        _log.error("%s %s has not ended in time", part.kind, part.name)
+    return [part.name for part in late]
+
+
+def _close(channel: BatchChannel) -> None:
+    try:
+        channel.close()
+    except ChannelError as error:
+        _log.error("channel %s: %s", channel.name, error)
+
+
+def _chosen(named: Mapping[str, _T], names: Collection[str]) -> dict[str, _T]:
+    return {name: each for name, each in named.items() if name in names}

@@ -13,6 +13,7 @@ from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelFullError, TransactionStateError
 from ..interfaces import Channel, ChannelStats, Event, Transaction
 from .batch import EventBatch
+from .counters import Counters
 from .event_format import UnreadableBatchError, count_of, read_batch, write_batch
 from .positions import Positions
 
@@ -80,6 +81,7 @@ class BatchChannel:
     :param held: events that are in the channel already.
     :ivar origin: names the channel, so that with its number a batch is known again, also by another
         process if the channel keeps its events; None if several take from it, who would not do so in order.
+    :ivar counters: events put and taken, under Flume's names.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class BatchChannel:
         self._room = WaitingRoom(clock, look_again=1.0)
         self._lock = threading.Lock()  # guards _held
         self._held = held
+        self.counters = Counters()
 
     @property
     def name(self) -> str:
@@ -135,12 +138,14 @@ class BatchChannel:
         :raises ChannelError: the channel is closed, or the disk failed.
         """
         deadline = Deadline.after(self._clock, self.keep_alive if timeout is None else timeout)
+        self.counters.add(EventPutAttemptCount=batch.count)
         self._enter(batch.count, deadline)
         try:
             self._commit(batch, deadline)
         except BaseException:
-            self.leave(batch.count)
+            self._withdraw(batch.count)
             raise
+        self.counters.add(EventPutSuccessCount=batch.count)
 
     def take(self, most_events: int, most_bytes: int, timeout: float) -> Taking | None:
         """Batches for one delivery; None if none came in time.
@@ -149,6 +154,7 @@ class BatchChannel:
         :param most_bytes: likewise.
         :param timeout: seconds.
         """
+        self.counters.add(EventTakeAttemptCount=1)
         transaction = self.channel.transaction()
         transaction.begin()
         try:
@@ -170,9 +176,8 @@ class BatchChannel:
 
     def leave(self, count: int) -> None:
         """So many events have left."""
-        with self._lock:
-            self._held -= count
-        self._room.wake_all()
+        self.counters.add(EventTakeSuccessCount=count)
+        self._withdraw(count)
 
     def close(self) -> None:
         """Note the positions, and close the channel."""
@@ -184,6 +189,11 @@ class BatchChannel:
     def wait_until_empty(self, deadline: Deadline) -> bool:
         """Wait until all that was put is delivered; False if it is not in time."""
         return self._room.wait_until(lambda: self._held <= 0, deadline)
+
+    def _withdraw(self, count: int) -> None:
+        with self._lock:
+            self._held -= count
+        self._room.wake_all()
 
     def _enter(self, count: int, deadline: Deadline) -> None:
         begun = self._clock.monotonic()

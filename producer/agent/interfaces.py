@@ -115,8 +115,25 @@ class Outlet(Protocol):
         """What was read under that name is gone for good."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a source is behind what it reads; None for what it cannot tell.
+
+    :ivar events: not read yet.
+    :ivar bytes: likewise.
+    :ivar seconds: since the oldest of what is not read yet was written.
+    """
+
+    events: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
 class Source(Protocol):
-    """Reads events, and puts them into its outlet."""
+    """Reads events, and puts them into its outlet.
+
+    One that also has a method ``lag() -> Lag`` is asked by the monitoring, on another thread.
+    """
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """Work until ``stop``; acknowledge to whoever sends only what :meth:`Outlet.put` has returned for.

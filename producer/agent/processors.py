@@ -20,6 +20,7 @@ from ..clock import Clock
 from .batch import EventBatch
 from .interfaces import Context, RefusedError, Sink, SinkError
 from .options import AgentConfigError, Problem, nearest, option
+from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.sink")
 
@@ -63,6 +64,7 @@ class _Group:
     def __init__(self, context: Context, sinks: Mapping[str, Sink]) -> None:
         self._sinks, self._clock = dict(sinks), context.clock
         self._backoffs = {name: _Backoff(context.clock) for name in sinks}
+        self._repeated = {name: RepeatedLog(context.clock) for name in sinks}
 
     def close(self) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""
@@ -84,11 +86,16 @@ class _Group:
             except Exception as error:  # noqa: BLE001  # a sink of anybody's; it is told, and the next one tried
                 self._backoffs[name].fail(longest)
                 failures.append(f"{name}: {error}")
-                _log.warning("sink %s failed: %s", name, error)
+                self._tell(name, error)
             else:
                 self._backoffs[name].succeed()
                 return
         raise SinkError(f"no sink of the group could deliver: {'; '.join(failures)}")
+
+    def _tell(self, name: str, error: Exception) -> None:
+        more = self._repeated[name].due(error)
+        if more is not None:
+            _log.warning("sink %s failed: %s%s", name, error, more)
 
 
 class FailoverProcessor(_Group):

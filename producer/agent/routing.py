@@ -17,6 +17,7 @@ from .batch import EventBatch, Position
 from .channel import BatchChannel
 from .counters import Counters
 from .interfaces import Interceptor, Selector, Stop
+from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.source")
 
@@ -43,6 +44,7 @@ class SourceOutlet:
         self._source, self._interceptors, self._selector = source, interceptors, selector
         self._channels, self._counters, self._clock = channels, counters, clock
         self._prefix = f"{source}/"
+        self._repeated = RepeatedLog(clock)
 
     def put(self, batch: EventBatch, timeout: float | None = None) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
@@ -54,10 +56,8 @@ class SourceOutlet:
             try:
                 passage.commit(None)
                 return True
-            except ChannelFullError as error:
-                _log.warning("source %s waits: %s", self._source, error)
             except ChannelError as error:
-                _log.error("source %s: %s; it is tried again in %.1f s", self._source, error, pause)
+                self._tell(error)
             self._counters.add(ChannelWriteFail=1)
             if stop.wait(pause):
                 return False
@@ -85,6 +85,15 @@ class SourceOutlet:
         for channel in self._channels.values():
             channel.positions.forget(self._prefix + name)
 
+    def _tell(self, error: ChannelError) -> None:
+        more = self._repeated.due(error)
+        if more is None:
+            return
+        if isinstance(error, ChannelFullError):
+            _log.warning("source %s waits: %s%s", self._source, error, more)
+        else:
+            _log.error("source %s: %s; it is tried again%s", self._source, error, more)
+
     def _passage(self, batch: EventBatch) -> _Passage:
         self._counters.add(EventReceivedCount=batch.count, AppendBatchReceivedCount=1)
         received = batch.count
@@ -96,7 +105,8 @@ class SourceOutlet:
             committed: Callable[[EventBatch], None] | None = getattr(interceptor, "committed", None)
             if committed is not None:
                 told.append(partial(committed, batch))
-        return _Passage(self._source, batch, received, self._selector, self._channels, self._counters, told)
+        passage = partial(_Passage, told=told, repeated=self._repeated)
+        return passage(self._source, batch, received, self._selector, self._channels, self._counters)
 
 
 class _Passage:
@@ -114,8 +124,11 @@ class _Passage:
         selector: Selector,
         channels: Mapping[str, BatchChannel],
         counters: Counters,
+        *,
         told: Sequence[Callable[[], None]],
+        repeated: RepeatedLog,
     ) -> None:
+        self._repeated = repeated
         self._source, self._batch, self._received = source, batch, received
         self._channels, self._counters, self._told = channels, counters, told
         self._exclusive = selector.exclusive
@@ -160,4 +173,9 @@ class _Passage:
             self._channels[name].put(part, 0)
         except ChannelError as error:
             self._counters.add(OptionalChannelWriteFail=part.count)
-            _log.warning("source %s: %d events are not in the optional %s: %s", self._source, part.count, name, error)
+            more = self._repeated.due(error)
+            if more is not None:
+                _log.warning(
+                    "source %s: %d events are not in the optional %s: %s%s",
+                    *(self._source, part.count, name, error, more),
+                )

@@ -8,11 +8,15 @@ is dropped that nobody was told to drop.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
+from ..clock import Clock
 from ..errors import ChannelClosedError, ChannelError
+from .batch import EventBatch
 from .channel import BatchChannel, Taking
 from .counters import Counters
-from .interfaces import RefusedError, SinkProcessor, Stop
+from .interfaces import RefusedError, Sink, SinkProcessor, Stop
+from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.sink")
 
@@ -42,9 +46,11 @@ class SinkRunner:
         dead_letters: BatchChannel | None,
         most_events: int,
         most_bytes: int,
+        clock: Clock | None = None,
     ) -> None:
         self._name, self._channel, self._processor = name, channel, processor
         self._counters, self._dead_letters = counters, dead_letters
+        self._repeated = RepeatedLog(clock)
         self._most_events, self._most_bytes = most_events, most_bytes
 
     def run(self, stop: Stop) -> None:
@@ -120,8 +126,38 @@ class SinkRunner:
     def _fail(self, taking: Taking, error: Exception) -> None:
         self._counters.last_error = f"{type(error).__name__}: {error}"
         self._counters.add(EventWriteFail=1)
-        _log.warning("sink %s: %d events go back to %s: %s", self._name, taking.count, self._channel.name, error)
+        more = self._repeated.due(error)
+        if more is not None:
+            channel = self._channel.name
+            _log.warning("sink %s: %d events go back to %s: %s%s", self._name, taking.count, channel, error, more)
         try:
             taking.rollback()
         except ChannelClosedError:
             _log.info("sink %s: %s was closed meanwhile", self._name, self._channel.name)
+
+
+class CountedSink:
+    """A sink of a group, whose deliveries are counted under its own name.
+
+    :param sink: that delivers.
+    """
+
+    def __init__(self, sink: Sink, counters: Counters) -> None:
+        self._sink, self._counters = sink, counters
+        self.most_events, self.most_bytes = sink.most_events, sink.most_bytes
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        count = sum(batch.count for batch in batches)
+        self._counters.add(EventDrainAttemptCount=count)
+        try:
+            self._sink.write(batches)
+        except Exception as error:
+            self._counters.last_error = f"{type(error).__name__}: {error}"
+            self._counters.add(EventWriteFail=1)
+            raise
+        self._counters.add(EventDrainSuccessCount=count)
+
+    def close(self) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        self._sink.close()

@@ -11,8 +11,10 @@ import threading
 from collections.abc import Callable
 
 from ..clock import Clock, Deadline, WaitingRoom
+from ..errors import ProducerError
 from .counters import Counters
 from .interfaces import Stop
+from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent")
 
@@ -54,6 +56,7 @@ class Supervised:
         self._stop = Stop(clock)
         self._room = WaitingRoom(clock, look_again=1.0)
         self.state = State.NEW
+        self._repeated = RepeatedLog(clock)
         self._thread = threading.Thread(target=self._live, name=f"producer-agent-{name}", daemon=True)
 
     def start(self) -> None:
@@ -64,6 +67,11 @@ class Supervised:
         """Tell it to end."""
         self._stop.set()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to end."""
+        return self._stop.is_set()
+
     def join(self, deadline: Deadline) -> bool:
         """Wait for its end; False if it has not ended in time."""
         return self._room.wait_until(lambda: self.state in (State.FINISHED, State.STOPPED), deadline)
@@ -73,27 +81,38 @@ class Supervised:
         try:
             while not self._stop.is_set():
                 begun = self._clock.monotonic()
-                if self._work():
+                failure = self._work()
+                if failure is None:
                     break
                 pause = FIRST_PAUSE if self._clock.monotonic() - begun > _WORKED else pause
-                _log.warning("%s %s is run again in %.0f s", self.kind, self.name, pause)
+                self._tell(failure, pause)
                 self._stop.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         finally:
             self._become(State.STOPPED if self._stop.is_set() else State.FINISHED)
 
-    def _work(self) -> bool:
-        """Run it once; whether it came to its end."""
+    def _work(self) -> Exception | None:
+        """Run it once; None if it came to its end."""
         self._become(State.RUNNING)
         try:
             self._run(self._stop)
-            return True
+            return None
         except Exception as error:  # noqa: BLE001  # that is what it is for
             self._counters.last_error = f"{type(error).__name__}: {error}"
             self._counters.add(RestartCount=1)
             self._become(State.WAITING)
-            _log.exception("%s %s failed", self.kind, self.name)
-            return False
+            return error
+
+    def _tell(self, error: Exception, pause: float) -> None:
+        """Of an error with words of ours where it was raised says nothing."""
+        more = self._repeated.due(error)
+        if more is not None:
+            trace = None if isinstance(error, ProducerError | OSError) else error
+            _log.error(
+                "%s %s failed, and is run again in %.0f s: %s: %s%s",
+                *(self.kind, self.name, pause, type(error).__name__, error, more),
+                exc_info=trace,
+            )
 
     def _become(self, state: State) -> None:
         self.state = state

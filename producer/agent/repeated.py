@@ -1,0 +1,25 @@
+"""RepeatedLog: whether an error is worth a line, when the same one comes again and again."""
+
+from __future__ import annotations
+
+import re
+
+from ..clock import Clock, SystemClock
+from ..pipeline.settling.thinned_log import ThinnedLog
+
+#: What differs each time in what is the same: sizes, times, offsets.
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+class RepeatedLog:
+    """The same error has a line every ten seconds at most."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._thinned = ThinnedLog(clock or SystemClock())
+
+    def due(self, error: BaseException) -> str | None:
+        """None if there is no line for it now; else what to say behind it, mostly nothing."""
+        silent = self._thinned.due((type(error), _NUMBER.sub("#", str(error))), 1)
+        if silent is None:
+            return None
+        return f" ({silent} times more since the last line about it)" if silent else ""

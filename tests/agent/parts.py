@@ -1,0 +1,127 @@
+"""Components for tests: a source that puts what a test feeds, and a sink that keeps what it gets, or fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pytest
+
+from producer.agent import Context, EventBatch, Outlet, Position, RefusedError, SinkError, Stop, option, registry
+
+
+def _set() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+@dataclass
+class Hub:
+    """What a test shares with its components, by name.
+
+    :ivar lines: to be put.
+    :ivar delivered: what sinks got.
+    :ivar failing: whether sinks fail.
+    :ivar refusing: whether they refuse.
+    :ivar hanging: sinks wait for it.
+    :ivar writing: whether a sink does, or did.
+    :ivar made: components made.
+    :ivar closed: sinks closed.
+    """
+
+    lines: SimpleQueue[bytes] = field(default_factory=SimpleQueue)
+    delivered: list[bytes] = field(default_factory=list)
+    failing: bool = False
+    refusing: bool = False
+    made: int = 0
+    closed: int = 0
+    hanging: threading.Event = field(default_factory=_set)
+    writing: bool = False
+    number: int = 0
+
+
+HUBS: dict[str, Hub] = {}
+
+
+def until(ready: Callable[[], object], timeout: float = 10.0) -> None:
+    """Look until it is so."""
+    deadline = time.monotonic() + timeout
+    while not ready():
+        assert time.monotonic() < deadline, "it is not so in time"
+        time.sleep(0.002)
+
+
+class FeedSource:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        hub: str = option(doc="whose lines")
+        mark: int = option(0, doc="something to change")
+        count: int = option(-1, doc="how many, then it is finished")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._hub, self._left = HUBS[options.hub], options.count
+        self._hub.made += 1
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        while self._left and not stop.is_set():
+            try:
+                line = self._hub.lines.get(timeout=0.01)
+            except Empty:
+                continue
+            self._hub.number += 1
+            assert outlet.put_until(EventBatch.of_lines(line, position=Position("feed", self._hub.number)), stop)
+            self._left -= 1
+
+    def lag(self) -> Any:
+        from producer.agent.interfaces import Lag
+
+        return Lag(events=self._hub.lines.qsize(), seconds=1.5)
+
+
+class KeepSink:
+    most_events, most_bytes = 100, 1 << 20
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        hub: str = option(doc="where to keep")
+        mark: int = option(0, doc="something to change")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._hub = HUBS[options.hub]
+        self._hub.made += 1
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        self._hub.writing = True
+        assert self._hub.hanging.wait(10)
+        if self._hub.failing:
+            raise SinkError("the test's sink fails")
+        if self._hub.refusing:
+            raise RefusedError("the test's sink refuses", batches)
+        for batch in batches:
+            self._hub.delivered += batch.bodies()
+
+    def close(self) -> None:
+        self._hub.closed += 1
+
+
+@dataclass
+class _Point:
+    name: str
+    kind: Any
+
+    def load(self) -> Any:
+        return self.kind
+
+
+def plug_in(monkeypatch: pytest.MonkeyPatch, *hubs: str) -> tuple[Hub, ...]:
+    """Have the types ``feed`` and ``keep``, as a package's entry points; the hubs of these names, new."""
+    points = {"sources": [_Point("feed", FeedSource)], "sinks": [_Point("keep", KeepSink)]}
+    monkeypatch.setattr(registry, "entry_points", lambda group: points.get(group.rpartition(".")[2], []))
+    for name in hubs:
+        monkeypatch.setitem(HUBS, name, Hub())
+    return tuple(HUBS[name] for name in hubs)

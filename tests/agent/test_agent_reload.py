@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from producer.agent import Agent, AgentConfig, AgentConfigError
+from producer.agent.agent import ChannelStartError, ReloadError
+from producer.agent.config import parse_toml
+from producer.agent.supervisor import State
+
+from .parts import Hub, plug_in, until
+
+TWO = """
+[agent]
+state = "{state}"
+stop_timeout = {timeout}
+[sources.r1]
+type = "feed"
+hub = "a"
+channels = ["c1"]
+[sources.r2]
+type = "feed"
+hub = "b"
+channels = ["c2"]
+[channels.c1]
+type = "{kind}"
+[channels.c2]
+type = "memory"
+[sinks.k1]
+type = "keep"
+hub = "a"
+channel = "c1"
+[sinks.k2]
+type = "keep"
+hub = "b"
+channel = "c2"
+"""
+
+
+def config_of(tmp_path: Path, *changes: tuple[str, str], kind: str = "memory", timeout: float = 10) -> AgentConfig:
+    text = TWO.format(state=tmp_path, kind=kind, timeout=timeout)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return parse_toml(text)
+
+
+@contextmanager
+def running(config: AgentConfig) -> Iterator[Agent]:
+    agent = Agent(config)
+    agent.start()
+    try:
+        yield agent
+    finally:
+        assert agent.stop(10)
+
+
+@pytest.fixture
+def hubs(monkeypatch: pytest.MonkeyPatch) -> tuple[Hub, ...]:
+    return plug_in(monkeypatch, "a", "b", "other")
+
+
+def test_only_what_changed_is_restarted(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """A sink with another option is made anew; source, channels and all others go on."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        before = dict(agent.channels)
+        changes = agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "a"\nmark = 1\nchannel =')))
+        assert str(changes) == "changed: sink k1"
+        until(lambda: a.made == 3)
+        a.lines.put(b"one\n")
+        until(lambda: a.delivered == [b"one"])
+        assert (a.closed, b.made, b.closed) == (1, 2, 0)
+        assert agent.channels == before
+
+
+def test_the_same_file_changes_nothing(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Not even if its lines stand elsewhere in it."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        assert not agent.reload(config_of(tmp_path, ("[sources.r1]", "\n# comment\n[sources.r1]")))
+        assert (a.made, b.made, a.closed) == (2, 2, 0)
+
+
+def test_a_channel_keeps_its_events_while_its_sink_is_replaced(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """What a failing sink has left in a channel in memory is delivered by the sink in its place, once."""
+    a, _, other = hubs
+    a.failing = True
+    with running(config_of(tmp_path)) as agent:
+        for number in range(5):
+            a.lines.put(b"%d\n" % number)
+        until(lambda: agent.channels["c1"].held == 5)
+        agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')))
+        until(lambda: len(other.delivered) == 5)
+        assert sorted(other.delivered) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_changed_channel_is_opened_anew_with_its_sources_and_sinks(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Its sinks deliver what it holds before, the other channel goes on, and what comes later goes through the new."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        a.lines.put(b"before\n")
+        until(lambda: a.delivered == [b"before"])
+        changes = agent.reload(
+            config_of(tmp_path, ('"memory"\n[channels.c2]', '"memory"\ncapacity = 7\n[channels.c2]'))
+        )
+        assert str(changes) == "changed: channel c1, sink k1, source r1"
+        a.lines.put(b"after\n")
+        until(lambda: a.delivered == [b"before", b"after"])
+        assert (agent.channels["c1"].capacity, a.made, b.made) == (7, 4, 2)
+
+
+def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Its sink fails for now: what lies on the disk is delivered after the channel was opened with other options."""
+    a, _, _ = hubs
+    a.failing = True
+    with running(config_of(tmp_path, kind="file")) as agent:
+        a.lines.put(b"kept\n")
+        until(lambda: agent.channels["c1"].held == 1)
+        agent.reload(config_of(tmp_path, ('"file"', '"file"\ncapacity = 9'), kind="file"))
+        assert agent.channels["c1"].held == 1
+        a.failing = False
+        until(lambda: a.delivered == [b"kept"])
+
+
+def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """A channel in memory whose sink fails is neither changed nor removed: the former agent goes on, and delivers."""
+    a, _, _ = hubs
+    a.failing = True
+    with running(config_of(tmp_path, timeout=0.3)) as agent:
+        a.lines.put(b"one\n")
+        until(lambda: agent.channels["c1"].held == 1)
+        changed = config_of(tmp_path, ('"memory"\n[channels.c2]', '"memory"\ncapacity = 7\n[channels.c2]'), timeout=0.3)
+        with pytest.raises(ReloadError, match=r"channel c1 holds 1 events which were not delivered in 0.3 s"):
+            agent.reload(changed)
+        a.failing = False
+        a.lines.put(b"two\n")
+        until(lambda: a.delivered == [b"one", b"two"])
+        assert agent.channels["c1"].capacity is None
+
+
+def test_a_wrong_configuration_changes_nothing(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """A problem, another state directory, or a channel that cannot be opened: the error says so and all goes on."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        with pytest.raises(AgentConfigError, match=r"sinks.k1.hubb: no such option; did you mean 'hub'"):
+            agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hubb = "a"\nchannel =')))
+        with pytest.raises(ReloadError, match=r"agent.state was .* start again"):
+            agent.reload(config_of(tmp_path / "elsewhere"))
+        (tmp_path / "file").write_text("in the way")
+        new = f'[channels.c3]\ntype = "file"\ndirectory = "{tmp_path}/file/events"\n[channels.c1]'
+        letters = ('channel = "c2"', 'channel = "c2"\ndead_letters = "c3"')
+        with pytest.raises(ChannelStartError, match=r"channel c3 cannot be opened: .*File exists"):
+            agent.reload(config_of(tmp_path, ("[channels.c1]", new), letters))
+        a.lines.put(b"goes on\n")
+        until(lambda: a.delivered == [b"goes on"])
+        assert (a.made, b.made, set(agent.channels)) == (2, 2, {"c1", "c2"})
+
+
+def test_a_changed_channel_that_cannot_be_opened_is_opened_as_it_was(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Source, channel and sink are at work again with their former options, and nothing is lost."""
+    a, _, _ = hubs
+    with running(config_of(tmp_path, kind="file")) as agent:
+        a.failing = True
+        a.lines.put(b"one\n")
+        until(lambda: agent.channels["c1"].held == 1)
+        (tmp_path / "file").write_text("in the way")
+        wrong = ('"file"', f'"file"\ndirectory = "{tmp_path}/file/events"')
+        with pytest.raises(ChannelStartError, match="File exists"):
+            agent.reload(config_of(tmp_path, wrong, kind="file"))
+        a.failing = False
+        a.lines.put(b"two\n")
+        until(lambda: a.delivered == [b"one", b"two"])
+
+
+def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture) -> None:
+    """A source, a channel and a sink less, then again; what is left goes on all the time."""
+    a, b, _ = hubs
+    whole = TWO.format(state=tmp_path, kind="memory", timeout=10)
+    less = whole.replace('[sources.r2]\ntype = "feed"\nhub = "b"\nchannels = ["c2"]\n', "")
+    less = less.replace('[channels.c2]\ntype = "memory"\n', "")
+    less = less.replace('[sinks.k2]\ntype = "keep"\nhub = "b"\nchannel = "c2"\n', "")
+    with running(parse_toml(whole)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        assert str(agent.reload(parse_toml(less))) == "removed: channel c2, sink k2, source r2"
+        assert (set(agent.channels), set(agent.sources), set(agent.sinks), b.closed) == ({"c1"}, {"r1"}, {"k1"}, 1)
+        assert not [name for name in agent.counters if name.endswith("2")]
+        assert str(agent.reload(parse_toml(whole))) == "new: channel c2, sink k2, source r2"
+        b.lines.put(b"again\n")
+        until(lambda: b.delivered == [b"again"])
+        assert a.made == 2
+
+
+def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
+    tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its channel keeps the events, the other pair works, and the same failure has one line in ten seconds."""
+    a, b, _ = hubs
+    a.failing = True
+    with caplog.at_level(logging.WARNING), running(config_of(tmp_path)) as agent:
+        a.lines.put(b"waits\n")
+        until(lambda: agent.counters["sinks.k1"].get("EventWriteFail") >= 3)
+        b.lines.put(b"passes\n")
+        until(lambda: b.delivered == [b"passes"])
+        assert (agent.channels["c1"].held, agent.sinks["k1"].state) == (1, State.RUNNING)
+        a.failing = False
+        until(lambda: a.delivered == [b"waits"])
+    assert [record.getMessage() for record in caplog.records] == [
+        "sink k1: 1 events go back to c1: the test's sink fails"
+    ]
+
+
+def test_a_channel_that_cannot_be_opened_is_told_in_words(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Nothing has begun, and what was opened before is closed: it can be opened again."""
+    (tmp_path / "file").write_text("in the way")
+    wrong = ('[channels.c2]\ntype = "memory"', f'[channels.c2]\ntype = "file"\ndirectory = "{tmp_path}/file/events"')
+    agent = Agent(config_of(tmp_path, wrong, kind="file"))
+    with pytest.raises(ChannelStartError, match=r"channel c2 cannot be opened: .*File exists"):
+        agent.start()
+    assert hubs[0].made == 0
+    with running(config_of(tmp_path, kind="file")):
+        pass
+
+
+def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Who delivered, and who failed, stands under each sink's name, and the sum under the group's."""
+    a, b, _ = hubs
+    a.failing = True
+    text = TWO.format(state=tmp_path, kind="memory", timeout=10).replace('channel = "c2"', 'channel = "c1"')
+    text = text.replace('channels = ["c2"]', 'channels = ["c1"]').replace('[channels.c2]\ntype = "memory"\n', "")
+    with running(parse_toml(text + '[groups.g]\ntype = "failover"\nsinks = ["k1", "k2"]\n')) as agent:
+        a.lines.put(b"one\n")
+        until(lambda: b.delivered == [b"one"])
+        until(lambda: agent.counters["sinks.g"].get("EventDrainSuccessCount") == 1)
+        assert agent.counters["sinks.k1"].get("EventWriteFail") == 1
+        assert agent.counters["sinks.k2"].get("EventDrainSuccessCount") == 1
+
+
+def test_a_sink_that_does_not_end_is_left_behind(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Its successor works at once; what the late one still had is delivered when it has ended, once."""
+    a, _, other = hubs
+    a.hanging.clear()
+    with running(config_of(tmp_path, timeout=0.2)) as agent:
+        a.lines.put(b"held\n")
+        until(lambda: a.writing)
+        agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel ='), timeout=0.2))
+        a.lines.put(b"next\n")
+        until(lambda: other.delivered == [b"next"])
+        a.failing = True
+        a.hanging.set()
+        until(lambda: other.delivered == [b"next", b"held"])
+        assert a.delivered == []
