@@ -291,7 +291,6 @@ cdef class OpenRecords:
 
     def reclaim(self):
         self.granted = self.spent
-        self.quantum = 0
 
     def forget(self):
         self._holder = None

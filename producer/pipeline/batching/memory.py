@@ -64,6 +64,9 @@ class MemoryBudget:
         self._lent: dict[Reservation, None] = {}
         #: Open batches that may have been granted more than they have spent.
         self._creditors: dict[OpenRecords, None] = {}
+        #: How many these were when it was last taken back: when memory is short it is shared by so many, evenly, or the
+        #: first to ask would have it all, and it would have to be taken back for each of the next.
+        self._sharers = 0
         self.closed = False
         self._waited = 0.0
 
@@ -95,6 +98,7 @@ class MemoryBudget:
         return self.has(amount)
 
     def _reclaim(self) -> None:
+        self._sharers = max(2 * len(self._creditors), self._sharers - self._sharers // 8)
         while self._creditors:
             records, _ = self._creditors.popitem()
             before = records.granted
@@ -126,8 +130,11 @@ class MemoryBudget:
             if open_records.closed:
                 return False
             missing = charge - (open_records.granted - open_records.spent)
-            quantum = 2 * open_records.quantum
-            quantum = min(quantum, MAX_QUANTUM)
+            largest = min(2 * open_records.quantum, MAX_QUANTUM)
+            largest = max(largest, charge)
+            quantum = min(
+                largest, (self.limit - self.used) // max(self._sharers - len(self._creditors), len(self._creditors), 1)
+            )
             quantum = max(quantum, charge)
             # Written out: with many streams each log of the first few of a stream comes here.
             if missing > quantum or self.waiters or self.closed or self.used + quantum > self.limit:
@@ -140,7 +147,7 @@ class MemoryBudget:
             # No calls from here on: all of this happens.
             self.used += quantum
             open_records.granted += quantum
-            open_records.quantum = quantum
+            open_records.quantum = largest
             self._creditors[open_records] = None
             return True
 

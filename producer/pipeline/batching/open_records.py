@@ -70,7 +70,7 @@ class OpenRecords:
     :param tail_size: bytes of the body that are not records.
     :ivar granted: the memory that the batch has of the budget, bytes; guarded by the budget's lock, which alone
         changes it. Never less than what is spent.
-    :ivar quantum: what was granted last beyond what was needed, bytes; the budget's.
+    :ivar quantum: what is granted at once where there is enough, bytes; the budget's.
     """
 
     __slots__ = (
@@ -200,7 +200,6 @@ class OpenRecords:
         """Let ``granted`` be what was spent; the caller gives back the difference."""
         with self._lock:
             self.granted = self._counts[3]
-            self.quantum = 0
 
     def forget(self) -> None:
         """Hold nothing any more but the counts. Takes no lock: in a forked child nobody may be left to give it back."""

@@ -408,6 +408,24 @@ def test_no_memory_is_granted_in_advance_while_others_wait_for_some() -> None:
     pipeline.budget.take_back(memory, 0)
 
 
+def test_what_is_left_of_the_memory_is_shared_by_the_streams_that_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch, open_records_twin: type[OpenRecords]
+) -> None:
+    """When memory is short, what comes back is granted to busy streams evenly: a question for every fourth log at most,
+    since nobody has so much that it has to be taken back for the others."""
+    budget, asked = MemoryBudget(2**20, ManualClock()), []
+    grant = budget.grant
+    monkeypatch.setattr(budget, "grant", lambda *call: asked.append(call) or grant(*call))
+    streams = [open_records_twin(object(), budget, lambda: 1.0, (2**30, 2**30), 0) for _ in range(50)]
+    for _ in range(10):
+        budget.limit += 2**20  # a batch is settled
+        while all(one.add({"m": "x" * 600}, None) for one in streams):
+            pass
+    logs = sum(one.seal().logs for one in streams)
+    assert logs > 10_000
+    assert len(asked) < logs / 4
+
+
 def test_many_streams_of_few_logs_hold_little_in_advance() -> None:
     """A hundred thousand open batches must not take 64 KiB each: what is granted is in proportion to what is sent."""
     producer, pipeline = by_hand(linger_ms=100_000)
