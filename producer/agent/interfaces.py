@@ -20,12 +20,12 @@ from .counters import Counters
 class SinkError(ProducerError):
     """A sink could not deliver; the events stay in the channel, and it is tried again.
 
-    :ivar sent: whether some of them may have been delivered all the same.
+    :ivar later: the batches that were not acknowledged, if the others were; None is all of them.
     """
 
-    def __init__(self, message: str, *, sent: bool = True) -> None:
+    def __init__(self, message: str, later: Sequence[EventBatch] | None = None) -> None:
         super().__init__(message)
-        self.sent = sent
+        self.later = later
 
 
 class RefusedError(ProducerError):

@@ -85,12 +85,14 @@ class _Group:
                 raise
             except Exception as error:  # noqa: BLE001  # a sink of anybody's; it is told, and the next one tried
                 self._backoffs[name].fail(longest)
+                if isinstance(error, SinkError) and error.later is not None:
+                    batches = error.later
                 failures.append(f"{name}: {error}")
                 self._tell(name, error)
             else:
                 self._backoffs[name].succeed()
                 return
-        raise SinkError(f"no sink of the group could deliver: {'; '.join(failures)}")
+        raise SinkError(f"no sink of the group could deliver: {'; '.join(failures)}", batches)
 
     def _tell(self, name: str, error: Exception) -> None:
         more = self._repeated[name].due(error)

@@ -74,6 +74,18 @@ def test_failover_says_when_nobody_is_left() -> None:
         processor.write(_BATCHES)
 
 
+def test_failover_gives_the_next_sink_what_the_first_one_did_not_deliver() -> None:
+    """What the first had acknowledged before it failed is not delivered twice."""
+
+    def cut(batches: Sequence[EventBatch]) -> None:
+        raise SinkError("cut", batches[1:])
+
+    other = RecordingSink()
+    processor = _made(FailoverProcessor, {"a": RecordingSink(cut), "b": other}, ManualClock())
+    processor.write([EventBatch.of_lines(b"1"), EventBatch.of_lines(b"2")])
+    assert other.bodies == [b"2"]
+
+
 @pytest.mark.parametrize(
     ("priority", "message"),
     [({"x": 1}, "priority.x: the group has no such sink"), ({"a": 1, "b": 1}, "is another sink's priority too")],

@@ -10,7 +10,7 @@ import pytest
 from producer.agent.batch import EventBatch
 from producer.agent.channel import BatchChannel
 from producer.agent.counters import Counters
-from producer.agent.interfaces import RefusedError
+from producer.agent.interfaces import RefusedError, SinkError
 from producer.agent.sink_runner import SinkRunner
 
 from .doubles import RecordingSink, file_channel, taken
@@ -59,6 +59,18 @@ def test_what_failed_stays_in_the_channel(channel: BatchChannel) -> None:
     assert not runner.deliver(0)
     assert runner._counters.last_error == "ZeroDivisionError: a bug"
     assert taken(channel) == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_was_acknowledged_before_a_failure_is_not_delivered_again(channel: BatchChannel) -> None:
+    """A sink that can tell says which batches failed; the others leave the channel."""
+
+    def fail(batches: Sequence[EventBatch]) -> None:
+        raise SinkError("cut", batches[2:])
+
+    runner = _runner(channel, RecordingSink(fail))
+    assert not runner.deliver(0)
+    assert runner._counters.get("EventDrainSuccessCount") == 2
+    assert taken(channel) == [b"2", b"3"]
 
 
 def _refusing(places: Sequence[int], later: Sequence[int] = ()) -> RecordingSink:

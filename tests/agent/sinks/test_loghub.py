@@ -102,9 +102,9 @@ def test_a_lost_answer_stores_nothing_twice(server: LogHubServer, sinks: _Sinks,
         wanted = _filled(channel, 20)
         server.faults.add(drop_answer(), probability=0.3, seed=7, operation="PutLogs")
         sink, tries = sinks(lanes=lanes), 1
-        while not _deliver(channel, sink):
+        while not _deliver(channel, sink) or channel.held:
             tries += 1
-        assert tries > 3
+        assert tries > 2
     assert sorted(_stored(server)) == sorted(wanted)
 
 
@@ -130,7 +130,7 @@ def test_one_lane_keeps_the_order(server: LogHubServer, sinks: _Sinks, tmp_path:
         wanted = _filled(channel, 12)
         server.faults.add(answer(500, "InternalServerError"), probability=0.3, seed=3, operation="PutLogs")
         sink = sinks(lanes=1)
-        while not _deliver(channel, sink):
+        while not _deliver(channel, sink) or channel.held:
             pass
     assert _stored(server) == wanted
 
