@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ..clock import Clock
 from .batch import EventBatch
-from .interfaces import Context, RefusedError, Sink, SinkError
+from .interfaces import Context, RefusedError, Sink, SinkError, tick
 from .options import AgentConfigError, Problem, nearest, option
 from .repeated import RepeatedLog
 
@@ -53,6 +53,10 @@ class DefaultProcessor:
         """See :class:`~.interfaces.SinkProcessor`."""
         self._sink.write(batches)
 
+    def tick(self) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        tick(self._sink)
+
     def close(self) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""
         self._sink.close()
@@ -65,6 +69,11 @@ class _Group:
         self._sinks, self._clock = dict(sinks), context.clock
         self._backoffs = {name: _Backoff(context.clock) for name in sinks}
         self._repeated = {name: RepeatedLog(context.clock) for name in sinks}
+
+    def tick(self) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        for sink in self._sinks.values():
+            tick(sink)
 
     def close(self) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""

@@ -15,7 +15,7 @@ from ..errors import ChannelClosedError, ChannelError
 from .batch import EventBatch
 from .channel import BatchChannel, Taking
 from .counters import Counters
-from .interfaces import RefusedError, Sink, SinkError, SinkProcessor, Stop
+from .interfaces import RefusedError, Sink, SinkError, SinkProcessor, Stop, tick
 from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.sink")
@@ -65,6 +65,7 @@ class SinkRunner:
             else:
                 stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+            tick(self._processor)
 
     def deliver(self, timeout: float) -> bool:
         """Take, deliver and commit once; False if it failed. Nothing to take is no failure.
