@@ -1,0 +1,61 @@
+"""Blocks of a file as batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ....wire.log_start import SEEN_BYTES, Logs
+from ...batch import EventBatch, Position
+
+BYTE_OFFSET_HEADER = "byteoffset"
+
+
+class _Block(Protocol):
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMaker:
+    """How a block becomes a batch.
+
+    :ivar logs: how events of several lines begin; None if each line is one.
+    :ivar byte_offset: whether each event tells where in the file it begins.
+    """
+
+    logs: Logs | None
+    byte_offset: bool
+
+    def batch(self, block: _Block, headers: Mapping[str, str], name: str) -> EventBatch:
+        """The events of a block."""
+        position = Position(name, block.end)
+        if self.logs is None:
+            batch = EventBatch.of_lines(block.data, headers, position)
+            starts = batch.offsets() if self.byte_offset else []
+        else:
+            starts = list(_starts(block.data, self.logs))
+            ends = [*starts[1:], len(block.data)]
+            bodies = [_without_end(block.data[start:end]) for start, end in zip(starts, ends, strict=True)]
+            batch = EventBatch.of_bodies(bodies, headers, position=position)
+        if self.byte_offset:
+            batch = batch.with_column(BYTE_OFFSET_HEADER, [str(block.start + start) for start in starts])
+        return batch
+
+
+def _starts(data: bytes, logs: Logs) -> Iterator[int]:
+    """Where events of several lines begin; the first byte of a block is always one."""
+    start = 0
+    for line in data.split(b"\n"):
+        if start == 0 or (start < len(data) and logs.start.match(line[:SEEN_BYTES].removesuffix(b"\r"))):
+            yield start
+        start += len(line) + 1
+
+
+def _without_end(body: bytes) -> bytes:
+    return body.removesuffix(b"\n").removesuffix(b"\r")

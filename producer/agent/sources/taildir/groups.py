@@ -1,0 +1,167 @@
+"""What is followed: groups of files, and the directories that are looked into for them."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ....errors import ConfigError
+
+#: A directory is read again after so many seconds, also if its time of change says that nothing changed.
+_FORCED = 30.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files of one kind.
+
+    :ivar name: as the configuration has it; ``paths`` for globs.
+    :ivar directory: where they lie; a glob if ``wild``.
+    :ivar names: matches a whole file name.
+    :ivar headers: of their events.
+    """
+
+    name: str
+    directory: str
+    wild: bool
+    names: re.Pattern[str]
+    headers: Mapping[str, str]
+
+    def directories(self) -> list[str]:
+        """Those that there are now."""
+        return glob.glob(self.directory, recursive=True) if self.wild else [self.directory]  # noqa: PTH207
+
+
+def file_group(name: str, text: str, headers: Mapping[str, str]) -> Group:
+    """A group as Flume writes it: a directory, and a regular expression for file names.
+
+    :raises ConfigError: it is not.
+    """
+    directory, slash, expression = text.rpartition("/")
+    if not slash or not expression:
+        raise ConfigError(f"file_groups.{name}", "must be a directory, a slash, and an expression for file names", text)
+    try:
+        names = re.compile(expression)
+    except re.error as error:
+        raise ConfigError(f"file_groups.{name}", f"{expression!r} is no regular expression: {error}", text) from error
+    return Group(name, os.path.abspath(directory or "/"), False, names, headers)  # noqa: PTH100  # links stay
+
+
+def glob_group(text: str, headers: Mapping[str, str]) -> Group:
+    """A group of one glob.
+
+    :raises ConfigError: it names no files.
+    """
+    directory, _, pattern = os.path.abspath(os.path.expanduser(text)).rpartition("/")  # noqa: PTH100, PTH111
+    if not pattern or text.endswith("/"):
+        raise ConfigError("paths", "must be globs of files, not of directories", text)
+    return Group("paths", directory or "/", glob.has_magic(directory), re.compile(fnmatch.translate(pattern)), headers)
+
+
+class Entry(NamedTuple):
+    """A name in a directory."""
+
+    name: str
+    inode: int
+    is_link: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a directory has.
+
+    :ivar device: its number.
+    """
+
+    path: str
+    device: int
+    entries: Sequence[Entry]
+    groups: Sequence[Group]
+
+    def group_of(self, name: str) -> Group | None:
+        """To which one a name belongs."""
+        return next((group for group in self.groups if group.names.fullmatch(name)), None)
+
+
+class _Directory:
+    """When one was read."""
+
+    def __init__(self, groups: list[Group]) -> None:
+        self.groups = groups
+        self.changed: int | None = None
+        self.again = True
+        self.read = float("-inf")
+
+
+class Directories:
+    """Reads those directories that have changed.
+
+    :ivar unreadable: what is wrong with those that cannot be read, by path.
+    """
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._groups = groups
+        self._known: dict[str, _Directory] = {}
+        self._wanted: Collection[str] = ()
+        self._found = float("-inf")
+        self.unreadable: dict[str, OSError] = {}
+
+    def scans(self, now: float) -> Iterator[Scan]:
+        """What has changed; one read of a directory for all that it has.
+
+        :param now: monotonic seconds.
+        """
+        self._find(now)
+        for path, directory in list(self._known.items()):
+            try:
+                scan = self._scan(path, directory, now)
+            except FileNotFoundError:
+                scan = self._vanished(path, directory)
+            except OSError as error:
+                self.unreadable[path] = error
+                directory.again = True
+                continue
+            self.unreadable.pop(path, None)
+            if scan is not None:
+                yield scan
+
+    def _vanished(self, path: str, directory: _Directory) -> Scan | None:
+        """There is no such directory: not yet, or not any more, of which its files hear once."""
+        was_there, directory.changed, directory.again = directory.changed is not None, None, True
+        if path not in self._wanted:
+            del self._known[path]
+        return Scan(path, 0, (), directory.groups) if was_there else None
+
+    def look_again(self, path: str) -> None:
+        """Read a directory at the next call, whatever its time says."""
+        if path in self._known:
+            self._known[path].again = True
+
+    def _find(self, now: float) -> None:
+        """Which directories there are: those of globs come and go."""
+        if now - self._found < _FORCED / 3:
+            return
+        self._found = now
+        found: dict[str, list[Group]] = {}
+        for group in self._groups:
+            for path in group.directories():
+                found.setdefault(path, []).append(group)
+        for path, groups in found.items():
+            self._known.setdefault(path, _Directory(groups))
+        self._wanted = found.keys()
+
+    def _scan(self, path: str, directory: _Directory, now: float) -> Scan | None:
+        status = os.stat(path)  # noqa: PTH116
+        same = status.st_mtime_ns == directory.changed
+        if same and not directory.again and now - directory.read < _FORCED:
+            return None
+        # A change within the same tick of the file system's clock as the one before would not be seen: look twice.
+        directory.again, directory.changed, directory.read = not same, status.st_mtime_ns, now
+        with os.scandir(path) as entries:
+            found = [Entry(entry.name, entry.inode(), entry.is_symlink()) for entry in entries]
+        return Scan(path, status.st_dev, found, directory.groups)

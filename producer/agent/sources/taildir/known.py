@@ -1,0 +1,195 @@
+"""KnownFiles: the names of all files that were read, with their notes, and which of them nobody goes on with."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from ....channels.file.store.notes import FileNotes
+from ....clock import Clock
+from ...interfaces import Outlet
+from .identity import FileName, Key, Note, holds, is_compressed, open_quickly, parse_name, parse_note
+from .reader import FileReader
+
+_log = logging.getLogger("producer.agent.taildir")
+
+_PREFIX, _STARTED = "file:", "started"
+#: Seconds between two writes of notes.
+_NOTE_INTERVAL = 1.0
+
+
+class KnownFiles:
+    """See the module.
+
+    :param state: where the notes lie.
+    :ivar first_start: whether the source was never started before.
+    """
+
+    def __init__(self, outlet: Outlet, state: Path, name: str, clock: Clock) -> None:
+        state.mkdir(parents=True, exist_ok=True)
+        self._outlet, self._clock = outlet, clock
+        self._notes = FileNotes(str(state), name)
+        self._next_write = clock.monotonic()
+        self._changed: dict[FileName, FileReader] = {}
+        kept = {name.removeprefix(_PREFIX): raw for name, raw in self._notes.items(_PREFIX).items()}
+        texts = outlet.names()
+        self.first_start = not texts and self._notes.read(_STARTED) is None
+        self._of: dict[FileName, Note | None] = {}
+        for text in texts:
+            file = parse_name(text)
+            if file is not None:
+                self._of[file] = parse_note(kept.pop(text, None))
+        for stray in kept:
+            self._notes.remove(_PREFIX + stray)
+        self._held_by: dict[Key, FileName] = {}
+        self._in_place: dict[tuple[int, str], FileName] = {}
+        self._generations: dict[int, int] = {}
+        for file in sorted(self._of, key=lambda each: each.generation):
+            self._add(file, self._of[file])
+        #: Those that no reader goes on with.
+        self.orphans: set[FileName] = set(self._of)
+        self._notes.write(_STARTED, b"", -1)
+
+    def _add(self, name: FileName, note: Note | None) -> None:
+        key = (name.device, name.inode) if note is None else (note.device, note.inode)
+        self._held_by[key] = name
+        if note is not None:
+            self._in_place[note.inode, note.place] = name
+        self._generations[name.inode] = max(name.generation, self._generations.get(name.inode, -1))
+
+    def held_by(self, key: Key, path: str) -> FileName | None:
+        """The name, one that nobody goes on with, whose bytes an inode had when it was seen last. Devices may get other
+        numbers when the machine is started again: then the path has to be the same.
+        """
+        for name in (self._held_by.get(key), self._in_place.get((key[1], path))):
+            if name in self.orphans:
+                return name
+        return None
+
+    def note_of(self, name: FileName) -> Note | None:
+        """What is kept of it."""
+        return self._of.get(name)
+
+    def next_generation(self, inode: int) -> int:
+        """For a new name."""
+        return self._generations.get(inode, -1) + 1
+
+    def adopt(self, reader: FileReader) -> None:
+        """A reader goes on with its name, or begins it."""
+        assert reader.name is not None  # noqa: S101  # its callers give it one
+        note = reader.note()
+        self._of[reader.name] = note
+        self._add(reader.name, note)
+        self.orphans.discard(reader.name)
+        self.touch(reader)
+
+    def touch(self, reader: FileReader) -> None:
+        """What is known of a reader's file has changed."""
+        if reader.name is not None:
+            self._changed[reader.name] = reader
+
+    def leave(self, reader: FileReader) -> None:
+        """Nobody goes on with it for now: its file is gone."""
+        if reader.name is None:
+            return
+        note = reader.note()
+        note.gone = self._clock.time()
+        self._of[reader.name] = note
+        self.orphans.add(reader.name)
+        self._changed.pop(reader.name, None)
+        self._write([(reader.name, note)])
+
+    def lost(self, name: FileName) -> bool:
+        """It cannot be found; whether that is new."""
+        note = self._of.get(name)
+        if note is None:
+            note = self._of[name] = Note("", "", "", name.device, name.inode, 0, 0, 0, 0)
+        if note.gone is not None and note.gone <= self._clock.time():
+            return False
+        note.gone = self._clock.time()
+        self._write([(name, note)])
+        return True
+
+    def in_directory(self, directory: str) -> Iterator[tuple[FileName, Note]]:
+        """Those that nobody goes on with, and that were read there."""
+        for name in sorted(self.orphans, key=lambda each: -each.generation):
+            note = self._of.get(name)
+            if note is not None and note.path and os.path.dirname(note.place) == directory:  # noqa: PTH120
+                yield name, note
+
+    def forget(self, after: float) -> None:
+        """Forget those that are gone for longer.
+
+        :param after: seconds.
+        """
+        now = self._clock.time()
+        for name in list(self.orphans):
+            note = self._of.get(name)
+            if note is not None and note.gone is not None and now - note.gone >= after:
+                self._outlet.forget(str(name))
+                self._notes.remove(_PREFIX + str(name))
+                self.orphans.discard(name)
+                del self._of[name]
+
+    def write(self, *, now: float | None = None) -> None:
+        """Keep what has changed.
+
+        :param now: monotonic seconds: only if it is time; None for at once.
+        """
+        if now is not None and now < self._next_write:
+            return
+        changed, self._changed = self._changed, {}
+        rows = [(name, reader.note()) for name, reader in changed.items() if reader.name == name]
+        self._of.update(rows)
+        self._write(rows)
+        self._next_write = self._clock.monotonic() + _NOTE_INTERVAL
+
+    def close(self) -> None:
+        """Keep all, and let go."""
+        try:
+            self.write()
+        finally:
+            self._notes.close()
+
+    def _write(self, rows: Iterable[tuple[FileName, Note]]) -> None:
+        self._notes.write_many([(f"{_PREFIX}{name}", note.dump(), -1) for name, note in rows])
+
+
+def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileReader]) -> tuple[str, Key] | None:
+    """A file beside the old one that holds what was read under a name: a copy, such as ``copytruncate`` makes.
+
+    :param end: up to there a channel has it.
+    :param taken: files that are read already.
+    """
+    directory, slash, base = note.place.rpartition("/")
+    stem = os.path.basename(note.path).partition(".")[0]  # noqa: PTH119
+    try:
+        beside = sorted(each for each in os.listdir(directory or slash) if each.startswith(stem) and each != base)  # noqa: PTH208
+    except OSError as error:
+        _log.warning("%s: no copy was looked for: %s", directory, error.strerror)
+        return None
+    for each in beside:
+        key = key_if_copy(f"{directory}/{each}", name, note, end)
+        if key is not None and key not in taken:
+            return f"{directory}/{each}", key
+    return None
+
+
+def key_if_copy(path: str, name: FileName, note: Note, end: int) -> Key | None:
+    """Device and inode of a file that holds what was read under a name; None if it does not."""
+    try:
+        descriptor = open_quickly(path)
+    except OSError:
+        return None  # nobody may read it, or it has gone: then it is no help
+    try:
+        status = os.fstat(descriptor)
+        plain = status.st_size >= max(end, note.end) and not is_compressed(descriptor)
+        if note.end and plain and holds(descriptor, name, note, end):
+            return status.st_dev, status.st_ino
+        return None
+    except OSError:
+        return None  # such as a directory
+    finally:
+        os.close(descriptor)

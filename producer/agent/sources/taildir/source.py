@@ -1,0 +1,33 @@
+"""TaildirSource: see the package."""
+
+from __future__ import annotations
+
+from ...interfaces import Context, Outlet, Stop
+from .follower import Follower
+from .options import TaildirOptions
+
+#: Seconds between two looks while nothing is written, at first and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+
+
+class TaildirSource:
+    """Follows files."""
+
+    Options = TaildirOptions
+
+    def __init__(self, options: TaildirOptions, context: Context) -> None:
+        self._options, self._context = options, context
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~...interfaces.Source`."""
+        follower = Follower(self._options, self._context, outlet, stop)
+        pause = _FIRST_PAUSE
+        try:
+            while not stop.is_set():
+                if follower.look():
+                    pause = _FIRST_PAUSE
+                else:
+                    stop.wait(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        finally:
+            follower.close()

@@ -1,0 +1,108 @@
+"""A taildir source without its thread: a test says when it looks, and what time it is."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from producer.agent.batch import EventBatch
+from producer.agent.channel import BatchChannel
+from producer.agent.channels import MemoryChannelBuilder
+from producer.agent.counters import Counters
+from producer.agent.interfaces import Context, Stop
+from producer.agent.options import read_options
+from producer.agent.routing import SourceOutlet
+from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.agent.sources.taildir import TaildirSource
+from producer.agent.sources.taildir.follower import Follower
+from producer.testing import ManualClock
+
+
+class Tail:
+    """One source, before one memory channel or several.
+
+    :param paths: globs; by default all files below ``logs``.
+    """
+
+    def __init__(self, folder: Path, *paths: str, channels: int = 1, **options: Any) -> None:
+        self.logs, self._state = folder / "logs", folder / "state"
+        self.logs.mkdir(exist_ok=True)
+        self.clock = ManualClock()
+        self.stop = Stop(self.clock)
+        given = {"paths": tuple(paths) or (str(self.logs / "*"),), "settle": 10.0, **options}
+        if "file_groups" in options:
+            del given["paths"]
+        self.options = read_options(TaildirSource.Options, given, "sources.t")
+        names = [f"c{number}" for number in range(channels)]
+        self.channels = {name: self._channel(name) for name in names}
+        self._follower: Follower | None = None
+        self.outlet = self._outlet()
+
+    def _channel(self, name: str) -> BatchChannel:
+        context = Context("a", name, self._state / name, clock=self.clock)
+        return MemoryChannelBuilder(MemoryChannelBuilder.Options(), context).open()
+
+    def _outlet(self) -> SourceOutlet:
+        selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", self._state), self.channels)
+        return SourceOutlet("t", [], selector, self.channels, Counters(), self.clock)
+
+    @property
+    def follower(self) -> Follower:
+        if self._follower is None:
+            context = Context("a", "t", self._state / "t", clock=self.clock)
+            self._follower = Follower(self.options, context, self.outlet, self.stop)
+        return self._follower
+
+    def look(self, seconds: float = 0.0) -> None:
+        """Let time pass, and look until there is nothing more."""
+        self.clock.advance(seconds)
+        while self.follower.look():
+            pass
+
+    def batches(self, channel: str = "c0") -> list[EventBatch]:
+        """What came to a channel since it was asked last; it counts as delivered."""
+        found: list[EventBatch] = []
+        while (taking := self.channels[channel].take(10**6, 1 << 30, 0)) is not None:
+            found += taking.batches
+            taking.commit()
+        return found
+
+    def lines(self, channel: str = "c0") -> list[bytes]:
+        """As :meth:`batches`: their bodies."""
+        return list(itertools.chain.from_iterable(batch.bodies() for batch in self.batches(channel)))
+
+    def seen(self, seconds: float = 0.0) -> list[bytes]:
+        """Look, and say what came."""
+        self.look(seconds)
+        return self.lines()
+
+    def restart(self) -> None:
+        """End the source; the next look is that of a new one."""
+        self.close()
+        self._follower = None
+
+    def close(self) -> None:
+        if self._follower is not None:
+            self._follower.close()
+
+
+class Writer:
+    """Writes lines that are all different."""
+
+    def __init__(self, path: Path, label: str = "") -> None:
+        self.path, self._label = path, label or path.name
+        self._numbers = itertools.count()
+
+    def lines(self, count: int) -> list[bytes]:
+        """Append so many; what they are."""
+        lines = [b"%s line %06d of a log that has some text" % (self._label.encode(), n) for n in self._next(count)]
+        self.append(b"".join(line + b"\n" for line in lines))
+        return lines
+
+    def append(self, data: bytes) -> None:
+        with self.path.open("ab") as file:
+            file.write(data)
+
+    def _next(self, count: int) -> list[int]:
+        return list(itertools.islice(self._numbers, count))
