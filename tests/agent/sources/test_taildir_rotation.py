@@ -248,11 +248,13 @@ def test_a_deleted_file_is_read_to_its_end(tail: Tail) -> None:
 
     assert tail.seen() == unread
     assert tail.seen(200) == []
-    assert not os.listdir(tail.logs)
+    assert not list(tail.logs.iterdir())
 
 
 def test_bytes_that_were_gone_before_we_looked_are_told(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that is deleted while the agent is down, with bytes that were seen and not read, is told with their number."""
+    """A file that is deleted while the agent is down, with bytes that were seen and not read, is told with their
+    number.
+    """
     a = Writer(tail.logs / "a.log")
     a.lines(3)
     a.append(b"half a line")
@@ -302,7 +304,9 @@ def test_a_reused_inode_is_noticed(tail: Tail) -> None:
     assert tail.seen() == new
 
 
-def test_permission_lost_and_given_back(tail: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_permission_lost_and_given_back(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A file that may not be read is told once, tried again, and read when it may."""
     a = Writer(tail.logs / "a.log")
     written = a.lines(3)

@@ -116,7 +116,7 @@ class KnownFiles:
         """Those that nobody goes on with, and that were read there."""
         for name in sorted(self.orphans, key=lambda each: -each.generation):
             note = self._of.get(name)
-            if note is not None and note.path and os.path.dirname(note.place) == directory:  # noqa: PTH120
+            if note is not None and note.path and note.place.rpartition("/")[0] == directory.rstrip("/"):
                 yield name, note
 
     def forget(self, after: float) -> None:
@@ -163,10 +163,10 @@ def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileRead
     :param end: up to there a channel has it.
     :param taken: files that are read already.
     """
-    directory, slash, base = note.place.rpartition("/")
-    stem = os.path.basename(note.path).partition(".")[0]  # noqa: PTH119
+    directory, _, base = note.place.rpartition("/")
+    stem = stem_of(note.path)
     try:
-        beside = sorted(each for each in os.listdir(directory or slash) if each.startswith(stem) and each != base)  # noqa: PTH208
+        beside = sorted(each for each in os.listdir(directory or "/") if each.startswith(stem) and each != base)  # noqa: PTH208
     except OSError as error:
         _log.warning("%s: no copy was looked for: %s", directory, error.strerror)
         return None
@@ -193,3 +193,8 @@ def key_if_copy(path: str, name: FileName, note: Note, end: int) -> Key | None:
         return None  # such as a directory
     finally:
         os.close(descriptor)
+
+
+def stem_of(path: str) -> str:
+    """What the names of a file's rotated ones begin with, too."""
+    return path.rpartition("/")[2].partition(".")[0]

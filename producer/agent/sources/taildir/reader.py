@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....wire.log_start import Logs, last_start
@@ -58,8 +58,11 @@ class FileReader:
     """See the module.
 
     :param path: where the file is.
-    :param headers: that all its events have.
+    :param group: to which it belongs.
     :param now: monotonic seconds.
+    :ivar path: where it was found first.
+    :ivar place: where it was found last.
+    :ivar headers: that all its events have.
     :ivar name: under which its position is kept; None as long as nothing was taken.
     :ivar position: up to there it was put.
     :ivar stops: where batches have to end, since a channel has it up to there.
@@ -69,9 +72,10 @@ class FileReader:
     :ivar trouble: what kept it from being read last time; None if nothing did.
     """
 
-    def __init__(self, path: str, group: str, headers: Mapping[str, str], key: Key, rules: Rules, now: float) -> None:
+    def __init__(self, path: str, group: str, key: Key, rules: Rules, now: float) -> None:
         self.path = self.place = path
-        self.group, self.headers, self.key = group, headers, key
+        self.group, self.key = group, key
+        self.headers: dict[str, str] = {}
         self.name: FileName | None = None
         self.position, self.size, self._earlier = 0, 0, 0
         self.stops: list[int] = []
@@ -87,12 +91,12 @@ class FileReader:
     @property
     def directory(self) -> str:
         """In which it was found last."""
-        return self.place.rpartition("/")[0]
+        return self.place.rpartition("/")[0] or "/"
 
     @property
-    def is_open(self) -> bool:
-        """Whether it has a descriptor."""
-        return self._descriptor is not None
+    def file_name(self) -> str:
+        """Its name there."""
+        return self.place.rpartition("/")[2]
 
     @property
     def unread(self) -> int:

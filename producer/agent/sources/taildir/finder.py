@@ -1,0 +1,234 @@
+"""Finder: which files there are, and under which names they are now."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+
+from ....clock import Clock
+from .beginnings import Beginnings
+from .groups import Directories, Entry, Group, Scan
+from .identity import Key, is_compressed, open_quickly
+from .known import KnownFiles, stem_of
+from .reader import FileReader
+from .readers import Readers
+
+_log = logging.getLogger("producer.agent.taildir")
+
+#: A scan may take a 50th of the time.
+_SCAN_SHARE = 50
+#: Seconds between two tries to open what could not be.
+_RETRY = 1.0
+#: A file that begins like one that is being read may be a copy in the making until it has rested so long, seconds.
+_COPY_SETTLE = 3.0
+
+
+class _Waiting:
+    """A file that is not read yet.
+
+    :ivar trouble: why it cannot be; None for one that may be a copy in the making.
+    :ivar since: when its size was seen to change last.
+    """
+
+    def __init__(self, group: Group | None, now: float, trouble: str | None) -> None:
+        self.group, self.since, self.trouble, self.size = group, now, trouble, -1
+        self.next_try = now if trouble is None else now + _RETRY
+
+
+class Finder:
+    """See the module.
+
+    :ivar _met: by path: the inode in the directory, and which reader has the file; None if none shall.
+    """
+
+    def __init__(
+        self, groups: Sequence[Group], readers: Readers, known: KnownFiles, beginnings: Beginnings, clock: Clock
+    ) -> None:
+        self._directories = Directories(groups)
+        self._readers, self._known, self._beginnings, self._clock = readers, known, beginnings, clock
+        self._met: dict[str, tuple[int, Key | None]] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._links: dict[str, Key] = {}
+        self._told: set[str] = set()
+        self._unreadable: set[str] = set()
+        self._next_scan = clock.monotonic()
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether every directory could be read."""
+        return not self._unreadable
+
+    def find(self, now: float) -> None:
+        """Look into the directories, if it is time."""
+        if now >= self._next_scan:
+            self._follow_links()
+            for scan in self._directories.scans(now):
+                self._take_in(scan, now)
+            self._tell_unreadable()
+            if self._beginnings.first:
+                self._beginnings.end_first()
+            self._next_scan = now + _SCAN_SHARE * (self._clock.monotonic() - now)
+        self._try_waiting(now)
+
+    def _tell_unreadable(self) -> None:
+        unreadable = self._directories.unreadable
+        for path in unreadable.keys() - self._unreadable:
+            _log.warning("%s cannot be read: %s; it is tried again", path, unreadable[path].strerror)
+        for path in self._unreadable - unreadable.keys():
+            _log.warning("%s can be read again", path)
+        self._unreadable = set(unreadable)
+
+    def _follow_links(self) -> None:
+        """Where a link leads may change without a change of its directory."""
+        for path, key in self._links.items():
+            try:
+                status = os.stat(path)  # noqa: PTH116
+                changed = (status.st_dev, status.st_ino) != key
+            except OSError:
+                changed = True
+            if changed:
+                self._directories.look_again(_directory_of(path))
+
+    # -- what a directory has
+
+    def _take_in(self, scan: Scan, now: float) -> None:
+        prefix = scan.path.rstrip("/") + "/"
+        places: dict[Key, list[str]] = {}
+        for entry in self._in_order(scan, prefix):
+            path = prefix + entry.name
+            key = self._key_of(path, entry, scan, now)
+            if key is not None:
+                places.setdefault(key, []).append(path)
+                if entry.is_link:
+                    self._links[path] = key
+        self._settle_places(scan, places, now)
+        self._forget_names(scan, prefix)
+
+    def _in_order(self, scan: Scan, prefix: str) -> Iterable[Entry]:
+        """At first those that are known, before others are taken for copies of them."""
+        if not self._beginnings.first:
+            return scan.entries
+        held = self._known.held_by
+        return sorted(scan.entries, key=lambda entry: held((scan.device, entry.inode), prefix + entry.name) is None)
+
+    def _key_of(self, path: str, entry: Entry, scan: Scan, now: float) -> Key | None:
+        """Which reader has what is under a name; None if none has."""
+        met, readers = self._met.get(path), self._readers.by_key
+        if met is not None and met[0] == entry.inode and not entry.is_link and (met[1] is None or met[1] in readers):
+            return met[1]
+        guess = scan.device, entry.inode
+        group = scan.group_of(entry.name)
+        if not entry.is_link and guess in readers:
+            key: Key | None = guess
+        elif group is None and (entry.is_link or self._known.held_by(guess, path) is None):
+            return None
+        else:
+            key = None if path in self._waiting else self._begin(path, group, now)
+        if path not in self._waiting:
+            self._met[path] = entry.inode, key
+        return key
+
+    def _settle_places(self, scan: Scan, places: Mapping[Key, Sequence[str]], now: float) -> None:
+        """Where each reader's file is now, if it is in this directory, or was."""
+        for reader in self._readers.by_key.values():
+            found = places.get(reader.key)
+            if found is not None:
+                self._locate(reader, found, now)
+            elif reader.located and reader.directory == scan.path:
+                reader.located, reader.changed = False, now
+                self._readers.wake(reader)
+
+    def _locate(self, reader: FileReader, places: Sequence[str], now: float) -> None:
+        reader.located = True
+        if reader.place not in places:
+            _log.info("%s is now %s", reader.place, places[0])
+            reader.place, reader.changed = places[0], now
+            self._known.touch(reader)
+            self._readers.wake(reader)
+
+    def _forget_names(self, scan: Scan, prefix: str) -> None:
+        names = {prefix + entry.name for entry in scan.entries}
+        for path in [path for path in self._met if path.startswith(prefix) and path not in names]:
+            if _directory_of(path) == scan.path:
+                del self._met[path]
+                self._links.pop(path, None)
+
+    # -- a file that is new
+
+    def _begin(self, path: str, group: Group | None, now: float) -> Key | None:
+        """Open a file for the first time; its key if it is read from now on."""
+        try:
+            descriptor = open_quickly(path)
+            try:
+                return self._sort_in(path, descriptor, group, now)
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            trouble = error.strerror or str(error)
+            self._waiting[path] = _Waiting(group, now, trouble)
+            self._tell_once(path, f"cannot be read: {trouble}; it is tried again")
+            return None
+
+    def _sort_in(self, path: str, descriptor: int, group: Group | None, now: float) -> Key | None:
+        status = os.fstat(descriptor)
+        key = status.st_dev, status.st_ino
+        if key in self._readers.by_key:
+            return key
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        if is_compressed(descriptor):
+            self._tell_once(path, "it is compressed, and not read: the file that it was made of was")
+            return None
+        if self._is_copy_in_the_making(path, descriptor, status.st_size, key, now):
+            self._waiting.setdefault(path, _Waiting(group, now, None))
+            return None
+        self._waiting.pop(path, None)
+        return key if self._beginnings.open(path, group, key) else None
+
+    def _is_copy_in_the_making(self, path: str, descriptor: int, size: int, key: Key, now: float) -> bool:
+        """Whether a new file is, up to its end, what is in a file that is being read: somebody may be copying it, to
+        cut the other one next. One that stays as it is for a while is a file of its own.
+        """
+        if self._beginnings.first or not size or self._known.held_by(key, path) is not None:
+            return False
+        waiting = self._waiting.get(path)
+        if waiting is not None and size != waiting.size:
+            waiting.size, waiting.since = size, now
+        if waiting is not None and now - waiting.since >= _COPY_SETTLE:
+            return False
+        directory, _, base = path.rpartition("/")
+        beside = [reader for reader in self._readers.by_key.values() if reader.directory == directory]
+        return any(base.startswith(stem_of(each.path)) and _is_like(each, descriptor, size) for each in beside)
+
+    def _try_waiting(self, now: float) -> None:
+        for path, waiting in list(self._waiting.items()):
+            if now < waiting.next_try:
+                continue
+            if waiting.trouble is not None:
+                del self._waiting[path]
+            key = self._begin(path, waiting.group, now)
+            if key is None and waiting.trouble is None and not os.path.exists(path):  # noqa: PTH110
+                self._waiting.pop(path, None)
+            if key is not None and waiting.trouble is not None:
+                self._told.discard(path)
+                _log.warning("%s can be read again", path)
+
+    def _tell_once(self, path: str, what: str) -> None:
+        if path not in self._told:
+            self._told.add(path)
+            _log.warning("%s: %s", path, what)
+
+
+def _is_like(reader: FileReader, descriptor: int, size: int) -> bool:
+    try:
+        return reader.begins_like(descriptor, size)
+    except OSError:
+        return False  # its own look tells what is wrong with it
+
+
+def _directory_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

@@ -1,0 +1,342 @@
+"""taildir: what is read, with which headers, from where, and what it costs to wait."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from producer.agent import Agent, AgentConfig, AgentConfigError, ComponentConfig, SinkConfig, SourceConfig
+from producer.agent.batch import Position
+from producer.agent.options import from_flume, read_options
+from producer.agent.sources.taildir import TaildirSource
+from producer.agent.sources.taildir.identity import FileName, parse_name
+from tests.support.waiting import eventually
+
+from .following import Tail, Writer
+
+
+@pytest.fixture
+def tail(tmp_path: Path) -> Iterator[Tail]:
+    tail = Tail(tmp_path)
+    yield tail
+    tail.close()
+
+
+def test_lines_keep_their_bytes(tail: Tail) -> None:
+    """CR LF is stripped, a lone CR kept, an empty line is an empty event, and no byte is changed."""
+    Writer(tail.logs / "a.log").append(b"one\r\ntwo\rtwo\n\n\xff\xfe\x00\n")
+
+    assert tail.seen() == [b"one", b"two\rtwo", b"", b"\xff\xfe\x00"]
+
+
+def test_lines_of_several_mebibytes_are_whole(tail: Tail) -> None:
+    """A line longer than a block comes in one piece, also when it is written in parts."""
+    a = Writer(tail.logs / "a.log")
+    line = b"x" * (5 << 20)
+    a.append(b"short\n" + line[: 3 << 20])
+    assert tail.seen() == [b"short"]
+    a.append(line[3 << 20 :] + b"\nshort\n")
+
+    assert tail.seen() == [line, b"short"]
+
+
+def test_a_line_beyond_the_limit_comes_in_parts(tmp_path: Path) -> None:
+    """No line is dropped, and none keeps the rest of its file back."""
+    tail = Tail(tmp_path, max_line_bytes=2048)
+    Writer(tail.logs / "a.log").append(b"y" * (3 << 20) + b"\nnext\n")
+
+    found = tail.seen()
+    assert b"".join(found) == b"y" * (3 << 20) + b"next"
+    tail.close()
+
+
+def test_a_batch_is_a_block_of_whole_lines(tail: Tail) -> None:
+    """No more than 1 MiB, and no line apart."""
+    a = Writer(tail.logs / "a.log")
+    written = a.lines(60_000)
+    tail.look()
+
+    batches = tail.batches()
+    assert all(batch.size <= 1 << 20 for batch in batches)
+    assert len(batches) == 3
+    assert [line for batch in batches for line in batch.bodies()] == written
+    assert [batch.position.end for batch in batches if batch.position] == [
+        sum(each.size for each in batches[: n + 1]) for n in range(3)
+    ]
+
+
+def test_headers_of_groups_and_paths_and_offsets(tmp_path: Path) -> None:
+    """Flume's keys: headers of a group, the file's path, and where each event begins in it."""
+    values = {
+        "filegroups": "f1 f2",
+        "filegroups.f1": f"{tmp_path}/logs/a.*",
+        "filegroups.f2": f"{tmp_path}/logs/.*",
+        "headers.f1.kind": "app",
+        "headers.f2.kind": "rest",
+        "fileHeader": "true",
+        "fileHeaderKey": "path",
+        "byteOffsetHeader": "true",
+        "positionFile": str(tmp_path / "none.json"),
+        "batchSize": "1000",
+        "idleTimeout": "60000",
+    }
+    options = from_flume(TaildirSource.Options, values)
+    tail = Tail(tmp_path, **options)
+    assert tail.options.idle_timeout == 60.0
+    Writer(tail.logs / "a.log").append(b"one\nthree\n")
+    Writer(tail.logs / "b.log").append(b"b\n")
+    tail.look()
+
+    events = sorted((body, headers) for batch in tail.batches() for headers, body in batch.events())
+    a, b = str(tail.logs / "a.log"), str(tail.logs / "b.log")
+    assert events == [
+        (b"b", {"kind": "rest", "path": b, "byteoffset": "0"}),
+        (b"one", {"kind": "app", "path": a, "byteoffset": "0"}),
+        (b"three", {"kind": "app", "path": a, "byteoffset": "4"}),
+    ]
+    tail.close()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "paths or file_groups must name files"),
+        ({"file_groups": {"g": "no directory"}}, "must be a directory, a slash, and an expression"),
+        ({"file_groups": {"g": "/x/("}}, "is no regular expression"),
+        ({"paths": ["/var/log/"]}, "must be globs of files, not of directories"),
+        ({"paths": ["/x/*"], "headers": {"q": {}}}, "must name a file group"),
+        ({"paths": ["/x/*"], "multiline_start": ".*"}, "matches an empty line"),
+    ],
+)
+def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, object], said: str) -> None:
+    """What, which rule, which value."""
+    with pytest.raises(AgentConfigError, match=said):
+        read_options(TaildirSource.Options, values, "sources.t")
+
+
+def test_skip_to_end_skips_what_was_there_at_the_first_start_only(tmp_path: Path) -> None:
+    """Old lines are left out; those of new files, and those written while the agent was down, are not."""
+    tail = Tail(tmp_path, skip_to_end=True)
+    a = Writer(tail.logs / "a.log")
+    a.lines(10)
+    assert tail.seen() == []
+    written = a.lines(2)
+    assert tail.seen() == written
+    tail.restart()
+    written = a.lines(2) + Writer(tail.logs / "b.log").lines(3)
+
+    assert sorted(tail.seen()) == sorted(written)
+    tail.close()
+
+
+def test_flumes_position_file_is_taken_over_at_the_first_start(tmp_path: Path) -> None:
+    """Nothing comes again that Flume had delivered; a position beyond the end is not believed, and
+    later starts ignore the file.
+    """
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    a, b = Writer(logs / "a.log"), Writer(logs / "b.log")
+    a.lines(10)
+    rest_of_b = b.lines(4)
+    read = a.path.stat().st_size
+    rest = a.lines(3)
+    rows = [
+        {"inode": a.path.stat().st_ino, "pos": read, "file": str(a.path)},
+        {"inode": b.path.stat().st_ino, "pos": 10**9, "file": str(b.path)},
+    ]
+    positions = tmp_path / "taildir_position.json"
+    positions.write_text(json.dumps(rows))
+    tail = Tail(tmp_path, position_file=str(positions))
+    assert sorted(tail.seen()) == sorted(rest + rest_of_b)
+    more = a.lines(2)
+    tail.restart()
+
+    assert tail.seen() == more
+    tail.close()
+
+
+def test_a_source_goes_on_where_its_channels_are(tail: Tail) -> None:
+    """A restart reads nothing twice and leaves nothing out."""
+    a = Writer(tail.logs / "a.log")
+    first = a.lines(10)
+    assert tail.seen() == first
+    for _ in range(3):
+        written = a.lines(5)
+        tail.restart()
+        assert tail.seen() == written
+
+
+def test_channels_that_are_not_equally_far_get_each_line_once(tmp_path: Path) -> None:
+    """A death between the commits of two channels: the source begins at the first end, and a batch ends at
+    the second.
+    """
+    tail = Tail(tmp_path, channels=2)
+    a = Writer(tail.logs / "a.log")
+    first = a.lines(10)
+    tail.look()
+    assert tail.lines("c0") == tail.lines("c1") == first
+    tail.restart()
+    (name,) = tail.outlet.names()
+    done = a.lines(4)
+    end = a.path.stat().st_size
+    for call in (tail.channels["c1"].positions.passed,):  # as if c1 had committed a batch of these four
+        call(Position(f"t/{name}", end))
+    rest = a.lines(3)
+    tail.look()
+
+    assert tail.lines("c0") == done + rest
+    assert tail.lines("c1") == rest
+    tail.close()
+
+
+def test_events_of_several_lines_begin_with_a_match(tmp_path: Path) -> None:
+    """A stack trace is one event with its first line; the last one comes when its file has rested."""
+    tail = Tail(tmp_path, multiline_start=r"\d{4}-", multiline_timeout=5.0)
+    a = Writer(tail.logs / "a.log")
+    a.append(b"2026-01-01 one\n  at x\n  at y\n2026-01-02 two\n2026-01-03 three\n")
+    assert tail.seen() == [b"2026-01-01 one\n  at x\n  at y", b"2026-01-02 two"]
+    a.append(b"  at z\n")
+    assert tail.seen(4) == []
+    assert tail.seen(4) == []
+    assert tail.seen(2) == [b"2026-01-03 three\n  at z"]
+    tail.close()
+
+
+def test_a_link_is_followed_and_its_file_read_once(tail: Tail, tmp_path: Path) -> None:
+    """As below /var/log/containers: the link is what the pattern has; when it leads elsewhere, that is read, too."""
+    elsewhere = tmp_path / "pods"
+    elsewhere.mkdir()
+    one = Writer(elsewhere / "0.log", "one")
+    first = one.lines(3)
+    (tail.logs / "a.log").symlink_to(one.path)
+    (tail.logs / "b.log").symlink_to(one.path)
+    assert tail.seen() == first
+    late = one.lines(1)
+    one.path.rename(elsewhere / "0.log.1")
+    second = Writer(elsewhere / "0.log", "two").lines(2)
+
+    assert sorted(tail.seen(1) + tail.seen(1)) == sorted(late + second)
+
+
+def test_directories_of_a_glob_come_and_go(tmp_path: Path) -> None:
+    """A pod's directory that appears is looked into."""
+    tail = Tail(tmp_path, str(tmp_path / "logs" / "*" / "app.log"))
+    tail.look()
+    (tail.logs / "pod").mkdir()
+    written = Writer(tail.logs / "pod" / "app.log").lines(2)
+
+    assert tail.seen(11) == written
+    tail.close()
+
+
+def test_positions_of_files_that_are_gone_are_forgotten_after_a_day(tail: Tail) -> None:
+    """Neither the channels nor the notes grow for ever; a file that is there is never forgotten."""
+    a, b = Writer(tail.logs / "a.log"), Writer(tail.logs / "b.log")
+    a.lines(3)
+    b.lines(3)
+    tail.seen()
+    a.path.unlink()
+    tail.look(200)
+    tail.look(200)
+    assert len(tail.outlet.names()) == 2
+    tail.look(80_000)
+    assert len(tail.outlet.names()) == 2
+    tail.look(7_000)
+
+    (name,) = tail.outlet.names()
+    parsed = parse_name(name)
+    assert parsed is not None
+    assert parsed.inode == b.path.stat().st_ino
+    written = b.lines(2)
+    assert tail.seen(10) == written
+
+
+def test_idle_files_are_closed_and_read_again_when_they_are_written(tail: Tail) -> None:
+    """Descriptors are for those that are written."""
+    writers = [Writer(tail.logs / f"{n}.log") for n in range(50)]
+    for writer in writers:
+        writer.lines(1)
+    tail.seen()
+    assert _open_below(tail.logs) == 50
+    tail.look(121)
+    assert _open_below(tail.logs) == 0
+    written = writers[7].lines(3)
+
+    assert tail.seen(1) == written
+
+
+def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
+    """All are read all the same."""
+    tail = Tail(tmp_path, max_open_files=5)
+    writers = [Writer(tail.logs / f"{n}.log") for n in range(40)]
+    written = [line for writer in writers for line in writer.lines(2)]
+    assert sorted(tail.seen()) == sorted(written)
+    assert _open_below(tail.logs) <= 5
+    written = [line for writer in writers for line in writer.lines(2)]
+
+    assert sorted(tail.seen(1)) == sorted(written)
+    tail.close()
+
+
+def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 2,000 files that nobody writes, some hundreds are looked at in a second, and each has its turn."""
+    for number in range(2000):
+        (tail.logs / f"{number}.log").write_bytes(b"x\n")
+    tail.seen()
+    tail.look(121)
+    looks: list[object] = []
+    real = os.stat
+
+    def counting(path: object, *arguments: object, **named: object) -> os.stat_result:
+        looks.append(path)
+        return real(path, *arguments, **named)  # type: ignore[arg-type]
+
+    tail.look(1)
+    monkeypatch.setattr(os, "stat", counting)
+    tail.look(1)
+    assert len(looks) < 1000
+    tail.look(1)
+    tail.look(1)
+    assert len(set(looks)) > 2000
+
+
+def _open_below(folder: Path) -> int:
+    """Descriptors of this process for files there."""
+    count = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            count += str(entry.readlink()).startswith(str(folder))
+    return count
+
+
+def test_names_are_read_again_as_they_were_written() -> None:
+    """What is not a name of ours is none."""
+    name = FileName(12, 34, 5, 1024, 0xDEADBEEF)
+    assert parse_name(str(name)) == name
+    assert parse_name("something else") is None
+
+
+def test_an_agent_follows_a_file(tmp_path: Path) -> None:
+    """The whole way, on threads: what is appended is delivered, and the agent stops in time."""
+    a = Writer(tmp_path / "a.log")
+    a.lines(10)
+    config = AgentConfig(
+        name="a",
+        state=tmp_path / "state",
+        sources={"r": SourceConfig("r", "taildir", {"paths": [str(a.path)]}, channels=("c",))},
+        channels={"c": ComponentConfig("c", "memory", {})},
+        sinks={"k": SinkConfig("k", "null", {}, channel="c")},
+    )
+    agent = Agent(config)
+    agent.start()
+    delivered = agent.counters["sinks.k"]
+    eventually(lambda: delivered.get("EventDrainSuccessCount") == 10)
+    a.lines(5)
+    eventually(lambda: delivered.get("EventDrainSuccessCount") == 15)
+
+    assert agent.stop(10)
