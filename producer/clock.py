@@ -69,6 +69,10 @@ class Deadline:
 NO_DEADLINE = Deadline(None)
 
 
+#: Who waits for others, whom a signal handler's exception may keep from waking him, looks again after so many seconds.
+LOOK_AGAIN = 1.0
+
+
 class WaitingRoom:
     """Where threads wait for a change that others make, in the order in which they came.
 

@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
-from ..clock import Clock, Deadline, SystemClock, WaitingRoom
+from ..clock import LOOK_AGAIN, Clock, Deadline, SystemClock, WaitingRoom
 from ..errors import (
     ChannelClosedError,
     ChannelError,
@@ -44,7 +44,6 @@ from .counters import ChannelCounters
 from .limits import event_sizes
 from .memory import MemoryChannel
 from .transaction import BaseTransaction
-from .turns import LOOK_AGAIN
 
 #: The sequence numbers of events in memory begin here, above those of any other channel.
 MEMORY_NUMBERS = 2**62

@@ -16,10 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from weakref import ref
 
-from ..clock import Clock, Deadline, WaitingRoom
-
-#: Who waits looks again after so many seconds, should an interrupt have kept somebody from waking him.
-LOOK_AGAIN = 1.0
+from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 
 
 class Redo:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..clock import Clock, Deadline, WaitingRoom
+from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..metrics import Counters
@@ -97,7 +97,7 @@ class Acks:
         self._owed: dict[Taking, list[int]] = {}
         #: Likewise: to be set when it owes nothing any more.
         self._barriers: list[threading.Event] = []
-        self._room = WaitingRoom(clock)
+        self._room = WaitingRoom(clock, LOOK_AGAIN)
         self._lock = threading.Lock()  # guards everything below
         self._items: list[_Item] = []
         self._stopped = self._ended = False

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ..clock import Clock, Deadline, WaitingRoom
+from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, StreamStoppedError, TransactionFullError
 from ..interfaces import Channel, Event
 from ..pipeline.batching.doubt import SentBefore
@@ -78,7 +78,7 @@ class Feeder:
         self._errors = ThinnedLog(clock)
         self._block, self._block_bytes = BLOCK_EVENTS, block_bytes
         self.takings = [Taking(channel)]
-        self._room = WaitingRoom(clock)
+        self._room = WaitingRoom(clock, LOOK_AGAIN)
         self._lock = threading.Lock()  # guards everything below
         self._fed = 0
         self._idle = 0

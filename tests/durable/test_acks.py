@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,11 +14,13 @@ from producer import (
     NetworkError,
     RejectedError,
 )
+from producer.durable.acks import Acks
 from producer.durable.event_format import read_event
 from producer.durable.pipeline import DurablePipeline
 from producer.durable.taking import Taking
 from producer.interfaces import Event
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from tests.channels.interrupts import interrupted_everywhere
 from tests.durable.kit import (
     KeptChannel,
     by_hand,
@@ -62,6 +64,25 @@ def test_all_that_was_settled_is_acknowledged_in_one_call(monkeypatch: pytest.Mo
     one.acks.run_once()
     assert calls == [200]
     assert one.stored == 0
+
+
+def test_an_interrupted_stop_of_the_thread_ends_it() -> None:
+    """An interrupt between what is noted and the wake-up: the thread looks by itself."""
+
+    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
+        clock = ManualClock()
+        acks = Acks("acks", clock, "channel", None)
+        acks.thread.start()
+        eventually(lambda: clock.waiting)
+
+        def check(_interrupted: bool) -> None:
+            if not acks._stopped:
+                acks.stop()
+            eventually(lambda: acks._ended or clock.advance(1.0))
+
+        return acks.stop, check
+
+    interrupted_everywhere(scenario, at_least=2)
 
 
 def test_nothing_is_acknowledged_before_it_is_delivered() -> None:

@@ -33,14 +33,13 @@ class LoadBalancingSelector:
 
     def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:  # noqa: ARG002
         self._policy, self._channels = options.policy, channels
-        self._last = -1
+        self._next = 0
 
     def select(self, batch: EventBatch) -> Routes:
         """See :class:`~..interfaces.Selector`."""
         names = self._in_order()
-        chosen = next((name for name in names if self._channels[name].has_room(batch.count)), names[0])
-        self._last = list(self._channels).index(chosen)
-        return Routes({chosen: batch})
+        healthy = [name for name in names if self._has_room(name, batch.count)]
+        return Routes({(healthy or names)[0]: batch})
 
     def _in_order(self) -> Sequence[str]:
         names = list(self._channels)
@@ -48,5 +47,8 @@ class LoadBalancingSelector:
             return random.sample(names, len(names))  # no secret
         if self._policy == "least_full":
             return sorted(names, key=lambda name: self._channels[name].fill)
-        first = (self._last + 1) % len(names)
-        return names[first:] + names[:first]
+        self._next = (self._next + 1) % len(names)
+        return names[self._next :] + names[: self._next]
+
+    def _has_room(self, name: str, count: int) -> bool:
+        return self._channels[name].has_room(count)

@@ -26,7 +26,7 @@ from ...client import Producer
 from ...clock import Deadline
 from ...config import MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
 from ...credentials import Credentials, StaticCredentials
-from ...errors import LogSizeTooLargeError, ProducerError, ResultFailedError
+from ...errors import LogSizeTooLargeError, ProducerError, ResultFailedError, StreamStoppedError
 from ...futures import SendFuture
 from ...interfaces import Record
 from ...numbering import SequenceKey
@@ -114,13 +114,11 @@ class LogHubSink:
             self._send(batch, lanes, deadline)
         for lane in lanes.values():
             self._await(lane, deadline)
-            reason = lane.reason if lane.refused else reason or lane.reason
+            reason = reason or lane.reason
             refused += lane.refused
             later += lane.later
         if refused:
             raise RefusedError(reason, refused, later)
-        if later:
-            raise SinkError(reason, later)
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -138,7 +136,7 @@ class LogHubSink:
         if lane.stream is None or lane.tags != tags:
             self._await(lane, deadline)  # streams know nothing of each other, and the numbers of a key must rise
             lane.stream, lane.tags = self._stream(SequenceKey(self._hash_key(origin, number), first), tags), tags
-        if lane.reason:
+        if lane.refused:
             lane.later.append(batch)
             return
         try:
@@ -148,25 +146,25 @@ class LogHubSink:
             ]
         except LogSizeTooLargeError as error:
             self._await(lane, deadline)
-            if not lane.reason:
+            if not lane.refused:
                 lane.refused, lane.reason = [batch], str(error)
             else:
                 lane.later.append(batch)
+        except StreamStoppedError:
+            lane.later.append(batch)  # behind one that is about to be looked at
         except ProducerError as error:
-            self._await(lane, deadline)  # behind one that failed the stream is stopped
-            lane.fail(f"{type(error).__name__}: {error}", batch)
+            raise SinkError(f"{type(error).__name__}: {error}") from error
         else:
             lane.sent.append((batch, futures))
 
     def _await(self, lane: _Lane, deadline: Deadline) -> None:
-        """Learn what became of what is on its way in a lane."""
+        """Learn what became of what is on its way in a lane.
+
+        :raises SinkError: something was not stored in time, for what may pass.
+        """
         for batch, futures in lane.sent:
-            try:
-                reason = "" if lane.reason else self._refusal(futures, deadline)
-            except SinkError as error:
-                lane.fail(str(error), batch)
-                continue
-            if lane.reason:
+            reason = "" if lane.refused else self._refusal(futures, deadline)
+            if lane.refused:
                 lane.later.append(batch)
             elif reason:
                 lane.refused, lane.reason = [batch], reason
@@ -246,7 +244,7 @@ class LogHubSink:
                 result = error.result
                 if blames_rows(result):
                     return str(reason_of(result))
-                raise SinkError(str(reason_of(result))) from error
+                raise SinkError(str(reason_of(result)), sent=result.may_have_been_stored) from error
         return ""
 
 
@@ -256,9 +254,8 @@ class _Lane:
 
     :ivar stream: the handle under which they go.
     :ivar sent: what is on its way.
-    :ivar refused: the one that was refused.
-    :ivar reason: why one was refused, or failed; empty as long as none was.
-    :ivar later: what was not stored, since it failed, or comes behind that one.
+    :ivar refused: the one that was refused, and why.
+    :ivar later: what was not stored, since it comes behind that one.
     """
 
     stream: Stream | None = None
@@ -267,11 +264,6 @@ class _Lane:
     refused: list[EventBatch] = field(default_factory=list)
     reason: str = ""
     later: list[EventBatch] = field(default_factory=list)
-
-    def fail(self, reason: str, batch: EventBatch) -> None:
-        """A batch was not stored."""
-        self.reason = self.reason or reason
-        self.later.append(batch)
 
 
 def _joined(records: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:

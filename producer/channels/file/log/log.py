@@ -25,8 +25,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from weakref import ref
 
-from ....clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
+from ....clock import LOOK_AGAIN, NO_DEADLINE, Clock, Deadline, WaitingRoom
 from ....errors import ChannelIOError
 from ..store.disk import Disk
 from ..store.segment import Segment, SegmentWriter
@@ -54,6 +55,18 @@ class _Goal:
     sequence: int
     writers: Sequence[tuple[SegmentWriter, int]] = ()
     in_doubt: bool = False
+
+
+class _Lead:
+    """A call that syncs for all; gone with it, whatever ends it.
+
+    :ivar thread: whose call it is.
+    """
+
+    __slots__ = ("__weakref__", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
 
 
 class Log:
@@ -106,8 +119,8 @@ class Log:
         self.synced_sequence = -1
         self._failures = 0
         self._failure: ChannelIOError | None = None  # the last of them
-        self._leader: object | None = None  # stands for who syncs now
-        self._room = WaitingRoom(clock)  # of those for whom he does
+        self._leader: ref[_Lead] | None = None  # who syncs now
+        self._room = WaitingRoom(clock, LOOK_AGAIN)  # of those for whom he does
         self._clock = clock
 
     def resume(self, segments: Iterable[Segment], *, next_sequence: int, next_transaction: int) -> None:
@@ -244,14 +257,16 @@ class Log:
 
     def _is_settled(self, number: int, failures: int | None) -> bool:
         """Whether there is nothing to wait for any more; finds out itself if nobody else does."""
-        me = object()
+        lead = _Lead()
+        me = ref(lead)
         while True:
             try:
                 with self._state:
+                    led = self._is_led()
                     failed = failures is not None and self._failures > failures
                     if self._synced_run >= number or failed:
                         return True
-                    if self._leader is not None:
+                    if led:
                         return False
                     self._leader = me
                 self._sync_for_all()
@@ -259,7 +274,16 @@ class Log:
                 if self._leader is me:  # also if an interrupt came before anything was synced: another one leads then
                     self._let_others_lead(me)
 
-    def _let_others_lead(self, me: object) -> None:
+    def _is_led(self) -> bool:
+        """Whether somebody else syncs. An interrupt may have kept one who does not any more from saying so: his call is
+        gone then, or he asks himself.
+        """
+        lead = None if self._leader is None else self._leader()
+        if lead is None or lead.thread == threading.get_ident():
+            self._leader = None
+        return self._leader is not None
+
+    def _let_others_lead(self, me: ref[_Lead]) -> None:
         try:
             self._leader = None
             self._room.wake_all()

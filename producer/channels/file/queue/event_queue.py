@@ -105,6 +105,7 @@ class EventQueue:
         self._columns = Columns()
         self._head = 0
         self._returned: list[Entry] = []  # a heap: what was taken and given back
+        self._returning: int | None = None  # what is being given back, or was when an interrupt came
         self.taken: dict[int, Entry] = {}
         self.handing: Sequence[Entry] = ()
         self._last = 0  # the newest that was ever appended
@@ -159,6 +160,7 @@ class EventQueue:
         misses it.
         """
         self._columns.even()
+        self._end_interrupted_return()
         early = heapq.nsmallest(count, self._returned) if self._returned else []
         entries = early + self._columns.entries(self._head, self._head + count - len(early))
         if max_bytes is not None:
@@ -186,11 +188,22 @@ class EventQueue:
         return handed
 
     def put_back(self, entries: Iterable[Entry]) -> None:
-        """Taken events return to where they were: before all that has a greater sequence number."""
+        """Events, if they are taken, return to where they were: before all that has a greater sequence number."""
+        self._end_interrupted_return()
         for entry in entries:
-            # Another segment may hold it by now, if a sync failed meanwhile.
-            heapq.heappush(self._returned, self.taken[entry.sequence])
-            del self.taken[entry.sequence]
+            if entry.sequence in self.taken:
+                self._returning = entry.sequence
+                # Another segment may hold it by now, if a sync failed meanwhile.
+                heapq.heappush(self._returned, self.taken[entry.sequence])
+                del self.taken[entry.sequence]
+        self._returning = None
+
+    def _end_interrupted_return(self) -> None:
+        """What has returned already is not taken any more, or it would return once more."""
+        sequence = self._returning
+        if sequence in self.taken and any(entry.sequence == sequence for entry in self._returned):
+            del self.taken[sequence]
+        self._returning = None
 
     def remove(self, sequences: Sequence[int]) -> None:
         """Taken events are gone for good."""

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ....clock import Clock, Deadline, WaitingRoom
+from ....clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ....errors import ChannelClosedError, ChannelFullError, TransactionFullError
 from ...counters import ChannelCounters
 from ...room import Claim, Room
@@ -19,8 +19,6 @@ from ..options import FileChannelOptions
 from ..store.pointers import Entry
 from .event_queue import Columns, EventQueue
 
-#: Who waits looks again after so many seconds, should an interrupt have kept somebody from waking him.
-LOOK_AGAIN = 1.0
 #: What a transaction has taken and not committed, by sequence number; guarded by the ledger's lock.
 Taken = dict[int, Entry]
 
@@ -45,6 +43,8 @@ class Ledger:
         self._aside: list[int] = []  # taken by nobody, until the next checkpoint
         self._taker: Taken = {}  # who took last
         self._orphans: list[Taken] = []  # of dropped transactions; added to without the lock
+        self._returning: Taken = {}  # what is being given back, or was when an interrupt came, by whom
+        self._returned: Sequence[int] = ()
         self._closed: str | None = None
         self._sums: dict[str, int] = {}
 
@@ -184,13 +184,22 @@ class Ledger:
     def put_back(self, taken: Taken, sequences: Iterable[int]) -> None:
         """Give these of ``taken`` back to the head."""
         with self.lock:
-            self._end_interrupted_take()
-            for entry in [taken[sequence] for sequence in sequences if sequence in taken]:
-                # An interrupt may come anywhere: the queue has it before the transaction lets it go.
-                if entry.sequence in self.queue.taken:
-                    self.queue.put_back((entry,))
-                taken.pop(entry.sequence, None)
+            self._end_interrupted()
+            self._return(taken, tuple(sequences))
         self.wake()
+
+    def _return(self, taken: Taken, sequences: Sequence[int]) -> None:
+        """An interrupt may come anywhere: whoever has the lock next goes on with it, before anybody can take them."""
+        self._returning, self._returned = taken, sequences
+        self._end_interrupted_return()
+
+    def _end_interrupted_return(self) -> None:
+        taken = self._returning
+        for sequence in self._returned:
+            if sequence in taken:
+                self.queue.put_back((taken[sequence],))
+            taken.pop(sequence, None)
+        self._returning, self._returned = {}, ()
 
     def orphan(self, taken: Taken) -> None:
         """The transaction that had these is gone: they can be taken again. No lock: whoever collects may hold it."""
@@ -202,11 +211,15 @@ class Ledger:
             for sequence in self.queue.take_back():
                 self._taker.pop(sequence, None)
 
-    def _return_orphans(self) -> None:
+    def _end_interrupted(self) -> None:
+        self._end_interrupted_return()
         self._end_interrupted_take()
+
+    def _return_orphans(self) -> None:
+        self._end_interrupted()
         while self._orphans:
-            left = self._orphans.pop().values()
-            self.queue.put_back([entry for entry in left if entry.sequence in self.queue.taken])
+            self._return(self._orphans[0], tuple(self._orphans[0]))
+            del self._orphans[0]
 
     def lose(self, taken: Taken, entries: Sequence[Entry]) -> None:
         """These of ``taken`` are gone: they are damaged."""

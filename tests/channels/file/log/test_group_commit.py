@@ -9,6 +9,7 @@ import errno
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -410,6 +411,24 @@ def test_what_is_not_synced_may_be_lost_with_the_machine_and_never_in_part(fsync
         seen.add(len(found))
         assert contents(crashed.kill()) == []
     assert len(seen) > 3
+
+
+def test_an_interrupt_after_a_sync_leaves_nobody_waiting_for_a_leader_who_is_gone() -> None:
+    """Before the one who synced could say that he does no more: he, and others, commit as ever."""
+    with opened_channel(SimFS()) as channel:
+        let_others_lead, interrupts = channel._log._let_others_lead, iter([KeyboardInterrupt()])
+
+        def leaving(*arguments: Any) -> None:
+            for error in interrupts:
+                raise error
+            let_others_lead(*arguments)
+
+        channel._log._let_others_lead = leaving  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            put(channel, "a")
+        Call(lambda: put(channel, "b")).result()
+        put(channel, "c")
+        assert drained(channel) == ["a", "b", "c"]
 
 
 def test_an_interrupt_while_waiting_for_the_disk_leaves_the_outcome_known() -> None:
