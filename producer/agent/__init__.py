@@ -15,7 +15,7 @@ committed comes once (:mod:`.positions`).
 from .agent import Agent
 from .batch import EventBatch, Position
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
-from .interfaces import Context, Interceptor, Outlet, RefusedError, Selector, Sink, SinkError, Source, Stop
+from .interfaces import Context, Interceptor, Outlet, RefusedError, Routes, Selector, Sink, SinkError, Source, Stop
 from .options import AgentConfigError, option
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Outlet",
     "Position",
     "RefusedError",
+    "Routes",
     "Selector",
     "Sink",
     "SinkConfig",

@@ -6,7 +6,7 @@ and a :class:`Context`. It is found by its name among the built-in ones or by an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -20,12 +20,12 @@ from .counters import Counters
 class SinkError(ProducerError):
     """A sink could not deliver; the events stay in the channel, and it is tried again.
 
-    :ivar sent: whether some of them may have been delivered all the same.
+    :ivar later: the batches that were not acknowledged, if the others were; None is all of them.
     """
 
-    def __init__(self, message: str, *, sent: bool = True) -> None:
+    def __init__(self, message: str, later: Sequence[EventBatch] | None = None) -> None:
         super().__init__(message)
-        self.sent = sent
+        self.later = later
 
 
 class RefusedError(ProducerError):
@@ -181,6 +181,9 @@ class Routes:
 class Sink(Protocol):
     """Delivers events.
 
+    One that has something to do when nothing comes, such as to end a file when its time is over, has a method ``tick``,
+    called by the thread that calls :meth:`write`: between writes, and twice a second where there is nothing to write.
+
     :ivar most_events: of one call of :meth:`write`.
     :ivar most_bytes: likewise; a single batch may be larger.
     """
@@ -207,3 +210,10 @@ class SinkProcessor(Protocol):
 
     def close(self) -> None:
         """Close all sinks."""
+
+
+def tick(component: object) -> None:
+    """Call a sink's or a processor's ``tick``, if it has one."""
+    method: Callable[[], None] | None = getattr(component, "tick", None)
+    if method is not None:
+        method()

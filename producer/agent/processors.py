@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ..clock import Clock
 from .batch import EventBatch
-from .interfaces import Context, RefusedError, Sink, SinkError
+from .interfaces import Context, RefusedError, Sink, SinkError, tick
 from .options import AgentConfigError, Problem, nearest, option
 from .repeated import RepeatedLog
 
@@ -53,6 +53,10 @@ class DefaultProcessor:
         """See :class:`~.interfaces.SinkProcessor`."""
         self._sink.write(batches)
 
+    def tick(self) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        tick(self._sink)
+
     def close(self) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""
         self._sink.close()
@@ -65,6 +69,11 @@ class _Group:
         self._sinks, self._clock = dict(sinks), context.clock
         self._backoffs = {name: _Backoff(context.clock) for name in sinks}
         self._repeated = {name: RepeatedLog(context.clock) for name in sinks}
+
+    def tick(self) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        for sink in self._sinks.values():
+            tick(sink)
 
     def close(self) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""
@@ -85,12 +94,14 @@ class _Group:
                 raise
             except Exception as error:  # noqa: BLE001  # a sink of anybody's; it is told, and the next one tried
                 self._backoffs[name].fail(longest)
+                if isinstance(error, SinkError) and error.later is not None:
+                    batches = error.later
                 failures.append(f"{name}: {error}")
                 self._tell(name, error)
             else:
                 self._backoffs[name].succeed()
                 return
-        raise SinkError(f"no sink of the group could deliver: {'; '.join(failures)}")
+        raise SinkError(f"no sink of the group could deliver: {'; '.join(failures)}", batches)
 
     def _tell(self, name: str, error: Exception) -> None:
         more = self._repeated[name].due(error)

@@ -15,7 +15,7 @@ from ..errors import ChannelClosedError, ChannelError
 from .batch import EventBatch
 from .channel import BatchChannel, Taking
 from .counters import Counters
-from .interfaces import RefusedError, Sink, SinkProcessor, Stop
+from .interfaces import RefusedError, Sink, SinkError, SinkProcessor, Stop, tick
 from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.sink")
@@ -65,11 +65,7 @@ class SinkRunner:
             else:
                 stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def drain(self, stop: Stop) -> None:
-        """Deliver until the channel is empty, or a delivery fails, or ``stop``."""
-        while not stop.is_set() and self._channel.held and self.deliver(0.0):
-            pass
+            tick(self._processor)
 
     def deliver(self, timeout: float) -> bool:
         """Take, deliver and commit once; False if it failed. Nothing to take is no failure.
@@ -130,8 +126,14 @@ class SinkRunner:
         if more is not None:
             channel = self._channel.name
             _log.warning("sink %s: %d events go back to %s: %s%s", self._name, taking.count, channel, error, more)
+        later = error.later if isinstance(error, SinkError) and error.later is not None else taking.batches
+        delivered = taking.count - sum(batch.count for batch in later)
         try:
-            taking.rollback()
+            if delivered:
+                taking.commit(later)
+                self._counters.add(EventDrainSuccessCount=delivered)
+            else:
+                taking.rollback()
         except ChannelClosedError:
             _log.info("sink %s: %s was closed meanwhile", self._name, self._channel.name)
 

@@ -19,9 +19,13 @@ from .sending import PortionSender
 from .session import running_session
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import Accumulator, SparkContext
     from pyspark.sql import SparkSession
     from pyspark.status import SparkStageInfo
+
+#: The columns of what :class:`ShipBatches` returns: no row.
+NOTHING = "nothing int"
 
 
 def figures_accumulator(context: SparkContext) -> Accumulator[Figures]:
@@ -52,6 +56,21 @@ class ShipPortions:
                 self._figures.add(figures)
                 if self._account is not None:
                     self._account.add(account)
+
+
+class ShipBatches:
+    """What a task of a streaming query does, by ``mapInArrow``: each row is a packed portion; picklable.
+
+    It stands here so that a worker, which imports where it stands, imports no more than the sending.
+    """
+
+    def __init__(self, job: ShipJob, figures: Accumulator[Figures]) -> None:
+        self._ship = ShipPortions(job, figures)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Ship the portions of all rows; there is nothing to return."""
+        self._ship(portion for batch in batches for portion in batch.column(0).to_pylist())
+        return iter(())
 
 
 @contextmanager

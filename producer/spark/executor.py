@@ -18,7 +18,6 @@ from queue import SimpleQueue
 
 from pyspark import TaskContext
 
-from ..channels import ProcessFileChannel
 from ..client import Producer
 from ..clock import Clock, Deadline, SystemClock
 from ..config import ProducerConfig, ProjectConfig
@@ -97,7 +96,11 @@ def _check_projects(projects: tuple[object, ...]) -> None:
 
 def make_producer(projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> Producer:
     """A new producer, with a channel of this process's own below the directory ``channel``."""
-    return Producer(*projects, config=config, channel=None if channel is None else ProcessFileChannel(channel))
+    if channel is None:
+        return Producer(*projects, config=config)
+    from ..channels import ProcessFileChannel  # noqa: PLC0415  (few workers need it, and it is half of what they import)
+
+    return Producer(*projects, config=config, channel=ProcessFileChannel(channel))
 
 
 class WorkerProducers:

@@ -1,23 +1,29 @@
-"""Spark's classes, loaded once and kept as a file that a JVM maps into its memory: each further start costs half.
+"""What lets Spark's processes start in half the time: an archive of classes for JVMs, a home of Spark's for Pythons.
 
-It is a dynamic archive of class data sharing. A JVM whose class path or version is not that of the archive runs without
-it, and so does one that cannot make it.
+Spark's classes are loaded once and kept as a file that a JVM maps into its memory, a dynamic archive of class data
+sharing. A JVM whose class path or version is not that of the archive runs without it, and so does one that cannot make
+it.
+
+A worker finds pyspark in a zip file below SPARK_HOME before it finds the installed one, and compiles what it imports
+from there each time: a second for every worker and every daemon. The home that is made here has no such file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyspark
 
 from producer.ship.java import use_java
 
-SPARK_HOME = Path(pyspark.__file__).parent
+_INSTALLED = Path(pyspark.__file__).parent
 
 #: What lets a JVM be there soon, rather than fast after minutes.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -25,16 +31,75 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # The JVM would warn, on stdout, of each class that an archive cannot hold, and of archives that are not its own.
 _SILENT = "-Xlog:disable"
 
-# What a job of these tests does: plans, generated code, Python workers of both kinds.
+# What a job of these tests does: plans, generated code, Python workers of both kinds, data sources, streams.
 _PROGRAM = """\
+import sys
+
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceWriter, SimpleDataSourceStreamReader, WriterCommitMessage
+
+
+class Writer(DataSourceWriter):
+    def write(self, iterator):
+        list(iterator)
+        return WriterCommitMessage()
+
+
+class Reader(SimpleDataSourceStreamReader):
+    def initialOffset(self):
+        return {"n": 0}
+
+    def read(self, start):
+        return iter([(start["n"],)]), {"n": 1}
+
+    def readBetweenOffsets(self, start, end):
+        return iter([(start["n"],)])
+
+
+class Source(DataSource):
+    @classmethod
+    def name(cls):
+        return "trial"
+
+    def schema(self):
+        return "n long"
+
+    def writer(self, schema, overwrite):
+        return Writer()
+
+    def simpleStreamReader(self, schema):
+        return Reader()
+
 
 session = SparkSession.builder.getOrCreate()
+session.dataSource.register(Source)
 rows = session.range(0, 100, numPartitions=2).selectExpr("cast(id as string) as id", "md5(cast(id as string)) as hash")
 rows.foreachPartition(list)
 rows.mapInArrow(lambda batches: batches, rows.schema).selectExpr("count(*)", "sum(length(hash))").collect()
+session.range(3).selectExpr("id AS n").write.format("trial").mode("append").save()
+stream = session.readStream.format("trial").load().mapInArrow(lambda batches: batches, "n long")
+stream.writeStream.format("noop").option("checkpointLocation", sys.argv[1]).trigger(availableNow=True).start()
+session.streams.awaitAnyTermination()
 session.stop()
 """
+
+
+def spark_home() -> Path:
+    """Where Spark is: what the environment says, else what is installed."""
+    return Path(os.environ.get("SPARK_HOME") or _INSTALLED)
+
+
+def lean_home(folder: Path) -> Path:
+    """A home of the installed Spark without the zip file that hides the installed pyspark.
+
+    :param folder: where it is made if it is not there.
+    """
+    home = folder / f"home-{hashlib.sha256(str(_INSTALLED).encode()).hexdigest()[:16]}"
+    home.mkdir(exist_ok=True)
+    for name in ("bin", "jars", "sbin"):
+        with contextlib.suppress(FileExistsError):
+            (home / name).symlink_to(_INSTALLED / name)
+    return home
 
 
 def java_environment() -> dict[str, str]:
@@ -65,30 +130,35 @@ def sharing_options(folder: Path) -> str:
 def _key(environment: dict[str, str]) -> str:
     java = str(Path(environment["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in environment else "java"
     version = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
-    jars = SPARK_HOME / "jars"
-    return hashlib.sha256(f"{version} {jars} {jars.stat().st_mtime_ns}".encode()).hexdigest()[:16]
+    jars = spark_home() / "jars"
+    return hashlib.sha256(f"{version} {jars} {jars.stat().st_mtime_ns} {_PROGRAM}".encode()).hexdigest()[:16]
 
 
 def _make(archive: Path, environment: dict[str, str]) -> None:
     new, program = archive.with_suffix(".new"), archive.with_suffix(".py")
     new.unlink(missing_ok=True)
     program.write_text(_PROGRAM)
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]", "--driver-java-options", QUICK]
-    done = subprocess.run(
-        [*command, "--conf", "spark.ui.enabled=false", str(program)],
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]", "--driver-java-options", QUICK]
+    with tempfile.TemporaryDirectory() as checkpoint:
+        done = _submit([*command, "--conf", "spark.ui.enabled=false", str(program), checkpoint], environment, new)
+    assert done.returncode == 0, done.stderr
+    # A Java that has no archive of its own classes makes none on top of it: an empty file, so as not to try again.
+    new.touch()
+    new.rename(archive)
+
+
+def _submit(command: list[str], environment: dict[str, str], archive: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
         env=environment
         | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={new} {_SILENT}",
+            "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={archive} {_SILENT}",
         },
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    # A Java that has no archive of its own classes makes none on top of it: an empty file, so as not to try again.
-    new.touch()
-    new.rename(archive)

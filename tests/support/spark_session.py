@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.spark_classes import sharing_options
+from tests.support.spark_classes import lean_home, sharing_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,10 +30,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def quick_java(pytestconfig: pytest.Config) -> Iterator[str]:
-    """Options with which JVMs of Spark's start sooner; from here on this process and its children use them."""
+    """Options with which JVMs of Spark's start sooner; from here on this process and its children use them, and a home
+    of Spark's from which Python workers start sooner."""
     assert pytestconfig.cache is not None
-    options = sharing_options(pytestconfig.cache.mkdir("spark-classes"))
+    folder = pytestconfig.cache.mkdir("spark-classes")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(lean_home(folder)))
+        options = sharing_options(folder)
         patch.setenv("SPARK_SUBMIT_OPTS", options)
         yield options
 

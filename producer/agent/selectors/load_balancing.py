@@ -33,13 +33,14 @@ class LoadBalancingSelector:
 
     def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:  # noqa: ARG002
         self._policy, self._channels = options.policy, channels
-        self._next = 0
+        self._last = -1
 
     def select(self, batch: EventBatch) -> Routes:
         """See :class:`~..interfaces.Selector`."""
         names = self._in_order()
-        healthy = [name for name in names if self._has_room(name, batch.count)]
-        return Routes({(healthy or names)[0]: batch})
+        chosen = next((name for name in names if self._channels[name].has_room(batch.count)), names[0])
+        self._last = list(self._channels).index(chosen)
+        return Routes({chosen: batch})
 
     def _in_order(self) -> Sequence[str]:
         names = list(self._channels)
@@ -47,8 +48,5 @@ class LoadBalancingSelector:
             return random.sample(names, len(names))  # no secret
         if self._policy == "least_full":
             return sorted(names, key=lambda name: self._channels[name].fill)
-        self._next = (self._next + 1) % len(names)
-        return names[self._next :] + names[: self._next]
-
-    def _has_room(self, name: str, count: int) -> bool:
-        return self._channels[name].has_room(count)
+        first = (self._last + 1) % len(names)
+        return names[first:] + names[:first]

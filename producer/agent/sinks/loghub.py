@@ -26,7 +26,7 @@ from ...client import Producer
 from ...clock import Deadline
 from ...config import MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
 from ...credentials import Credentials, StaticCredentials
-from ...errors import LogSizeTooLargeError, ProducerError, ResultFailedError, StreamStoppedError
+from ...errors import LogSizeTooLargeError, ProducerError, ResultFailedError
 from ...futures import SendFuture
 from ...interfaces import Record
 from ...numbering import SequenceKey
@@ -114,11 +114,13 @@ class LogHubSink:
             self._send(batch, lanes, deadline)
         for lane in lanes.values():
             self._await(lane, deadline)
-            reason = reason or lane.reason
+            reason = lane.reason if lane.refused else reason or lane.reason
             refused += lane.refused
             later += lane.later
         if refused:
             raise RefusedError(reason, refused, later)
+        if later:
+            raise SinkError(reason, later)
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -136,7 +138,7 @@ class LogHubSink:
         if lane.stream is None or lane.tags != tags:
             self._await(lane, deadline)  # streams know nothing of each other, and the numbers of a key must rise
             lane.stream, lane.tags = self._stream(SequenceKey(self._hash_key(origin, number), first), tags), tags
-        if lane.refused:
+        if lane.reason:
             lane.later.append(batch)
             return
         try:
@@ -146,25 +148,25 @@ class LogHubSink:
             ]
         except LogSizeTooLargeError as error:
             self._await(lane, deadline)
-            if not lane.refused:
+            if not lane.reason:
                 lane.refused, lane.reason = [batch], str(error)
             else:
                 lane.later.append(batch)
-        except StreamStoppedError:
-            lane.later.append(batch)  # behind one that is about to be looked at
         except ProducerError as error:
-            raise SinkError(f"{type(error).__name__}: {error}") from error
+            self._await(lane, deadline)  # behind one that failed the stream is stopped
+            lane.fail(f"{type(error).__name__}: {error}", batch)
         else:
             lane.sent.append((batch, futures))
 
     def _await(self, lane: _Lane, deadline: Deadline) -> None:
-        """Learn what became of what is on its way in a lane.
-
-        :raises SinkError: something was not stored in time, for what may pass.
-        """
+        """Learn what became of what is on its way in a lane."""
         for batch, futures in lane.sent:
-            reason = "" if lane.refused else self._refusal(futures, deadline)
-            if lane.refused:
+            try:
+                reason = "" if lane.reason else self._refusal(futures, deadline)
+            except SinkError as error:
+                lane.fail(str(error), batch)
+                continue
+            if lane.reason:
                 lane.later.append(batch)
             elif reason:
                 lane.refused, lane.reason = [batch], reason
@@ -244,7 +246,7 @@ class LogHubSink:
                 result = error.result
                 if blames_rows(result):
                     return str(reason_of(result))
-                raise SinkError(str(reason_of(result)), sent=result.may_have_been_stored) from error
+                raise SinkError(str(reason_of(result))) from error
         return ""
 
 
@@ -254,8 +256,9 @@ class _Lane:
 
     :ivar stream: the handle under which they go.
     :ivar sent: what is on its way.
-    :ivar refused: the one that was refused, and why.
-    :ivar later: what was not stored, since it comes behind that one.
+    :ivar refused: the one that was refused.
+    :ivar reason: why one was refused, or failed; empty as long as none was.
+    :ivar later: what was not stored, since it failed, or comes behind that one.
     """
 
     stream: Stream | None = None
@@ -264,6 +267,11 @@ class _Lane:
     refused: list[EventBatch] = field(default_factory=list)
     reason: str = ""
     later: list[EventBatch] = field(default_factory=list)
+
+    def fail(self, reason: str, batch: EventBatch) -> None:
+        """A batch was not stored."""
+        self.reason = self.reason or reason
+        self.later.append(batch)
 
 
 def _joined(records: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:

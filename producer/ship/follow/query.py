@@ -10,10 +10,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyspark
 from rich.console import Console
 
@@ -22,7 +20,7 @@ from ..failure import describe
 from ..figures import Figures
 from ..job import ShipJob
 from ..report import ProgressBar, Shipment, progress_bar
-from ..spark_engine import ShipPortions, figures_accumulator
+from ..spark_engine import NOTHING, ShipBatches, figures_accumulator
 from ..stopping import stopping_on_signals
 from .losses import Losses
 from .options import FollowOptions
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-#: The columns of what the tasks return: no row.
-NOTHING = "nothing int"
 
 _POLL_SECONDS = 0.2
 
@@ -84,24 +79,13 @@ def _start(
         stream = stream.option("logStart", job.multiline_start).option("maxLogBytes", str(job.max_line_bytes))
     return (
         stream.load()
-        .mapInArrow(_ShipBatches(job, figures), NOTHING)
+        .mapInArrow(ShipBatches(job, figures), NOTHING)
         # The tasks have sent everything: there is nothing left to write.
         .writeStream.format("noop")
         .option("checkpointLocation", options.checkpoint)
         .trigger(**trigger)
         .start()
     )
-
-
-class _ShipBatches:
-    """The function that ``mapInArrow`` runs in the tasks: each row is a packed portion."""
-
-    def __init__(self, job: ShipJob, figures: Accumulator[Figures]) -> None:
-        self._ship = ShipPortions(job, figures)
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        self._ship(portion for batch in batches for portion in batch.column(0).to_pylist())
-        return iter(())
 
 
 class _Watch:

@@ -20,7 +20,7 @@ from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.json_objects import ObjectLines
 from ...wire.speed import split_access, split_delimited, split_logfmt, split_objects, split_syslog
 from ...wire.syslog import FIELDS as SYSLOG_FIELDS
-from ...wire.syslog import facility_and_severity
+from ...wire.syslog import facility_and_severity, parse_syslog
 from ...wire.text_column import TextColumn
 from ..figures import Figures
 from ..line_times import TIME_FIELDS, LineTimes
@@ -28,6 +28,7 @@ from .line import Block
 from .logs import LogBlock
 from .names import is_plain, sendable, sendable_fields
 from .parsers import Parser, Values, compiled_pattern, make_parser
+from .parsers.apache import parse_error_log
 from .parsers.json_object import json_text, parse_json
 
 #: The column of what is found in single lines: the option ``contents_column``.
@@ -176,7 +177,7 @@ def _column_parser(name: str, pattern: str | None, values: Values) -> ColumnPars
     columns: dict[str, ColumnParser] = {
         "text": lambda lines: Found(np.ones(len(lines), bool)),
         "apache": lambda lines: _access_logs(lines, b"[", parse),
-        "auto": lambda lines: _access_logs(lines, b"{[<", parse),
+        "auto": _any_format,
         "json": _json_objects,
         "syslog": lambda lines: _syslog(lines, parse),
         "logfmt": lambda lines: _logfmt(lines, parse),
@@ -205,10 +206,51 @@ def _add_single(found: Found, rows: Sequence[int], texts: Sequence[str], parse: 
 
 def _access_logs(lines: pa.StringArray, others: bytes, parse: Parser) -> Found:
     """Access logs as columns, other lines by a parser of single lines."""
+    return _with_others(_access(lines, others), lines, parse)
+
+
+def _access(lines: pa.StringArray, others: bytes) -> Found:
+    """Access logs as columns, and nothing of lines that begin with one of these characters."""
     _, offsets, data = lines.buffers()
     split = split_access(memoryview(offsets), memoryview(data), others)
     known = np.frombuffer(split.known, np.uint8).astype(bool)
-    return _with_others(Found(known, _named(ACCESS_FIELDS, split.columns, len(lines))), lines, parse)
+    return Found(known, _named(ACCESS_FIELDS, split.columns, len(lines)))
+
+
+def _any_format(lines: pa.StringArray) -> Found:
+    """Each line as ``parse_auto`` has it: what is no access log by the parser that its first character tells."""
+    found = _access(lines, b"{[<")
+    rest = np.flatnonzero(~found.parsed)
+    if not len(rest):
+        return found
+    _, offsets, data = lines.buffers()
+    begins = np.frombuffer(offsets, np.int32)[: len(lines)][rest]
+    # An empty line at the end has no first character: then the one that is added stands for it.
+    firsts = np.append(np.frombuffer(data, np.uint8), np.uint8(0))[begins]
+    objects, errors = firsts == ord("{"), firsts == ord("[")
+    for rows, parse in (
+        (rest[objects], _json_objects),
+        (rest[errors], lambda some: _line_by_line(some, parse_error_log)),
+        (rest[~objects & ~errors], lambda some: _syslog(some, parse_syslog)),
+    ):
+        if len(rows):
+            _add_some(found, rows, parse(lines if len(rows) == len(lines) else lines.take(pa.array(rows))))
+    return found
+
+
+def _add_some(found: Found, rows: np.ndarray[Any, np.dtype[np.int64]], some: Found) -> None:
+    """Add what was found in some of the lines, of which nothing is known yet."""
+    found.parsed[rows] = some.parsed
+    found.fields |= {int(rows[row]): fields for row, fields in some.fields.items()}
+    if len(rows) == len(found.parsed):
+        found.columns = some.columns
+        return
+    places = np.full(len(found.parsed), -1)
+    places[rows] = np.arange(len(rows))
+    taken = pa.array(places, mask=places < 0)
+    for name, column in some.columns.items():
+        spread, before = column.take(taken), found.columns.get(name)
+        found.columns[name] = spread if before is None else pc.coalesce(before, spread)
 
 
 def _named(names: Sequence[str], columns: Sequence[TextColumn], rows: int) -> dict[str, pa.Array]:

@@ -1,7 +1,8 @@
 """The writers that Spark calls: made on the driver, run in the tasks, committed on the driver.
 
 Spark makes them in a process of its own beside the driver, pickles them into the tasks, and has ``commit`` called in
-yet another process; so whatever they know is what they were made with.
+yet another process; so whatever they know is what they were made with. Each process imports what it does, no more: the
+one beside the driver is started anew after each error, and sends no rows.
 """
 
 from __future__ import annotations
@@ -9,21 +10,20 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from ...clock import Clock, SystemClock
 from ...errors import ConfigError
 from ..errors import SparkJobError
-from ..numbering_check import uses_up_numbers
-from ..target_check import check_target
-from .dead_letter_files import make_folder
 from .metrics import WriteMetrics, report
 from .options import Guarantee, WriteOptions
 from .planning import check_schema
-from .task import write_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _log = logging.getLogger("producer.spark.write")
 
@@ -76,6 +76,8 @@ class LogHubWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
         """Send the rows of a task."""
+        from .task import write_rows  # noqa: PLC0415  (see the module)
+
         return write_rows(iterator, self._options, self._run)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -111,6 +113,8 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
         """Send the rows of a task of a micro-batch."""
+        from .task import write_rows  # noqa: PLC0415  (see the module)
+
         return write_rows(iterator, self._options, None)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
@@ -157,8 +161,12 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
     checked = WriteOptions.from_mapping(options)
     check_schema(schema, checked.columns, checked.row_labels)
     if checked.dead_letter_path is not None:
+        from .dead_letter_files import make_folder  # noqa: PLC0415  (see the module)
+
         make_folder(checked.dead_letter_path)
     if checked.check_target and not (streaming and _checked.knows(options)):
+        from ..target_check import check_target  # noqa: PLC0415  (see the module)
+
         check_target(checked.target, checked.config, patient=streaming)
         _check_numbering(checked)
         _checked.remember(options)
@@ -166,7 +174,11 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
 
 
 def _check_numbering(options: WriteOptions) -> None:
-    if options.guarantee is Guarantee.EXACTLY_ONCE and uses_up_numbers(options.target, options.config):
+    if options.guarantee is not Guarantee.EXACTLY_ONCE:
+        return
+    from ..numbering_check import uses_up_numbers  # noqa: PLC0415  (see the module)
+
+    if uses_up_numbers(options.target, options.config):
         raise ConfigError(
             "deliveryGuarantee",
             f"{options.target} uses up the sequence numbers of requests that it refuses, so rows of a refused request "

@@ -311,6 +311,19 @@ def test_format_that_compiled_code_knows_needs_no_map(parser: str, line: str, na
     assert set(batch.schema.names) == {"content", *names.split()}
 
 
+@native
+def test_mixed_formats_are_taken_apart_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``auto`` objects and syslog are columns beside an access log; Python parses none of their lines."""
+    for name in ("parse_syslog", "parse_json", "_add_single"):
+        monkeypatch.setattr(columns, name, lambda *_: pytest.fail("a line was parsed by itself"))
+    lines = ['{"a":"x","time":"t"}', "<34>Oct 11 22:14:15 box su[7]: failed", _ACCESS, "Oct 11 22:14:15 box cron: run"]
+    batch = BlockColumns("auto", None, offset=False).batch(Block(0, "\n".join(lines * 3).encode()), Figures())
+    assert FOUND_FIELDS not in batch.schema.names
+    times = ["t", "Oct 11 22:14:15", "10/Oct/2000:13:55:36 -0700", "Oct 11 22:14:15"]
+    assert batch.column("time").to_pylist() == times * 3
+    assert batch.column("program").to_pylist() == [None, "su", None, "cron"] * 3
+
+
 def test_lines_too_short_for_their_columns_take_no_memory_for_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block of line ends does not get places for a thousand values each: the lines are looked at one by one."""
     monkeypatch.setattr(columns, "split_delimited", lambda *_: pytest.fail("places were asked for"))

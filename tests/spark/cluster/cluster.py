@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tests.support.spark_classes import QUICK, SPARK_HOME, java_environment
+from tests.support.spark_classes import QUICK, java_environment, spark_home
 
 from .processes import Process, kill_session, processes_of
 
@@ -176,7 +176,7 @@ class Cluster:
         :param environment: variables over those of the cluster.
         :returns: the running driver; :func:`ended` waits for its end.
         """
-        command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self.url]
+        command = [str(spark_home() / "bin" / "spark-submit"), "--master", self.url]
         # Named here, so that a job may bring another Python for its workers alone.
         named = {
             "spark.pyspark.driver.python": str(self.python),
@@ -227,7 +227,7 @@ class Cluster:
         worker.wait_for("(Successfully registered with master)")
 
     def _daemon(self, name: str, host: str, main: str, *arguments: str) -> _Daemon:
-        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--webui-port", "0"]
+        command = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--webui-port", "0"]
         # Without SPARK_LOCAL_IP its web pages would be on all addresses of the machine.
         options = f"{self._java_options} {_DAEMON_OPTIONS}"
         environment = {**self._environment, "SPARK_LOCAL_IP": host, "SPARK_DAEMON_JAVA_OPTS": options}
@@ -295,7 +295,7 @@ def _environment(python: Path) -> dict[str, str]:
     unwanted = ("PYTHON", "PYSPARK_", "SPARK_", "COVERAGE_", "COV_", "VIRTUAL_ENV")
     kept = {name: value for name, value in java_environment().items() if not name.startswith(unwanted)}
     return kept | {
-        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_HOME": str(spark_home()),
         "SPARK_DAEMON_MEMORY": "256m",
         "PYSPARK_PYTHON": str(python),
         "PYSPARK_DRIVER_PYTHON": str(python),

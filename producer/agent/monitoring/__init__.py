@@ -1,0 +1,5 @@
+"""What an agent does, for those who look: Prometheus, Flume's JSON, health, and a page."""
+
+from .server import DEFAULT_PORT, MonitoringError, MonitoringServer, address_of
+
+__all__ = ["DEFAULT_PORT", "MonitoringError", "MonitoringServer", "address_of"]

@@ -1,0 +1,175 @@
+"""All figures of an agent at one moment; what is served is made of these.
+
+Counters have Flume's names, and all of Flume's are there, also those that nothing of ours counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import ChannelError
+from ...interfaces import ChannelStats
+from ..agent import Agent
+from ..blueprint import SinkPart
+from ..channel import BatchChannel
+from ..counters import Counters
+from ..supervisor import State
+
+SOURCE_COUNTERS = (
+    "EventReceivedCount",
+    "EventAcceptedCount",
+    "AppendReceivedCount",
+    "AppendAcceptedCount",
+    "AppendBatchReceivedCount",
+    "AppendBatchAcceptedCount",
+    "OpenConnectionCount",
+    "EventReadFail",
+    "ChannelWriteFail",
+    "GenericProcessingFail",
+)
+CHANNEL_COUNTERS = (
+    "EventPutAttemptCount",
+    "EventPutSuccessCount",
+    "EventPutErrorCount",
+    "EventTakeAttemptCount",
+    "EventTakeSuccessCount",
+    "EventTakeErrorCount",
+    "CheckpointWriteErrorCount",
+    "CheckpointBackupWriteErrorCount",
+)
+SINK_COUNTERS = (
+    "EventDrainAttemptCount",
+    "EventDrainSuccessCount",
+    "BatchEmptyCount",
+    "BatchUnderflowCount",
+    "BatchCompleteCount",
+    "ConnectionCreatedCount",
+    "ConnectionClosedCount",
+    "ConnectionFailedCount",
+    "EventWriteFail",
+    "ChannelReadFail",
+)
+#: These go down as well.
+GAUGES = frozenset({"OpenConnectionCount"})
+
+_WELL = (State.RUNNING, State.FINISHED)
+_NO_STATE = "in a group"
+_STARTED = time.time()
+
+
+def figures(agent: Agent) -> dict[str, Any]:
+    """What JSON can hold."""
+    reasons = not_ready(agent)
+    return {
+        "agent": agent.config.name,
+        "origin": agent.config.origin,
+        "started": _STARTED,
+        "time": time.time(),
+        "ready": not reasons,
+        "reasons": reasons,
+        "sources": [_source(agent, name) for name in agent.blueprint.sources],
+        "channels": [_channel(agent, name, channel) for name, channel in dict(agent.channels).items()],
+        "sinks": [sink for part in agent.blueprint.sinks.values() for sink in _sinks(agent, part)],
+        "process": _process(),
+    }
+
+
+def not_ready(agent: Agent) -> list[str]:
+    """Why the agent does not do what it should; empty if it does."""
+    reasons = [f"channel {name} is closed" for name, each in dict(agent.channels).items() if not each.stats().open]
+    reasons += [f"channel {name} is not open" for name in agent.blueprint.channels if name not in agent.channels]
+    for kind, parts in (("source", agent.sources), ("sink", agent.sinks)):
+        reasons += [
+            f"{kind} {name} is {part.state.value}" for name, part in dict(parts).items() if part.state not in _WELL
+        ]
+    expected = len(agent.blueprint.sources) + len(agent.blueprint.sinks)
+    if len(agent.sources) + len(agent.sinks) < expected:
+        reasons.append("not all components have begun")
+    return reasons
+
+
+def _source(agent: Agent, name: str) -> dict[str, Any]:
+    part, running = agent.blueprint.sources[name], agent.sources.get(name)
+    config = agent.config.sources[name]
+    lag = agent.lag(name)
+    return {
+        "name": name,
+        "type": config.type,
+        "channels": list(part.channels),
+        "interceptors": [each.type for each in config.interceptors],
+        "selector": config.selector.type,
+        "state": State.NEW.value if running is None else running.state.value,
+        "lag": None if lag is None else dataclasses.asdict(lag),
+        **_counted(agent.counters.get(f"sources.{name}"), SOURCE_COUNTERS),
+    }
+
+
+def _sinks(agent: Agent, part: SinkPart) -> list[dict[str, Any]]:
+    """The sinks of a group, and the group itself; or the one sink."""
+    running = agent.sinks.get(part.name)
+    state = State.NEW.value if running is None else running.state.value
+    group = agent.config.groups.get(part.name)
+    common = {"channel": part.channel, "dead_letters": part.dead_letters}
+
+    def row(name: str, kind: str, of: str | None, state: str) -> dict[str, Any]:
+        counted = _counted(agent.counters.get(f"sinks.{name}"), SINK_COUNTERS)
+        return {"name": name, "type": kind, "group": of, "state": state, **common, **counted}
+
+    if group is None:
+        return [row(part.name, agent.config.sinks[part.name].type, None, state)]
+    members = [row(each.name, agent.config.sinks[each.name].type, part.name, _NO_STATE) for each in part.sinks]
+    return [row(part.name, f"{group.type} group", None, state), *members]
+
+
+def _channel(agent: Agent, name: str, channel: BatchChannel) -> dict[str, Any]:
+    try:
+        stats = channel.stats()
+        fill = channel.fill
+    except ChannelError:
+        stats, fill = ChannelStats(name=name, open=False), 0.0
+    counted = _counted(channel.counters, CHANNEL_COUNTERS)
+    counted["counters"] |= {"EventPutErrorCount": stats.put_errors, "EventTakeErrorCount": stats.take_errors}
+    if stats.file is not None:
+        counted["counters"] |= {
+            "CheckpointWriteErrorCount": stats.file.checkpoint_errors,
+            "CheckpointBackupWriteErrorCount": stats.file.checkpoint_backup_errors,
+        }
+    config = agent.config.channels.get(name)
+    return {
+        "name": name,
+        "type": "" if config is None else config.type,
+        "open": stats.open,
+        "events": channel.held,
+        "batches": stats.size + stats.taken,
+        "bytes": stats.bytes,
+        "capacity": channel.capacity,
+        "byte_capacity": stats.byte_capacity,
+        "fill": fill,
+        "oldest_seconds": stats.oldest_event_age,
+        **counted,
+    }
+
+
+def _counted(counters: Counters | None, names: tuple[str, ...]) -> dict[str, Any]:
+    found: Mapping[str, int] = {} if counters is None else counters.snapshot()
+    return {
+        "counters": {**dict.fromkeys(names, 0), **found},
+        "error": None if counters is None else counters.last_error,
+    }
+
+
+def _process() -> dict[str, float]:
+    times = os.times()
+    return {"cpu_seconds": times.user + times.system, "resident_bytes": _resident()}
+
+
+def _resident() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # no file of anybody's
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # no Linux
+        return 0

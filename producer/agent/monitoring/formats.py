@@ -1,0 +1,125 @@
+"""The figures in the forms that others read: Prometheus' text, and the JSON of Flume's monitoring."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .figures import GAUGES
+
+_PREFIX = "producer_agent"
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_Labels = Mapping[str, str]
+
+
+def flume_json(figures: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """As Flume's ``/metrics``: a table for each component, whose values are texts."""
+    started = str(int(figures["started"] * 1000))
+    found: dict[str, dict[str, str]] = {}
+    for kind, rows in (("SOURCE", "sources"), ("CHANNEL", "channels"), ("SINK", "sinks")):
+        for row in figures[rows]:
+            values = {name: str(value) for name, value in row["counters"].items()}
+            more = _of_channel(row) if kind == "CHANNEL" else {}
+            found[f"{kind}.{row['name']}"] = {
+                "Type": kind,
+                "StartTime": started,
+                "StopTime": "0",
+                **values,
+                **more,
+            }
+    return found
+
+
+def _of_channel(row: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "ChannelSize": str(row["events"]),
+        "ChannelCapacity": str(row["capacity"] or 0),
+        "ChannelFillPercentage": str(100 * row["fill"]),
+        "Open": str(row["open"]).lower(),
+        "Closed": str(int(not row["open"])),
+        "Unhealthy": str(int(not row["open"])),
+    }
+
+
+def prometheus(figures: Mapping[str, Any]) -> str:
+    """The text format, version 0.0.4."""
+    series = _Series()
+    agent = {"agent": figures["agent"]}
+    series.add("ready", "gauge", "Whether all components do what they should.", agent, int(figures["ready"]))
+    for kind in ("source", "sink"):
+        for row in figures[f"{kind}s"]:
+            labels = {**agent, kind: row["name"], "type": row["type"]}
+            _counters(series, kind, labels, row["counters"])
+            if row.get("group") is None:
+                help_text = f"Whether the {kind} runs, or has nothing left to do."
+                series.add(f"{kind}_up", "gauge", help_text, labels, int(row["state"] in ("running", "finished")))
+    for row in figures["sources"]:
+        _lag(series, {**agent, "source": row["name"], "type": row["type"]}, row["lag"])
+    for row in figures["channels"]:
+        _channel(series, {**agent, "channel": row["name"], "type": row["type"]}, row)
+    process = figures["process"]
+    series.plain("process_cpu_seconds_total", "counter", "CPU time of the process.", {}, process["cpu_seconds"])
+    series.plain("process_resident_memory_bytes", "gauge", "Memory of the process.", {}, process["resident_bytes"])
+    series.plain("process_start_time_seconds", "gauge", "When it began, since 1970.", {}, figures["started"])
+    return series.text()
+
+
+def _channel(series: _Series, labels: _Labels, row: Mapping[str, Any]) -> None:
+    _counters(series, "channel", labels, row["counters"])
+    oldest = row["oldest_seconds"]
+    for name, text, value in (
+        ("up", "Whether the channel is open.", int(row["open"])),
+        ("events", "Events that wait for delivery.", row["events"]),
+        ("bytes", "Their bytes, with headers.", row["bytes"]),
+        ("oldest_seconds", "Age of the oldest of them; 0 if there is none.", oldest or 0.0),
+        ("fill_ratio", "How full it is by its nearest limit.", row["fill"]),
+        ("capacity_events", "Events that it may hold; 0 for no limit.", row["capacity"] or 0),
+        ("capacity_bytes", "Bytes that it may hold; 0 for no limit.", row["byte_capacity"] or 0),
+    ):
+        series.add(f"channel_{name}", "gauge", text, labels, value)
+
+
+def _lag(series: _Series, labels: _Labels, lag: Mapping[str, float | None] | None) -> None:
+    for name, value in (lag or {}).items():
+        if value is not None:
+            series.add(f"source_lag_{name}", "gauge", "What the source has not read yet.", labels, value)
+
+
+def _counters(series: _Series, kind: str, labels: _Labels, counters: Mapping[str, int]) -> None:
+    for name, value in counters.items():
+        snake = _WORD.sub("_", name.removesuffix("Count")).lower()
+        help_text = f"Flume's {name}."
+        if name in GAUGES:
+            series.add(f"{kind}_{snake}", "gauge", help_text, labels, value)
+        else:
+            series.add(f"{kind}_{snake}_total", "counter", help_text, labels, value)
+
+
+class _Series:
+    """Samples, those of one name together, as the format wants them."""
+
+    def __init__(self) -> None:
+        self._heads: dict[str, str] = {}
+        self._samples: defaultdict[str, list[str]] = defaultdict(list)
+
+    def add(self, name: str, kind: str, help_text: str, labels: _Labels, value: float) -> None:
+        """A sample of ours."""
+        self.plain(f"{_PREFIX}_{name}", kind, help_text, labels, value)
+
+    def plain(self, name: str, kind: str, help_text: str, labels: _Labels, value: float) -> None:
+        """A sample under a name that others have, too."""
+        self._heads[name] = f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
+        told = ",".join(_labels(labels))
+        self._samples[name].append(f"{name}{{{told}}} {value}\n" if told else f"{name} {value}\n")
+
+    def text(self) -> str:
+        """All of it."""
+        return "".join(head + "".join(self._samples[name]) for name, head in self._heads.items())
+
+
+def _labels(labels: _Labels) -> Iterable[str]:
+    for name, value in labels.items():
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        yield f'{name}="{escaped}"'

@@ -1,0 +1,47 @@
+"""The page: the agent drawn as boxes and arrows, with rates that are taken from ``/status.json`` every two seconds.
+
+One text without anything from elsewhere. What it shows at first stands in it: it says something without scripts, too.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_TEMPLATE = Path(__file__).with_name("page.html")
+
+
+def page(figures: Mapping[str, Any], nonce: str) -> str:
+    """The HTML.
+
+    :param nonce: what allows its own script and style.
+    """
+    rows = "".join(
+        f'<tr data-row="{kind}.{html.escape(name)}"><td>{kind}</td>'
+        f"<td>{html.escape(name)}</td><td>{html.escape(row['type'])}</td>"
+        f"<td class=state>{html.escape(_state(row))}</td><td class=rate></td><td class=total></td>"
+        f"<td class=waits></td><td class=error>{html.escape(row['error'] or '')}</td></tr>\n"
+        for kind, rows in (("source", "sources"), ("channel", "channels"), ("sink", "sinks"))
+        for row in figures[rows]
+        for name in (row["name"],)
+    )
+    values = {
+        "NONCE": nonce,
+        "AGENT": html.escape(figures["agent"]),
+        "ROWS": rows,
+        # In a script only "<" could end it.
+        "FIGURES": json.dumps(figures).replace("<", "\\u003c"),
+    }
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", value)
+    return text
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    if "open" in row:
+        return "open" if row["open"] else "closed"
+    return str(row["state"])

@@ -1,0 +1,182 @@
+"""MonitoringServer: a small HTTP server for one agent.
+
+::
+
+    /                 a page that draws the agent with its rates
+    /metrics          Prometheus; Flume's JSON for who accepts application/json
+    /metrics.json     Flume's JSON
+    /status.json      all figures, for programs
+    /health/live      200 as long as the process answers
+    /health/ready     200 if all components do what they should; else 503, and why not
+
+It only reads. So many connections at once, so many bytes of a request and so many seconds for it: no peer holds up
+another one for longer, and none the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ...errors import ProducerError
+from ..agent import Agent
+from .figures import figures, not_ready
+from .formats import flume_json, prometheus
+from .page import page
+
+_log = logging.getLogger("producer.agent.monitoring")
+
+DEFAULT_PORT = 9171
+_LOOPBACK = "127.0.0.1"
+#: Connections at once.
+_MOST_CONNECTIONS = 32
+#: Bytes of a request with its headers.
+_MOST_BYTES = 16 << 10
+#: Seconds for a request, and for an answer.
+_PATIENCE = 5.0
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+
+
+class MonitoringError(ProducerError):
+    """It cannot listen there."""
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """The host and the port of ``host:port``, ``[host]:port``, ``:port`` or ``port``: of this machine, if none is said.
+
+    :raises ValueError: it is none of these.
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"must be host:port, such as 127.0.0.1:{DEFAULT_PORT}, got {text!r}")
+    return host.removeprefix("[").removesuffix("]") or _LOOPBACK, int(port)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    kind: str
+    body: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class MonitoringServer:
+    """See the module; serves until :meth:`close`, on a thread of its own.
+
+    :param host: where to listen.
+    :param port: 0 for a free one.
+    :raises MonitoringError: it cannot listen there.
+    """
+
+    def __init__(self, agent: Agent, host: str = _LOOPBACK, port: int = DEFAULT_PORT) -> None:
+        self._agent = agent
+        self._loop = asyncio.new_event_loop()
+        self._connections = 0
+        try:
+            listening = asyncio.start_server(self._serve, host, port, limit=_MOST_BYTES)
+            self._server = self._loop.run_until_complete(listening)
+        except OSError as error:
+            self._loop.close()
+            raise MonitoringError(f"monitoring cannot listen on {host}:{port}: {error.strerror or error}") from error
+        self.host, self.port = host, int(self._server.sockets[0].getsockname()[1])
+        self._thread = threading.Thread(target=self._run, name="producer-agent-monitoring", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Of the page."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._end())
+        finally:
+            self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            if self._connections <= _MOST_CONNECTIONS:
+                await self._answer(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError) as error:
+            _log.debug("a connection ended: %r", error)
+        except asyncio.CancelledError:
+            _log.debug("a connection was ended")
+        finally:
+            self._connections -= 1
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _PATIENCE)
+        method, answer = self._answer_to(head.decode("latin-1"))
+        body = answer.body.encode()
+        lines = [
+            f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}",
+            f"Content-Type: {answer.kind}; charset=utf-8",
+            f"Content-Length: {len(body)}",
+            "Cache-Control: no-store",
+            "X-Content-Type-Options: nosniff",
+            "Connection: close",
+            *(f"{name}: {value}" for name, value in answer.headers.items()),
+        ]
+        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if method == "HEAD" else body))
+        await asyncio.wait_for(writer.drain(), _PATIENCE)
+
+    def _answer_to(self, head: str) -> tuple[str, _Answer]:
+        first, *rest = head.split("\r\n")
+        words = first.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return "", _Answer(400, "text/plain", "This is no request of HTTP/1.\n")
+        method, target = words[:2]
+        if method not in ("GET", "HEAD"):
+            return method, _Answer(405, "text/plain", "Only GET and HEAD.\n", {"Allow": "GET, HEAD"})
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+        path = target.partition("?")[0]
+        if path == "/metrics" and "application/json" in headers.get("accept", ""):
+            path = "/metrics.json"
+        make = self._pages().get(path)
+        if make is None:
+            return method, _Answer(404, "text/plain", f"There are {', '.join(self._pages())}.\n")
+        return method, make()
+
+    def _pages(self) -> Mapping[str, Callable[[], _Answer]]:
+        return {
+            "/": self._page,
+            "/metrics": lambda: _Answer(200, "text/plain; version=0.0.4", prometheus(figures(self._agent))),
+            "/metrics.json": lambda: _json(flume_json(figures(self._agent))),
+            "/status.json": lambda: _json(figures(self._agent)),
+            "/health/live": lambda: _json({"live": True}),
+            "/health/ready": self._ready,
+        }
+
+    def _ready(self) -> _Answer:
+        reasons = not_ready(self._agent)
+        return _json({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+
+    def _page(self) -> _Answer:
+        nonce = secrets.token_urlsafe(16)
+        policy = f"default-src 'none'; connect-src 'self'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'"
+        html = page(figures(self._agent), nonce)
+        return _Answer(200, "text/html", html, {"Content-Security-Policy": policy})
+
+
+def _json(value: object, status: int = 200) -> _Answer:
+    return _Answer(status, "application/json", json.dumps(value) + "\n")

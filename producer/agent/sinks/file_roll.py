@@ -1,0 +1,258 @@
+r"""Writes events into files of a directory, one after the other. Source: Flume's ``RollingFileSink``.
+
+A file is written under a hidden name, ``.SINK~NAME``, and gets its own when it is ended: after a time, at a size, or
+with the sink. So whoever reads the directory sees whole files only, and no empty ones. With ``fsync`` what was written
+is on the disk before its take is committed.
+
+A write that fails is taken back to the last byte that was acknowledged. What a death left under a hidden name is ended
+at the next start, without a half line at its end; what had been written and not yet committed comes once more.
+
+Lines are the bodies, each with ``\n`` behind it; of ``json`` a line is ``{"headers": {…}, "body": "…"}``, with
+``body_base64`` in place of ``body`` where that is not UTF-8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from ..batch import EventBatch
+from ..interfaces import Context, SinkError
+from ..options import option
+
+_log = logging.getLogger("producer.agent.sink.file_roll")
+
+_LOOK_BACK = 1 << 16
+
+
+class FileRollSink:
+    """See the module."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Flume's ``file_roll``'s."""
+
+        directory: Path = option(flume="sink.directory", doc="where files are made; made itself, if it is missing")
+        roll_interval: float = option(
+            30.0, flume="sink.rollInterval", least=0, doc="seconds after which a file is ended; 0 for no such end"
+        )
+        roll_size: int = option(0, flume="sink.rollSize", least=0, doc="bytes at which one is; 0 for no such end")
+        batch_size: int = option(10_000, flume="sink.batchSize", least=1, doc="events written at once, at most")
+        serializer: str = option("text", flume="sink.serializer", doc="what a line is", choices=("text", "json"))
+        append_newline: bool = option(True, flume="sink.serializer.appendNewline", doc="end each text with a line end")
+        path_manager: str = option(
+            "default",
+            flume="sink.pathManager",
+            doc="what names begin with: milliseconds since 1970, or the time as yyyyMMddHHmmss",
+            choices=("default", "rolltime"),
+        )
+        prefix: str = option("", flume="sink.pathManager.prefix", doc="what stands before a name")
+        extension: str = option("", flume="sink.pathManager.extension", doc="what stands behind it, without the dot")
+        fsync: bool = option(True, doc="have all of it on the disk before the take is committed")
+
+        @staticmethod
+        def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
+            """Flume's words are in capitals."""
+            words = ("sink.serializer", "sink.pathManager")
+            return {key: value.lower() if key in words else value for key, value in texts.items()}
+
+    most_bytes = 8 << 20
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._clock = options, context.clock
+        self.most_events = options.batch_size
+        self._hidden = f".{context.name}~"
+        self._number = 0
+        self._started = self._stamp()
+        self._file: _OpenFile | None = None
+        options.directory.mkdir(parents=True, exist_ok=True)
+        self._finish_old()
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        try:
+            self.tick()
+            if self._file is None:
+                self._file = self._open()
+            self._file.append([self._text(batch) for batch in batches], self._options.fsync)
+            if 0 < self._options.roll_size <= self._file.size:
+                self._roll()
+        except OSError as error:
+            raise SinkError(f"{self._options.directory}: {error.strerror or error}") from error
+
+    def tick(self) -> None:
+        """End the file, if it is time."""
+        interval = self._options.roll_interval
+        if self._file is not None and interval and self._clock.monotonic() - self._file.opened >= interval:
+            self._roll()
+
+    def close(self) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        if self._file is not None:
+            try:
+                self._roll()
+            finally:
+                self._file = None
+
+    def _roll(self) -> None:
+        if self._file is not None:
+            _finish(self._file, self._options.fsync)
+            self._file = None
+
+    def _text(self, batch: EventBatch) -> bytes:
+        if self._options.serializer == "json":
+            return b"".join([_json_line(headers, body) for headers, body in batch.events()])
+        return batch.lines() if self._options.append_newline else b"".join(batch.bodies())
+
+    def _open(self) -> _OpenFile:
+        options = self._options
+        while True:
+            self._number += 1
+            stamp = self._started if options.path_manager == "default" else self._stamp()
+            extension = f".{options.extension}" if options.extension else ""
+            path = options.directory / f"{options.prefix}{stamp}-{self._number}{extension}"
+            with contextlib.suppress(FileExistsError):
+                if not path.exists():
+                    file = _OpenFile(options.directory / f"{self._hidden}{path.name}", path, self._clock.monotonic())
+                    if options.fsync:
+                        _sync_directory(options.directory)
+                    return file
+
+    def _stamp(self) -> str:
+        now = self._clock.time()
+        if self._options.path_manager == "default":
+            return str(int(now * 1000))
+        return datetime.fromtimestamp(now).strftime("%Y%m%d%H%M%S")  # in local time
+
+    def _finish_old(self) -> None:
+        """End what a death left."""
+        for hidden in sorted(self._options.directory.glob(f"{self._hidden}*")):
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):  # another process is at work on it
+                file = _OpenFile(hidden, hidden.with_name(hidden.name.removeprefix(self._hidden)), 0.0, new=False)
+                if self._options.append_newline or self._options.serializer == "json":
+                    file.cut_half_line()
+                _log.warning("%s was left behind, with %d bytes; it is ended now", hidden, file.size)
+                _finish(file, self._options.fsync)
+
+
+class _OpenFile:
+    """A file that is being written, and belongs to this process alone.
+
+    :param hidden: the name that it has.
+    :param path: the name that it will have.
+    :param opened: monotonic seconds.
+    :param new: it must not exist; otherwise it must.
+    :ivar size: bytes up to the last one acknowledged.
+    """
+
+    def __init__(self, hidden: Path, path: Path, opened: float, *, new: bool = True) -> None:
+        self.hidden, self.path, self.opened = hidden, path, opened
+        self._file = hidden.open("xb" if new else "r+b", buffering=0)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.size = self._file.seek(0, os.SEEK_END)
+        except BaseException:
+            self._file.close()
+            raise
+        self._is_clean = True
+
+    def append(self, texts: Sequence[bytes], sync: bool) -> None:
+        """Write all of it; what fails half-way is taken back, at once or before the next write.
+
+        :raises OSError: it could not.
+        """
+        if not self._is_clean:
+            self._take_back()
+        self._is_clean = False
+        try:
+            for text in texts:
+                self._write(text)
+            if sync:
+                os.fdatasync(self._file.fileno())
+        except BaseException:
+            with contextlib.suppress(OSError):  # it is tried again before the next write; the first error is told
+                self._take_back()
+            raise
+        self.size += sum(map(len, texts))
+        self._is_clean = True
+
+    def cut_half_line(self) -> None:
+        """Take away what stands behind the last line end."""
+        end = self.size
+        while end:
+            begin = max(0, end - _LOOK_BACK)
+            found = os.pread(self._file.fileno(), end - begin, begin).rfind(b"\n")
+            end = begin + found + 1 if found >= 0 else begin
+            if found >= 0:
+                break
+        if end < self.size:
+            self.size = end
+            self._take_back()
+
+    def settle(self, sync: bool) -> None:
+        """Have what was acknowledged, and nothing else, in it."""
+        if not self._is_clean:
+            self._take_back()
+        if sync:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._file.close()
+
+    def _write(self, text: bytes) -> None:
+        left = memoryview(text)
+        while left:
+            left = left[self._file.write(left) :]
+
+    def _take_back(self) -> None:
+        os.ftruncate(self._file.fileno(), self.size)
+        self._file.seek(self.size)
+        self._is_clean = True
+
+
+def _finish(file: _OpenFile, sync: bool) -> None:
+    """Give a file its own name; one without anything in it goes. One that cannot get it is ended at the next start."""
+    try:
+        file.settle(sync)
+        if file.size == 0:
+            file.hidden.unlink()
+        else:
+            file.hidden.rename(_free(file.path))
+        if sync:
+            _sync_directory(file.path.parent)
+    finally:
+        file.close()
+
+
+def _free(path: Path) -> Path:
+    """The name, or one like it that nothing has yet."""
+    free, number = path, 0
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.stem}.{number}{path.suffix}")
+    return free
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _json_line(headers: Mapping[str, str], body: bytes) -> bytes:
+    try:
+        line = {"headers": headers, "body": body.decode()}
+    except UnicodeDecodeError:
+        line = {"headers": headers, "body_base64": b64encode(body).decode()}
+    return json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"

@@ -1,0 +1,204 @@
+"""Sends events to a web server by POST, and asks its status what became of them. Source: Flume's ``HttpSink``.
+
+Of each status two things are known: whether the events go back to the channel (``rollback``), and whether there is a
+pause (``backoff``). Both are options for a status such as ``503``, for a group such as ``5XX``, and for all others.
+Without any, a 2XX has taken the events, those in ``refused`` never will, and all others are tried again; so is what got
+no usable answer.
+
+``format`` is what a request holds: ``lines`` or ``json`` (Flume's handler's list of headers and bodies) all events of a
+delivery, ``event`` one body, as in Flume. Of single events that were taken none is sent again while the sink lives.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+from ...config import HttpConfig
+from ...errors import ConfigError, NetworkError
+from ...sinks.http.transport import Answer, Transport
+from ..batch import EventBatch
+from ..interfaces import Context, RefusedError, SinkError
+from ..options import option
+
+#: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
+_BACKOFF = 1.0
+#: What a server may ask for at most.
+_LONGEST_RETRY_AFTER = 600.0
+_CONTENT_TYPES = {"event": "text/plain", "lines": "text/plain", "json": "application/json"}
+_SHOWN = 200
+
+
+class HttpSink:
+    """See the module."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Those of Flume's ``http``, and what its requests cannot do."""
+
+        endpoint: str = option(doc="the URL")
+        format: str = option("lines", doc="of a request's body", choices=tuple(_CONTENT_TYPES))
+        batch_size: int = option(1000, least=1, doc="events of a delivery, at most")
+        most_bytes: int = option(1 << 20, least=1, doc="bytes of a delivery, at most; one batch may be larger")
+        connect_timeout: float = option(5.0, scale=0.001, least=0.001, doc="seconds")
+        request_timeout: float = option(30.0, scale=0.001, least=0.001, doc="seconds that the server may be silent")
+        content_type: str | None = option(None, flume="contentTypeHeader", doc="of the body; empty for the format's")
+        accept: str = option("*/*", flume="acceptHeader", doc="what kind of answer is wanted")
+        headers: Mapping[str, str] = option({}, doc="further headers of each request")
+        compress: bool = option(False, doc="pack bodies with gzip")
+        user: str | None = option(None, doc="for basic authentication")
+        password: str | None = option(None, secret=True, doc="likewise")
+        token: str | None = option(None, secret=True, doc="for bearer authentication")
+        verify: bool = option(True, doc="check the server's certificate")
+        authorities: str | None = option(None, doc="a PEM file of authorities; empty for those of certifi")
+        default_rollback: bool = option(True, doc="whether events go back, for statuses without a rule")
+        default_backoff: bool = option(True, doc="whether there is a pause, likewise")
+        rollback: Mapping[str, bool] = option({}, doc="whether events go back, by status or group")
+        backoff: Mapping[str, bool] = option({}, doc="whether there is a pause, by status or group")
+        refused: tuple[str, ...] = option(
+            ("400", "413", "415", "422"), doc="statuses after which events go to the dead letters, if there are any"
+        )
+
+        def __post_init__(self) -> None:
+            parts = urlsplit(self.endpoint)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ConfigError("endpoint", "must be a URL of http or https", self.endpoint)
+            if parts.username or parts.password:
+                raise ConfigError("endpoint", "must not hold a password: user and password are options", "***")
+            if self.token is not None and self.user is not None:
+                raise ConfigError("token", "goes without user and password", "***")
+            for status in (*self.rollback, *self.backoff, *self.refused):
+                if len(status) != 3 or not (status.isdecimal() or (status[0].isdecimal() and status[1:] == "XX")):
+                    raise ConfigError("rollback, backoff and refused", "must name statuses such as 503 or 5XX", status)
+
+        @staticmethod
+        def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
+            """Flume sends event by event; of what it counts there is nothing to choose here."""
+            ignored = ("incrementMetrics.", "defaultIncrementMetrics")
+            return {"format": "event"} | {k: v for k, v in texts.items() if not k.startswith(ignored)}
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._clock, self._counters = options, context.clock, context.counters
+        self.most_events, self.most_bytes = options.batch_size, options.most_bytes
+        parts = urlsplit(options.endpoint)
+        self._base = f"{parts.scheme}://{parts.netloc}"
+        self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        config = HttpConfig(
+            connect_timeout_ms=max(1, round(options.connect_timeout * 1000)),
+            read_timeout_ms=max(1, round(options.request_timeout * 1000)),
+            verify=options.verify,
+            ca_bundle=options.authorities,
+        )
+        self._transport = Transport(config, 1, context.clock, f"producer-agent-{context.name}")
+        self._proxies = self._transport.proxies_for(self._base)
+        self._headers = _headers(options, parts.netloc, config.user_agent)
+        self._not_before = context.clock.monotonic()
+        #: With single events: which of each batch were taken, by the batch's number.
+        self._taken: dict[int | None, set[int]] = {}
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        wait = self._not_before - self._clock.monotonic()
+        if wait > 0:
+            raise SinkError(f"{self._base} asked for a pause, which lasts another {wait:.1f} s")
+        if self._options.format == "event":
+            self._send_events(batches)
+        elif self._send(self._body(batches)):
+            raise RefusedError(f"{self._base} refused them", batches)
+
+    def close(self) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        self._transport.close()
+
+    def _send_events(self, batches: Sequence[EventBatch]) -> None:
+        """One request for each event that was not taken before.
+
+        :raises RefusedError: of a batch some were; the batches behind it have to wait.
+        """
+        self._taken = {each.sequence: self._taken.get(each.sequence, set()) for each in batches}
+        for place, batch in enumerate(batches):
+            taken = set() if batch.sequence is None else self._taken[batch.sequence]
+            refused: set[int] = set()
+            for number, body in enumerate(batch.bodies()):
+                if number not in taken:
+                    (refused if self._send(body) else taken).add(number)
+            if refused:
+                them = batch.select([number in refused for number in range(batch.count)])
+                raise RefusedError(f"{self._base} refused them", [them], batches[place + 1 :])
+
+    def _body(self, batches: Sequence[EventBatch]) -> bytes:
+        if self._options.format == "lines":
+            return b"".join([batch.lines() for batch in batches])
+        events = [
+            {"headers": headers, "body": body.decode(errors="replace")}
+            for batch in batches
+            for headers, body in batch.events()
+        ]
+        return json.dumps(events, ensure_ascii=False).encode(errors="replace")
+
+    def _send(self, body: bytes) -> bool:
+        """Send one request; whether its events were refused for good.
+
+        :raises SinkError: they go back to the channel.
+        """
+        if self._options.compress:
+            body = gzip.compress(body, 1)
+        try:
+            answer, headers = self._transport.request(
+                "POST", self._base, self._path, {}, self._headers, body, self._proxies
+            )
+        except NetworkError as error:
+            self._counters.add(ConnectionFailedCount=1)
+            raise SinkError(f"{self._base}: {error}") from error
+        return self._judge(answer, headers)
+
+    def _judge(self, answer: Answer, headers: Mapping[str, str]) -> bool:
+        options, status = self._options, answer.status
+        taken = 200 <= status < 300
+        back = _rule(options.rollback, status)
+        if back is None and str(status) in options.refused:
+            return True
+        if back is None:
+            back = not taken and options.default_rollback
+        pause = _rule(options.backoff, status)
+        if pause is None:
+            pause = not taken and options.default_backoff
+        if pause:
+            self._not_before = self._clock.monotonic() + self._pause(headers.get("Retry-After"))
+        if back:
+            said = answer.body[:_SHOWN].decode(errors="replace")
+            raise SinkError(f"{self._base} answered {status}: {said!r}")
+        return False
+
+    def _pause(self, retry_after: str | None) -> float:
+        """Seconds, by the server's wish if it has one."""
+        text = (retry_after or "").strip()
+        if text.isdecimal():
+            return min(float(text), _LONGEST_RETRY_AFTER)
+        try:
+            wanted = parsedate_to_datetime(text).timestamp() - self._clock.time()
+        except ValueError:
+            return _BACKOFF
+        return min(max(wanted, 0.0), _LONGEST_RETRY_AFTER)
+
+
+def _rule(rules: Mapping[str, bool], status: int) -> bool | None:
+    return rules.get(str(status), rules.get(f"{status // 100}XX"))
+
+
+def _headers(options: HttpSink.Options, host: str, agent: str) -> dict[str, str]:
+    kind = options.content_type or _CONTENT_TYPES[options.format]
+    headers = {"Host": host, "User-Agent": agent, "Accept": options.accept, "Content-Type": kind}
+    if options.compress:
+        headers["Content-Encoding"] = "gzip"
+    if options.token is not None:
+        headers["Authorization"] = f"Bearer {options.token}"
+    if options.user is not None:
+        pair = f"{options.user}:{options.password or ''}"
+        headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+    return headers | dict(options.headers)

@@ -1,0 +1,350 @@
+"""What every component of an agent must keep, as tests to inherit: for components of one's own, with pytest.
+
+Each class is a set of tests; a test module makes a subclass of it that says how the component is made, and pytest runs
+them::
+
+    from producer.agent.testing import InterceptorConformance
+
+    class TestShout(InterceptorConformance):
+        def make(self):
+            return Shout(Shout.Options(), self.context)
+
+The tests use real threads, and real channels in a temporary directory; they need pytest's ``tmp_path``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..clock import SystemClock
+from ..errors import ChannelFullError
+from .batch import EventBatch, Position
+from .interfaces import Context, Interceptor, RefusedError, Sink, SinkError, Source, Stop
+
+#: Seconds after which something that was waited for did not come, and within which a component must end.
+PATIENCE = 20.0
+
+
+class RecordingOutlet:
+    """An :class:`~.interfaces.Outlet` that keeps what it is given, once it is told to.
+
+    :ivar committed: the batches that were committed, in order.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards what follows
+        self.committed: list[EventBatch] = []
+        self.refused = 0
+        self._refusals = 0
+        self._open = threading.Event()
+        self._open.set()
+        self._ends: dict[str, int] = {}
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """All bodies that were committed, in order."""
+        with self._lock:
+            return [body for batch in self.committed for body in batch.bodies()]
+
+    def refuse(self, times: int) -> None:
+        """Let the next so many puts find no room."""
+        with self._lock:
+            self._refusals = times
+
+    def hold(self) -> None:
+        """Let puts wait, as a channel that is full does."""
+        self._open.clear()
+
+    def let_go(self) -> None:
+        """Let them go on."""
+        self._open.set()
+
+    def put(self, batch: EventBatch, timeout: float | None = None) -> None:
+        """See :class:`~.interfaces.Outlet`, as for those that follow."""
+        if not self._open.wait(PATIENCE if timeout is None else timeout):
+            raise _full()
+        with self._lock:
+            if self._refusals:
+                self._refusals -= 1
+                self.refused += 1
+                raise _full()
+            self.committed.append(batch)
+            if batch.position is not None:
+                self._ends[batch.position.name] = batch.position.end
+
+    def put_until(self, batch: EventBatch, stop: Stop) -> bool:
+        while True:
+            try:
+                self.put(batch, 0.05)
+                return True
+            except ChannelFullError:
+                if stop.wait(0.01):
+                    return False
+
+    def ends(self, name: str) -> Sequence[int]:
+        with self._lock:
+            return [self._ends.get(name, 0)]
+
+    def names(self) -> set[str]:
+        with self._lock:
+            return set(self._ends)
+
+    def pass_over(self, position: Position) -> None:
+        with self._lock:
+            self._ends[position.name] = max(position.end, self._ends.get(position.name, 0))
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            self._ends.pop(name, None)
+
+
+def _full() -> ChannelFullError:
+    return ChannelFullError(
+        "recording",
+        size=1,
+        capacity=1,
+        used_bytes=0,
+        byte_capacity=None,
+        wanted=1,
+        wanted_bytes=0,
+        last_take_age=None,
+        waited=0.0,
+    )
+
+
+class _Conformance:
+    """What the sets have in common.
+
+    :ivar context: for the component.
+    """
+
+    context: Context
+
+    def setup_method(self) -> None:
+        """Called by pytest."""
+        self._outlet = RecordingOutlet()
+
+    def _prepare(self, tmp_path: Path) -> None:
+        self.context = Context("conformance", type(self).__name__, tmp_path / "state", clock=SystemClock())
+
+
+class SourceConformance(_Conformance, ABC):
+    """A source acknowledges what it read only once it is committed, loses nothing, and ends when it is told to."""
+
+    #: Whether the source goes on, after a restart, behind what was committed before.
+    resumes = True
+
+    @abstractmethod
+    def make(self) -> Source:
+        """A source that reads what :meth:`feed` gives."""
+
+    @abstractmethod
+    def feed(self, number: int) -> bytes:
+        """Give the source an event, and return its body; called with numbers that rise from 0."""
+
+    def acknowledged(self) -> int | None:
+        """How many events were acknowledged to whoever gave them; None if the source acknowledges nothing."""
+        return None
+
+    def test_what_is_read_is_committed(self, tmp_path: Path) -> None:
+        """Every event, in order, with its bytes."""
+        self._prepare(tmp_path)
+        with self._running():
+            wanted = [self.feed(number) for number in range(10)]
+            self._await(wanted)
+
+    def test_what_finds_no_room_is_not_lost(self, tmp_path: Path) -> None:
+        """The channel is full for a while."""
+        self._prepare(tmp_path)
+        self._outlet.refuse(3)
+        with self._running():
+            wanted = [self.feed(number) for number in range(5)]
+            self._await(wanted)
+
+    def test_nothing_is_acknowledged_before_it_is_committed(self, tmp_path: Path) -> None:
+        """While the channel has it not, whoever gave it is told nothing."""
+        self._prepare(tmp_path)
+        if self.acknowledged() is None:
+            return
+        self._outlet.hold()
+        with self._running():
+            feeder = threading.Thread(target=self.feed, args=(0,), daemon=True)
+            feeder.start()
+            time.sleep(0.2)  # a time in which a source that is wrong would have acknowledged
+            assert self.acknowledged() == 0, "acknowledged before the commit"
+            self._outlet.let_go()
+            feeder.join(PATIENCE)
+            _eventually(lambda: self.acknowledged() == 1, "the acknowledgement")
+
+    def test_it_ends_when_it_is_told_to(self, tmp_path: Path) -> None:
+        """Within a few seconds, idle or held up by a channel."""
+        self._prepare(tmp_path)
+        for held in (False, True):
+            if held:
+                self._outlet.hold()
+            with self._running():
+                if held:
+                    threading.Thread(target=self.feed, args=(0,), daemon=True).start()
+
+    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
+        """What was committed before does not come again, if the source can tell; what is new comes."""
+        self._prepare(tmp_path)
+        with self._running():
+            wanted = [self.feed(number) for number in range(3)]
+            self._await(wanted)
+        with self._running():
+            wanted += [self.feed(number) for number in range(3, 6)]
+            if self.resumes:
+                self._await(wanted)
+            else:
+                _eventually(lambda: set(self._outlet.bodies) >= set(wanted), "the new events")
+
+    def _await(self, wanted: Sequence[bytes]) -> None:
+        _eventually(lambda: len(self._outlet.bodies) >= len(wanted), f"{len(wanted)} events")
+        assert self._outlet.bodies == list(wanted)
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        stop, failures = Stop(), list[BaseException]()
+
+        def run() -> None:
+            try:
+                self.make().run(self._outlet, stop)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        thread = threading.Thread(target=run, name="conformance-source", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(PATIENCE)
+        assert not thread.is_alive(), f"it has not ended within {PATIENCE:.0f} s"
+        assert not failures, f"it failed: {failures[0]!r}"
+
+
+class SinkConformance(_Conformance, ABC):
+    """A sink returns once its destination has acknowledged, and says so when it has not."""
+
+    @abstractmethod
+    def make(self) -> Sink:
+        """A sink to the destination."""
+
+    @abstractmethod
+    def delivered(self) -> list[bytes]:
+        """The bodies that the destination has acknowledged, in its order."""
+
+    def break_destination(self) -> Callable[[], None] | None:
+        """Let the destination fail; returns what mends it. None if it cannot fail."""
+        return None
+
+    def test_what_is_written_is_there_when_it_returns(self, tmp_path: Path) -> None:
+        """In order, whatever the form of the batches."""
+        self._prepare(tmp_path)
+        with self._made() as sink:
+            sink.write(_batches())
+            assert self.delivered() == [b"0", b"1", b"2", b"3"]
+
+    def test_a_failure_is_told_and_what_failed_can_be_written_again(self, tmp_path: Path) -> None:
+        """By an exception, by the same object, within a few seconds; nothing is lost."""
+        self._prepare(tmp_path)
+        with self._made() as sink:
+            mend = self.break_destination()
+            if mend is None:
+                return
+            batches = _batches()
+            try:
+                sink.write(batches)
+            except RefusedError as error:
+                raise AssertionError("what may pass was refused for good") from error
+            except Exception as error:  # noqa: BLE001  # that is what is asked for
+                later = error.later if isinstance(error, SinkError) and error.later is not None else batches
+            else:
+                raise AssertionError("nothing was said, and the destination had failed")
+            mend()
+            sink.write(later)
+            assert set(self.delivered()) == {b"0", b"1", b"2", b"3"}
+
+    def test_nothing_to_write_is_no_failure(self, tmp_path: Path) -> None:
+        """Also a batch without events."""
+        self._prepare(tmp_path)
+        with self._made() as sink:
+            sink.write([])
+            sink.write([EventBatch.of_lines(b"")])
+            assert self.delivered() == []
+
+    def test_its_limits_are_numbers(self, tmp_path: Path) -> None:
+        """What one call takes at most: the runner asks for it."""
+        self._prepare(tmp_path)
+        with self._made() as sink:
+            assert sink.most_events >= 1
+            assert sink.most_bytes >= 1
+
+    @contextmanager
+    def _made(self) -> Iterator[Sink]:
+        sink = self.make()
+        try:
+            yield sink
+        finally:
+            begun = time.monotonic()
+            sink.close()
+            assert time.monotonic() - begun < PATIENCE, "it took too long to close"
+
+
+class InterceptorConformance(_Conformance, ABC):
+    """An interceptor returns a whole batch, leaves alone what it was given, and treats both forms alike."""
+
+    @abstractmethod
+    def make(self) -> Interceptor:
+        """An interceptor."""
+
+    def test_lines_and_other_bodies_are_treated_alike(self, tmp_path: Path) -> None:
+        """The form of a batch is no difference that a user could see."""
+        self._prepare(tmp_path)
+        bodies = [b"one", b"", b"two \xff", b"three"]
+        lines = EventBatch.of_lines(b"".join(body + b"\n" for body in bodies), {"host": "h"})
+        others = EventBatch.of_bodies(bodies, {"host": "h"})
+        outcomes = [[body for _, body in self.make().intercept(batch).events()] for batch in (lines, others)]
+        assert outcomes[0] == outcomes[1]
+
+    def test_what_it_was_given_stays_as_it_was(self, tmp_path: Path) -> None:
+        """A batch is shared: it is not changed, another one is returned."""
+        self._prepare(tmp_path)
+        given = EventBatch.of_events([({"n": "1"}, b"one"), ({}, b"two")])
+        before = list(given.events())
+        self.make().intercept(given)
+        assert list(given.events()) == before
+
+    def test_headers_and_bodies_stay_together(self, tmp_path: Path) -> None:
+        """As many values as events; the position of the batch is kept, or the source would read it again."""
+        self._prepare(tmp_path)
+        events = [({"n": str(number)}, b"%d" % number) for number in range(5)]
+        after = self.make().intercept(EventBatch.of_events(events, Position("f", 9)))
+        assert after.position == Position("f", 9)
+        assert after.count == len(after.bodies()) == len(list(after.headers()))
+        assert all(len(column) == after.count for column in after.columns.values())
+
+    def test_a_batch_without_events_is_no_failure(self, tmp_path: Path) -> None:
+        """Another interceptor may have dropped them all."""
+        self._prepare(tmp_path)
+        for empty in (EventBatch.of_lines(b""), EventBatch.of_bodies([])):
+            assert self.make().intercept(empty).count == 0
+
+
+def _batches() -> list[EventBatch]:
+    return [EventBatch.of_lines(b"0\n1\n", {"host": "h"}), EventBatch.of_bodies([b"2", b"3"])]
+
+
+def _eventually(condition: Callable[[], Any], what: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not come within {PATIENCE:.0f} s"
+        time.sleep(0.005)

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent import Agent
+from producer.agent.config import parse_toml
+from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, server
+from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS
+
+from ..parts import Hub, plug_in, until
+
+CONFIG = """
+[agent]
+name = "web <1>"
+state = "{state}"
+[sources.r1]
+type = "feed"
+hub = "a"
+channels = ["c1"]
+[channels.c1]
+type = "memory"
+capacity = 100
+[channels.dead]
+type = "memory"
+[sinks.k1]
+type = "keep"
+hub = "a"
+channel = "c1"
+dead_letters = "dead"
+[sinks.k2]
+type = "keep"
+hub = "b"
+channel = "c1"
+[groups."g<b>"]
+type = "failover"
+sinks = ["k1", "k2"]
+"""
+
+
+class Watched:
+    """An agent with its monitoring, and its hubs."""
+
+    def __init__(self, tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+        self.a, self.b = hubs
+        self.agent = Agent(parse_toml(CONFIG.format(state=tmp_path)))
+        self.agent.start()
+        self.server = MonitoringServer(self.agent, port=0)
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str, str]:
+        """Status, type of the content, and text."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=10)
+        try:
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.headers["Content-Type"], response.read().decode()
+        finally:
+            connection.close()
+
+    def json(self, path: str, **headers: str) -> Any:
+        return json.loads(self.get(path, **headers)[2])
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    watched = Watched(tmp_path, plug_in(monkeypatch, "a", "b"))
+    try:
+        yield watched
+    finally:
+        watched.server.close()
+        watched.agent.stop(10)
+
+
+def test_flumes_json_has_all_of_flumes_counters_as_texts(watched: Watched) -> None:
+    """``/metrics.json``, and ``/metrics`` for who accepts JSON: a table for each component with Flume's names."""
+    watched.a.lines.put(b"one\ntwo\n")
+    until(lambda: watched.a.delivered == [b"one", b"two"])
+    until(lambda: watched.agent.counters["sinks.g<b>"].get("EventDrainSuccessCount") == 2)
+    found = watched.json("/metrics.json")
+    assert found.keys() == {"SOURCE.r1", "CHANNEL.c1", "CHANNEL.dead", "SINK.g<b>", "SINK.k1", "SINK.k2"}
+    assert watched.json("/metrics", Accept="application/json").keys() == found.keys()
+    assert all(isinstance(value, str) for table in found.values() for value in table.values())
+    assert set(SOURCE_COUNTERS) <= found["SOURCE.r1"].keys()
+    assert {*CHANNEL_COUNTERS, "ChannelSize", "ChannelCapacity", "ChannelFillPercentage"} <= found["CHANNEL.c1"].keys()
+    assert set(SINK_COUNTERS) <= found["SINK.k2"].keys()
+    assert found["SOURCE.r1"]["EventReceivedCount"] == found["SOURCE.r1"]["EventAcceptedCount"] == "2"
+    assert found["SOURCE.r1"]["Type"] == "SOURCE"
+    assert found["CHANNEL.c1"]["EventPutSuccessCount"] == found["CHANNEL.c1"]["EventTakeSuccessCount"] == "2"
+    assert (found["CHANNEL.c1"]["ChannelSize"], found["CHANNEL.c1"]["ChannelCapacity"]) == ("0", "100")
+    assert found["SINK.k1"]["EventDrainSuccessCount"] == found["SINK.g<b>"]["EventDrainSuccessCount"] == "2"
+
+
+def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_seconds(watched: Watched) -> None:
+    """Each name has one head and its samples behind it; waiting events show as lag of their channel."""
+    watched.a.failing = watched.b.failing = True
+    watched.a.lines.put(b"one\ntwo\nthree\n")
+    until(lambda: watched.agent.channels["c1"].held == 3)
+    status, kind, text = watched.get("/metrics")
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    channel = '{agent="web <1>",channel="c1",type="memory"}'
+    assert samples[f"producer_agent_channel_events{channel}"] == "3"
+    assert float(samples[f"producer_agent_channel_bytes{channel}"]) > 10
+    assert float(samples[f"producer_agent_channel_oldest_seconds{channel}"]) >= 0
+    assert samples[f"producer_agent_channel_fill_ratio{channel}"] == "0.03"
+    source = '{agent="web <1>",source="r1",type="feed"}'
+    assert samples[f"producer_agent_source_event_accepted_total{source}"] == "3"
+    assert samples[f"producer_agent_source_lag_seconds{source}"] == "1.5"
+    assert samples['producer_agent_ready{agent="web <1>"}'] == "1"
+    names = re.findall(r"^# TYPE (\S+) (?:counter|gauge)$", text, re.MULTILINE)
+    assert len(names) == len(set(names)) == text.count("# HELP")
+    blocks = [re.match(r"[a-z_]+", line)[0] for line in text.splitlines() if not line.startswith("#")]  # type: ignore[index]
+    assert [name for place, name in enumerate(blocks) if name not in blocks[:place]] == names
+    assert float(samples["process_resident_memory_bytes"]) > 1 << 20
+    watched.a.failing = False
+
+
+def test_health_says_why_an_agent_is_not_ready(watched: Watched) -> None:
+    """Live as long as it answers; ready while all components run, and 503 with the reasons otherwise."""
+    until(lambda: watched.json("/health/ready")["ready"])
+    assert watched.get("/health/live")[0] == 200
+    watched.agent.channels["dead"].close()
+    status, _, text = watched.get("/health/ready")
+    assert (status, json.loads(text)) == (503, {"ready": False, "reasons": ["channel dead is closed"]})
+    watched.agent.stop(10)
+    reasons = watched.json("/health/ready")["reasons"]
+    assert "source r1 is stopped" in reasons
+    assert "sink g<b> is stopped" in reasons
+    assert watched.get("/health/live")[0] == 200
+
+
+class _Page(HTMLParser):
+    """Tags that are open, and the texts of cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.outside: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+        self.outside += [str(value) for name, value in attributes if name in ("src", "href") and "//" in str(value)]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] == ["td"]:
+            self.texts.append(data)
+
+
+def test_the_page_is_well_formed_and_shows_each_component(watched: Watched) -> None:
+    """Every tag is closed, names are escaped, nothing comes from elsewhere, and the drawing's figures are JSON."""
+    status, kind, text = watched.get("/")
+    assert (status, kind) == (200, "text/html; charset=utf-8")
+    page = _Page()
+    page.feed(text)
+    assert (page.open, page.outside) == ([], [])
+    assert {"r1", "c1", "dead", "k1", "k2", "g<b>", "feed", "failover group"} <= set(page.texts)
+    assert "<title>web &lt;1&gt; · agent</title>" in text
+    figures = json.loads(text.partition('type="application/json"')[2].partition(">")[2].partition("</script>")[0])
+    assert [row["name"] for row in figures["sinks"]] == ["g<b>", "k1", "k2"]
+    assert figures.keys() == watched.json("/status.json").keys()
+    assert "@" not in re.sub(r"<script.*?</script>|<style.*?</style>", "", text, flags=re.DOTALL)
+
+
+def test_what_is_not_served_is_refused(watched: Watched) -> None:
+    """Another path, another method, and what is no HTTP get an answer that says so; HEAD gets the head alone."""
+    assert watched.get("/nothing")[0] == 404
+    assert watched.get("/metrics", "POST")[0] == 405
+    assert watched.get("/metrics", "HEAD")[::2] == (200, "")
+    with socket.create_connection(("127.0.0.1", watched.server.port), 10) as peer:
+        peer.sendall(b"\x16\x03\x01\r\n\r\n")
+        assert peer.recv(100).startswith(b"HTTP/1.1 400 ")
+    with socket.create_connection(("127.0.0.1", watched.server.port), 10) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\nx: " + b"x" * (40 << 10))
+        assert peer.recv(100) == b""
+
+
+def test_peers_that_say_nothing_do_not_hold_others_up(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are let go after a while, and while they are too many others wait no longer than that."""
+    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)
+    peers = [socket.create_connection(("127.0.0.1", watched.server.port), 10) for _ in range(6)]
+    for peer in peers:
+        assert peer.recv(1) == b""
+        peer.close()
+    assert watched.get("/health/live")[0] == 200
+
+
+def test_it_listens_on_loopback_unless_told() -> None:
+    """``port``, ``:port`` and ``host:port`` are addresses, anything else is told."""
+    assert address_of("9000") == address_of(":9000") == ("127.0.0.1", 9000)
+    assert address_of("0.0.0.0:80") == ("0.0.0.0", 80)
+    assert address_of("[::1]:80") == ("::1", 80)
+    for wrong in ("", "host", "host:", "1:99999", "a:-1"):
+        with pytest.raises(ValueError, match="must be host:port"):
+            address_of(wrong)
+
+
+def test_a_port_in_use_is_told(watched: Watched) -> None:
+    """The address, and why."""
+    with pytest.raises(MonitoringError, match=rf"cannot listen on 127.0.0.1:{watched.server.port}: .*in use"):
+        MonitoringServer(watched.agent, port=watched.server.port)

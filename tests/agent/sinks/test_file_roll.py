@@ -1,0 +1,196 @@
+"""file_roll."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+
+import pytest
+
+from producer.agent import AgentConfigError, SinkError
+from producer.testing import ManualClock
+from tests.agent.components import bodies, lines, made, made_of_flume
+
+
+def _sink(directory, clock=None, **options):
+    return made("sinks", "file_roll", clock=clock or ManualClock(1000.0), directory=directory, **options)
+
+
+def _visible(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir() if not path.name.startswith(".")}
+
+
+def _hidden(directory):
+    return [path.name for path in directory.iterdir() if path.name.startswith(".")]
+
+
+def test_files_are_whole_when_they_are_seen(tmp_path):
+    """A file is hidden while it is written, and appears under its name when it is ended, with all its lines."""
+    sink = _sink(tmp_path, prefix="p-", extension="log")
+    sink.write([lines("a", "b"), bodies("c")])
+    assert _visible(tmp_path) == {}
+    sink.close()
+    assert _visible(tmp_path) == {"p-1000000-1.log": b"a\nb\nc\n"}
+    assert _hidden(tmp_path) == []
+
+
+def test_files_end_by_time(tmp_path):
+    """After roll_interval a file is ended, also when nothing more comes; with 0 never."""
+    clock, other = ManualClock(1000.0), tmp_path / "never"
+    sink, never = _sink(tmp_path / "timed", clock, roll_interval=5), _sink(other, clock, roll_interval=0)
+    for each in (sink, never):
+        each.write([lines("a")])
+    clock.advance(5)
+    sink.tick()
+    never.tick()
+    assert _visible(tmp_path / "timed") == {"1000000-1": b"a\n"}
+    assert _visible(other) == {}
+    sink.write([lines("b")])
+    sink.close()
+    never.close()
+    assert _visible(tmp_path / "timed") == {"1000000-1": b"a\n", "1000000-2": b"b\n"}
+
+
+def test_files_end_by_size(tmp_path):
+    """A file that has reached roll_size is ended."""
+    sink = _sink(tmp_path, roll_size=4)
+    for text in ("a", "b", "c"):
+        sink.write([lines(text)])
+    assert _visible(tmp_path) == {"1000000-1": b"a\nb\n"}
+    sink.close()
+
+
+def test_there_are_no_empty_files(tmp_path):
+    """Where nothing was written, no time brings a file."""
+    clock = ManualClock()
+    sink = _sink(tmp_path, clock, roll_interval=1)
+    clock.advance(10)
+    sink.tick()
+    sink.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_without_line_ends(tmp_path):
+    """With append_newline = false the bodies lie one behind the other; Flume's key for it is understood."""
+    options = {
+        "sink.directory": str(tmp_path),
+        "sink.serializer": "TEXT",
+        "sink.serializer.appendNewline": "false",
+        "sink.pathManager": "ROLLTIME",
+        "sink.pathManager.extension": "txt",
+        "sink.rollInterval": "0",
+    }
+    sink = made_of_flume("sinks", "file_roll", **options)
+    sink.write([lines("a", "b")])
+    sink.close()
+    ((name, content),) = _visible(tmp_path).items()
+    assert content == b"ab"
+    assert name.endswith("-1.txt")
+    assert len(name) == len("20240101000000-1.txt")
+
+
+def test_json_lines_have_headers(tmp_path):
+    """As json each line holds headers and body, and nothing of a body that is not UTF-8 is lost."""
+    sink = _sink(tmp_path, serializer="json")
+    sink.write([lines("é", h="1").with_bodies([b"\xc3\xa9"]), lines("x").with_bodies([b"\xff"])])
+    sink.close()
+    (content,) = _visible(tmp_path).values()
+    assert [json.loads(line) for line in content.splitlines()] == [
+        {"headers": {"h": "1"}, "body": "é"},
+        {"headers": {}, "body_base64": "/w=="},
+    ]
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    """What a failed write had written is taken back: the batch that comes again stands once in the file."""
+    sink = _sink(tmp_path)
+    sink.write([lines("a")])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", _fail)
+        with pytest.raises(SinkError, match="No space left"):
+            sink.write([lines("b", "c")])
+    sink.write([lines("b", "c")])
+    sink.close()
+    assert _visible(tmp_path) == {"1000000-1": b"a\nb\nc\n"}
+
+
+def test_what_could_not_be_taken_back_at_once_is_before_the_next_write(tmp_path, monkeypatch):
+    """A disk that fails the write and the way back keeps the sink from writing until it works again."""
+    sink = _sink(tmp_path)
+    sink.write([lines("a")])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", _fail)
+        patch.setattr(os, "ftruncate", _fail)
+        for _ in range(2):
+            with pytest.raises(SinkError):
+                sink.write([lines("b")])
+    sink.close()
+    assert _visible(tmp_path) == {"1000000-1": b"a\n"}
+
+
+def _fail(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_all_is_on_the_disk_before_a_write_returns(tmp_path, monkeypatch):
+    """With fsync each write ends with the file's data synced; without it none is."""
+    synced = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    sink = _sink(tmp_path)
+    sink.write([lines("a")])
+    assert len(synced) == 1
+    other = _sink(tmp_path / "other", fsync=False)
+    other.write([lines("a")])
+    assert len(synced) == 1
+    sink.close()
+    other.close()
+
+
+def _die_writing(directory):
+    sink = _sink(directory)
+    sink.write([lines("a", "b")])
+    (hidden,) = (directory / name for name in _hidden(directory))
+    with hidden.open("ab") as file:
+        file.write(b"half")
+    os._exit(9)
+
+
+def test_what_a_death_left_is_ended_at_the_next_start(tmp_path):
+    """A hidden file of a dead process gets its name without the half line at its end; an empty one goes."""
+    process = multiprocessing.get_context("fork").Process(target=_die_writing, args=(tmp_path,))
+    process.start()
+    process.join(20)
+    assert process.exitcode == 9
+    (tmp_path / ".file_roll~9-9").write_bytes(b"half")
+    (tmp_path / ".other~9-9").write_bytes(b"another sink's")
+    _sink(tmp_path).close()
+    assert _visible(tmp_path) == {"1000000-1": b"a\nb\n"}
+    assert _hidden(tmp_path) == [".other~9-9"]
+
+
+def test_a_file_of_a_living_process_is_left_alone(tmp_path):
+    """Two sinks of one name in one directory: neither takes the other's file, and no file is overwritten."""
+    first = _sink(tmp_path)
+    first.write([lines("a")])
+    second = _sink(tmp_path)
+    second.write([lines("b")])
+    first.close()
+    second.close()
+    assert sorted(_visible(tmp_path).values()) == [b"a\n", b"b\n"]
+
+
+def test_names_that_exist_are_not_used(tmp_path):
+    """A file of before is never written over."""
+    (tmp_path / "1000000-1").write_bytes(b"old")
+    sink = _sink(tmp_path)
+    sink.write([lines("a")])
+    sink.close()
+    assert _visible(tmp_path) == {"1000000-1": b"old", "1000000-2": b"a\n"}
+
+
+def test_a_wrong_serializer_is_refused():
+    """A serializer that there is not is told with those that there are."""
+    with pytest.raises(AgentConfigError, match="must be one of text, json"):
+        made_of_flume("sinks", "file_roll", **{"sink.directory": "d", "sink.serializer": "avro_event"})

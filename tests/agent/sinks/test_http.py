@@ -1,0 +1,214 @@
+"""The sink ``http``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+from collections import deque
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from producer.agent import AgentConfigError, RefusedError, SinkError
+from producer.testing import ManualClock
+from tests.agent.components import bodies, lines, made, made_of_flume
+
+
+class _Server(ThreadingHTTPServer):
+    """Answers as told, and remembers what came."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers, self.requests = deque(), []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/in?a=b"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.requests.append((self.path, dict(self.headers), body))
+        status, headers = self.server.answers.popleft() if self.server.answers else (200, {})
+        self.send_response(status)
+        for name, value in ({"Content-Length": "0"} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with _Server() as made_server:
+        thread = threading.Thread(target=made_server.serve_forever, args=(0.01,))
+        thread.start()
+        yield made_server
+        made_server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def sink_for(server, request):
+    """Makes sinks for the server."""
+
+    def make(clock=None, **options):
+        sink = made("sinks", "http", clock=clock, **{"endpoint": server.url} | options)
+        request.addfinalizer(sink.close)
+        return sink
+
+    return make
+
+
+def test_a_delivery_is_one_request(server, sink_for):
+    """All batches of a delivery are the lines of one request, to the URL's path and query."""
+    sink_for(headers={"X-Own": "1"}).write([lines("a", "b"), bodies("c")])
+    ((path, headers, body),) = server.requests
+    assert (path, body, headers["X-Own"]) == ("/in?a=b", b"a\nb\nc\n", "1")
+
+
+def test_json_is_what_flumes_handler_takes(server, sink_for):
+    """As json a request is a list of headers and bodies; packed, and with a token, if asked to."""
+    sink_for(format="json", compress=True, token="secret").write([lines("a", "b", h="1")])
+    ((_, headers, body),) = server.requests
+    assert json.loads(gzip.decompress(body)) == [{"headers": {"h": "1"}, "body": text} for text in "ab"]
+    assert (headers["Content-Encoding"], headers["Authorization"]) == ("gzip", "Bearer secret")
+    assert headers["Content-Type"] == "application/json"
+
+
+def test_flumes_sink_sends_event_by_event(server):
+    """Of a Flume file each event is a request of its own, with the content type that is asked for."""
+    options = {"endpoint": server.url, "contentTypeHeader": "text/x", "defaultIncrementMetrics": "true"}
+    sink = made_of_flume("sinks", "http", **options)
+    sink.write([lines("a", "b")])
+    sink.close()
+    assert [(headers["Content-Type"], body) for _, headers, body in server.requests] == [
+        ("text/x", b"a"),
+        ("text/x", b"b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "rules", "outcome"),
+    [
+        (200, {}, "taken"),
+        (204, {}, "taken"),
+        (503, {}, "back"),
+        (404, {}, "back"),
+        (302, {}, "back"),
+        (400, {}, "refused"),
+        (400, {"rollback.400": "false"}, "taken"),
+        (400, {"rollback.4XX": "true"}, "back"),
+        (503, {"rollback.5XX": "false"}, "taken"),
+        (503, {"rollback.5XX": "false", "rollback.503": "true"}, "back"),
+        (200, {"rollback.2XX": "true"}, "back"),
+        (500, {"defaultRollback": "false"}, "taken"),
+    ],
+)
+def test_the_status_decides(server, status, rules, outcome):
+    """By the rule of the status, of its group, or of all, events were taken, go back, or are refused for good."""
+    sink = made_of_flume("sinks", "http", ManualClock(), endpoint=server.url, format="lines", **rules)
+    server.answers.append((status, {}))
+    if outcome == "taken":
+        sink.write([lines("a")])
+    elif outcome == "refused":
+        with pytest.raises(RefusedError) as refused:
+            sink.write([lines("a")])
+        assert [batch.bodies() for batch in refused.value.batches] == [[b"a"]]
+    else:
+        with pytest.raises(SinkError, match=f"answered {status}"):
+            sink.write([lines("a")])
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": formatdate(1009, usegmt=True)}, 9.0),
+        ({}, 1.0),
+        ({"Retry-After": "x"}, 1.0),
+    ],
+)
+def test_a_pause_that_is_asked_for_is_kept(server, sink_for, headers, seconds):
+    """After a status with backoff nothing is sent before Retry-After, or for a second without one."""
+    clock = ManualClock(1000.0)
+    sink = sink_for(clock)
+    server.answers.append((503, headers))
+    with pytest.raises(SinkError, match="answered 503"):
+        sink.write([lines("a")])
+    clock.advance(seconds - 0.1)
+    with pytest.raises(SinkError, match="asked for a pause"):
+        sink.write([lines("a")])
+    assert len(server.requests) == 1
+    clock.advance(0.2)
+    sink.write([lines("a")])
+    assert len(server.requests) == 2
+
+
+def test_without_backoff_the_next_try_is_at_once(server, sink_for):
+    """A status whose backoff is false is tried again without a pause."""
+    sink = sink_for(ManualClock(), backoff={"503": False})
+    server.answers.append((503, {}))
+    with pytest.raises(SinkError):
+        sink.write([lines("a")])
+    sink.write([lines("a")])
+    assert len(server.requests) == 2
+
+
+def test_single_events_that_were_taken_are_not_sent_again(server, sink_for):
+    """Event by event, a failure in the middle sends only what had not been taken, when the batch comes again."""
+    sink, batch = sink_for(ManualClock(), format="event", default_backoff=False), lines("a", "b", "c").numbered(5)
+    server.answers += [(200, {}), (500, {})]
+    with pytest.raises(SinkError):
+        sink.write([batch])
+    sink.write([batch])
+    assert [body for _, _, body in server.requests] == [b"a", b"b", b"b", b"c"]
+
+
+def test_of_single_events_only_the_refused_ones_are_refused(server, sink_for):
+    """Event by event, what was taken is not refused, what comes behind waits, and only the refused is tried again."""
+    sink = sink_for(ManualClock(), format="event", default_backoff=False)
+    batch, behind = lines("a", "b", "c").numbered(5), lines("d").numbered(6)
+    server.answers += [(200, {}), (400, {}), (200, {})]
+    with pytest.raises(RefusedError) as refused:
+        sink.write([batch, behind])
+    assert [each.bodies() for each in refused.value.batches] == [[b"b"]]
+    assert refused.value.later == [behind]
+    sink.write([batch, behind])
+    assert [body for _, _, body in server.requests] == [b"a", b"b", b"c", b"b", b"d"]
+
+
+def test_a_server_that_is_not_there_or_silent_is_an_error_of_the_sink():
+    """Refused connections and answers that do not come are errors that say where."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/"
+        sink = made("sinks", "http", endpoint=url, request_timeout=0.05, connect_timeout=5)
+        with pytest.raises(SinkError, match=f"127.0.0.1:{port}"):
+            sink.write([lines("a")])
+    with pytest.raises(SinkError):
+        sink.write([lines("a")])
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endpoint": "ftp://x/"}, "must be a URL"),
+        ({"endpoint": "http://u:hidden@x/"}, "must not hold a password"),
+        ({"endpoint": "http://x/", "rollback": {"5xx": True}}, "must name statuses"),
+        ({"endpoint": "http://x/", "token": "hidden", "user": "u"}, "goes without user"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(options, message):
+    """Wrong URLs and rules are errors of the configuration, which show no password."""
+    with pytest.raises(AgentConfigError, match=message) as caught:
+        made("sinks", "http", **options)
+    assert "hidden" not in str(caught.value)

@@ -1,0 +1,181 @@
+"""The sink into LogHub: each batch once, in the form that its options say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.batch import EventBatch
+from producer.agent.channel import BatchChannel
+from producer.agent.counters import Counters
+from producer.agent.interfaces import RefusedError, SinkError
+from producer.agent.sink_runner import SinkRunner
+from producer.agent.sinks.loghub import LogHubSink
+from producer.server import LogHubServer
+from producer.server.faults import answer, drop_answer
+
+from ..doubles import context, file_channel, opened
+
+
+@pytest.fixture
+def server() -> Iterator[LogHubServer]:
+    with LogHubServer() as made:
+        yield made
+
+
+class _Sinks:
+    """Makes sinks, and closes them."""
+
+    def __init__(self, server: LogHubServer, state: Path) -> None:
+        self._server, self._state = server, state
+        self._made: list[LogHubSink] = []
+
+    def __call__(self, **options: Any) -> LogHubSink:
+        given = {
+            "project": "p",
+            "logstore": "l",
+            "endpoint": self._server.endpoint,
+            "access_key_id": self._server.access_key_id,
+            "access_key_secret": self._server.access_key_secret,
+            "retries": 0,
+            **options,
+        }
+        self._made.append(LogHubSink(LogHubSink.Options(**given), context(self._state, "k")))
+        return self._made[-1]
+
+    def close(self) -> None:
+        for sink in self._made:
+            sink.close()
+
+
+@pytest.fixture
+def sinks(server: LogHubServer, tmp_path: Path) -> Iterator[_Sinks]:
+    made = _Sinks(server, tmp_path)
+    yield made
+    made.close()
+
+
+def _stored(server: LogHubServer) -> list[str]:
+    return [dict(log.contents)["content"] for log in server.logs("p", "l")]
+
+
+def test_lines_become_logs(server: LogHubServer, sinks: _Sinks) -> None:
+    """The body is a field, shared headers are tags, and the time is the header's."""
+    sinks(topic="t").write([EventBatch.of_lines(b"a\r\n\xff\n", {"host": "h", "timestamp": "1700000000123"})])
+    logs = list(server.logs("p", "l"))
+    assert [dict(log.contents) for log in logs] == [{"content": "a"}, {"content": "\\xff"}]
+    assert {log.time for log in logs} == {1_700_000_000}
+    (group,) = server.log_groups("p", "l")
+    assert (group.topic, group.tags["host"]) == ("t", "h")
+
+
+def test_headers_of_single_events_become_fields(server: LogHubServer, sinks: _Sinks) -> None:
+    """Beside the body, in bodies of any bytes; or nothing, where the options say so."""
+    batch = EventBatch.of_events([({"n": "1", "host": "h"}, b"a\nb"), ({"host": "h"}, b"c")])
+    sinks().write([batch])
+    sinks(headers="fields", columns="none", logstore="other", field="text").write([batch])
+    assert [dict(log.contents) for log in server.logs("p", "l")] == [{"content": "a\nb", "n": "1"}, {"content": "c"}]
+    other = [dict(log.contents) for log in server.logs("p", "other")]
+    assert other == [{"text": "a\nb", "host": "h"}, {"text": "c", "host": "h"}]
+
+
+def _filled(channel: BatchChannel, batches: int) -> list[str]:
+    for number in range(batches):
+        channel.put(EventBatch.of_lines(b"%d\n" % number, {"kind": str(number % 2)}))
+    return [str(number) for number in range(batches)]
+
+
+def _deliver(channel: BatchChannel, sink: LogHubSink, letters: BatchChannel | None = None) -> bool:
+    return SinkRunner(
+        "k", channel, sink, Counters(), dead_letters=letters, most_events=1000, most_bytes=1 << 20
+    ).deliver(0)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_a_lost_answer_stores_nothing_twice(server: LogHubServer, sinks: _Sinks, tmp_path: Path, lanes: int) -> None:
+    """What may have been stored goes back, is delivered again, and each line is there once."""
+    with opened(file_channel(tmp_path)) as channel:
+        wanted = _filled(channel, 20)
+        server.faults.add(drop_answer(), probability=0.3, seed=7, operation="PutLogs")
+        sink, tries = sinks(lanes=lanes), 1
+        while not _deliver(channel, sink) or channel.held:
+            tries += 1
+        assert tries > 2
+    assert sorted(_stored(server)) == sorted(wanted)
+
+
+def test_what_was_stored_before_a_death_is_not_stored_again(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path
+) -> None:
+    """The process dies between the answer and the commit of the take: the next one delivers the batches again."""
+    with opened(file_channel(tmp_path)) as channel:
+        wanted = _filled(channel, 9)
+        taking = channel.take(1000, 1 << 20, 0)
+        assert taking is not None
+        sinks().write(taking.batches[:5])
+        taking.rollback()  # what a death does
+    with opened(file_channel(tmp_path)) as channel:
+        assert _deliver(channel, sinks())
+        assert channel.held == 0
+    assert Counter(_stored(server)) == Counter(wanted)
+
+
+def test_one_lane_keeps_the_order(server: LogHubServer, sinks: _Sinks, tmp_path: Path) -> None:
+    """Over failures as well."""
+    with opened(file_channel(tmp_path)) as channel:
+        wanted = _filled(channel, 12)
+        server.faults.add(answer(500, "InternalServerError"), probability=0.3, seed=3, operation="PutLogs")
+        sink = sinks(lanes=1)
+        while not _deliver(channel, sink) or channel.held:
+            pass
+    assert _stored(server) == wanted
+
+
+@pytest.mark.parametrize("buried", [True, False])
+def test_behind_a_refused_batch_nothing_is_taken_for_stored(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path, *, buried: bool
+) -> None:
+    """A number above that of a batch which is not stored would make the service take this one for stored. So what
+    comes behind in its lane waits until it is among the dead letters, or is accepted.
+    """
+    refuse = server.faults.add(answer(400, "InvalidFormat"), times=1 if buried else 3, operation="PutLogs")
+    with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
+        wanted = _filled(channel, 6)
+        sink, tries = sinks(lanes=1), 1
+        while not _deliver(channel, sink, letters if buried else None) or channel.held:
+            tries += 1
+        assert refuse is not None
+        assert (tries, letters.held) == ((2, 1) if buried else (4, 0))
+    assert _stored(server) == (wanted[1:] if buried else wanted)
+
+
+def test_an_event_that_no_request_can_carry_is_refused(server: LogHubServer, sinks: _Sinks, tmp_path: Path) -> None:
+    """It goes to the dead letters, and the others arrive."""
+    with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
+        channel.put(EventBatch.of_lines(b"x" * (9 << 20)))
+        wanted = _filled(channel, 3)
+        sink = sinks(lanes=1)
+        while channel.held:
+            _deliver(channel, sink, letters)
+        assert letters.held == 1
+    assert _stored(server) == wanted
+
+
+def test_what_an_operator_can_mend_is_not_refused(server: LogHubServer, sinks: _Sinks) -> None:
+    """A wrong key or a missing logstore: the events stay in the channel, and the message says which."""
+    with pytest.raises(SinkError, match=r"LogStoreNotExist|Unauthorized|SignatureNotMatch") as raised:
+        sinks(access_key_secret="wrong").write([EventBatch.of_lines(b"a\n")])
+    assert not isinstance(raised.value, RefusedError)
+    assert "wrong" not in str(raised.value)
+
+
+def test_a_block_of_many_short_lines_goes_in_several_requests(server: LogHubServer, sinks: _Sinks) -> None:
+    """Each within the limits of the service, all of them under numbers of the batch."""
+    lines = b"".join(b"%d\n" % number for number in range(100_000))
+    sinks().write([EventBatch.of_lines(lines).numbered(5, "origin")])
+    sinks().write([EventBatch.of_lines(lines).numbered(5, "origin")])
+    assert server.count("p", "l") == 100_000

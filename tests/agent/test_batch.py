@@ -1,0 +1,95 @@
+"""EventBatch: columns of events, whatever form the bodies have."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer.agent.batch import EventBatch, Position
+from producer.agent.event_format import read_batch, write_batch
+from producer.errors import InvalidArgumentError
+from producer.interfaces import Event
+
+_BODY = st.binary(max_size=20)
+_LINE = _BODY.map(lambda body: body.replace(b"\n", b"").removesuffix(b"\r"))
+_NAME = st.text(max_size=5) | st.just("~form") | st.just("~")
+_HEADERS = st.dictionaries(_NAME, st.text(max_size=5), max_size=3)
+_EVENTS = st.lists(st.tuples(_HEADERS, _BODY), max_size=8)
+
+
+def test_lines_are_events_without_their_ends() -> None:
+    r"""A body is a line without its ``\n`` or ``\r\n``; a lone ``\r`` and an empty line stay."""
+    batch = EventBatch.of_lines(b"a\r\n\nb\rc\nlast")
+    assert (batch.count, batch.bodies()) == (4, [b"a", b"", b"b\rc", b"last"])
+    assert batch.lines() == b"a\r\n\nb\rc\nlast\n"
+
+
+@given(_EVENTS)
+def test_events_come_back_as_they_were(events: list[tuple[dict[str, str], bytes]]) -> None:
+    """What is put together of single events is taken apart into the same ones."""
+    assert list(EventBatch.of_events(events).events()) == events
+
+
+@given(_EVENTS, st.none() | st.builds(Position, st.text(), st.integers(0, 2**63)))
+def test_a_batch_comes_back_from_its_event(
+    events: list[tuple[dict[str, str], bytes]], position: Position | None
+) -> None:
+    """Bodies, headers and position survive a channel, names that begin like ours as well."""
+    back = read_batch(write_batch(EventBatch.of_events(events, position)))
+    assert (list(back.events()), back.count, back.position) == (events, len(events), position)
+
+
+@given(st.lists(_LINE, max_size=8), st.data())
+def test_selecting_keeps_bodies_and_columns_together(lines: list[bytes], data: st.DataObject) -> None:
+    """Of lines and of other bodies the same events are left, with their own headers."""
+    keep = data.draw(st.lists(st.booleans(), min_size=len(lines), max_size=len(lines)))
+    wanted = [(str(n), line) for n, line in enumerate(lines) if keep[n]]
+    numbers = [str(n) for n in range(len(lines))]
+    for batch in (EventBatch.of_lines(b"".join(line + b"\n" for line in lines)), EventBatch.of_bodies(lines)):
+        left = batch.with_column("n", numbers).select(keep)
+        assert [(headers["n"], body) for headers, body in left.events()] == wanted
+
+
+@given(st.lists(_LINE, max_size=8))
+def test_offsets_say_where_bodies_begin(lines: list[bytes]) -> None:
+    """At each offset stands the body of the event, in both forms."""
+    for batch in (EventBatch.of_lines(b"".join(line + b"\n" for line in lines)), EventBatch.of_bodies(lines)):
+        places = zip(batch.offsets(), batch.bodies(), strict=True)
+        assert all(batch.block[start:].startswith(body) for start, body in places)
+
+
+def test_lines_lie_in_a_channel_as_they_lay_in_the_file() -> None:
+    """The event's body is the block itself, not a copy of it."""
+    block = b"a\nb\n"
+    event = write_batch(EventBatch.of_lines(block, {"host": "h"}, Position("f", 4)))
+    assert event.body is block
+    assert event.headers == {"host": "h", "~count": "2", "~form": "lines", "~position": "4 f"}
+
+
+def test_the_example_of_the_format() -> None:
+    """Two events in the bytes that the format's description shows."""
+    event = write_batch(EventBatch.of_events([({"n": "1"}, b"a"), ({}, b"bc")]))
+    shown = (
+        "01 00 00 00  01 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00"
+        "01 00 00 00 6e  01 00 00 00 31  ff ff ff ff  61 62 63"
+    )
+    assert (event.headers, event.body) == ({"~form": "ends", "~count": "2"}, bytes.fromhex(shown))
+
+
+def test_an_event_of_somebody_else_is_a_batch_of_one() -> None:
+    """What another program put into a channel is delivered with its headers."""
+    batch = read_batch(Event({"k": "v", "none": None}, b"body\n", 7))
+    assert (list(batch.events()), batch.sequence) == ([({"k": "v"}, b"body\n")], 7)
+
+
+def test_splitting_by_a_header_keeps_the_order() -> None:
+    """Each value has its events, in order; those without the header are told apart."""
+    batch = EventBatch.of_events([({"l": "x"}, b"1"), ({}, b"2"), ({"l": "x"}, b"3")])
+    assert {value: part.bodies() for value, part in batch.split("l").items()} == {"x": [b"1", b"3"], None: [b"2"]}
+
+
+def test_a_column_of_another_length_is_refused() -> None:
+    """Headers cannot slip to other events."""
+    with pytest.raises(InvalidArgumentError, match="1 values for 2 events"):
+        EventBatch.of_lines(b"a\nb\n").with_column("n", ["1"])

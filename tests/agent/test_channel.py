@@ -1,0 +1,202 @@
+"""BatchChannel and the positions in it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from producer.agent.batch import EventBatch, Position
+from producer.errors import ChannelFullError
+from producer.testing import ManualClock
+
+from .doubles import file_channel, memory_channel, opened, taken
+
+
+def _lines(first: int, after: int, end: int | None = None, name: str = "s/f") -> EventBatch:
+    block = b"".join(b"%d\n" % number for number in range(first, after))
+    return EventBatch.of_lines(block, position=None if end is None else Position(name, end))
+
+
+def test_capacity_counts_the_events_of_the_batches(tmp_path: Path) -> None:
+    """As Flume's: a batch of three fills three places."""
+    with opened(memory_channel(tmp_path, capacity=4)) as channel:
+        channel.put(_lines(0, 3), 0)
+        with pytest.raises(ChannelFullError, match="holds 3 of 4 events"):
+            channel.put(_lines(3, 5), 0)
+        channel.put(_lines(3, 4), 0)
+        assert channel.held == 4
+
+
+def test_a_batch_larger_than_the_channel_is_let_in_alone(tmp_path: Path) -> None:
+    """It waits until the channel is empty; it is not refused for ever."""
+    with opened(memory_channel(tmp_path, capacity=2)) as channel:
+        channel.put(_lines(0, 1), 0)
+        with pytest.raises(ChannelFullError):
+            channel.put(_lines(1, 6), 0)
+        assert taken(channel) == [b"0"]
+        channel.put(_lines(1, 6), 0)
+        assert channel.held == 5
+
+
+def test_who_waits_for_room_goes_on_when_a_take_is_committed(tmp_path: Path) -> None:
+    """A commit of a take makes room for those who wait."""
+    with opened(memory_channel(tmp_path, capacity=1)) as channel:
+        channel.put(_lines(0, 1))
+        putter = threading.Thread(target=channel.put, args=(_lines(1, 2), 30))
+        putter.start()
+        taking = channel.take(10, 1000, 5)
+        assert taking is not None
+        taking.commit()
+        putter.join(10)
+        assert not putter.is_alive()
+        assert taken(channel) == [b"1"]
+
+
+def test_a_put_that_fails_takes_no_room(tmp_path: Path) -> None:
+    """Places are given back when the channel below refuses."""
+    with opened(memory_channel(tmp_path, capacity=100, byte_capacity=100)) as channel:
+        with pytest.raises(ChannelFullError):
+            channel.put(EventBatch.of_lines(b"x" * 200), 0)
+        assert channel.held == 0
+
+
+def test_what_is_rolled_back_comes_again(tmp_path: Path) -> None:
+    """In its place, and counted as before."""
+    with opened(memory_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1))
+        taking = channel.take(2, 1000, 0)
+        assert taking is not None
+        assert [batch.bodies() for batch in taking.batches] == [[b"0"], [b"1"]]
+        taking.rollback()
+        assert (channel.held, taken(channel)) == (3, [b"0", b"1", b"2"])
+
+
+def test_part_of_a_take_may_be_committed(tmp_path: Path) -> None:
+    """What was not delivered goes back, the rest is gone."""
+    with opened(file_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1))
+        taking = channel.take(3, 1000, 0)
+        assert taking is not None
+        taking.commit(taking.batches[1:2])
+        assert (channel.held, taken(channel)) == (1, [b"1"])
+
+
+def test_a_take_holds_at_most_so_many_events_but_one_batch(tmp_path: Path) -> None:
+    """Of whole batches; one that is larger comes alone."""
+    with opened(memory_channel(tmp_path)) as channel:
+        for first, after in ((0, 5), (5, 7), (7, 9)):
+            channel.put(_lines(first, after))
+        sizes = []
+        while (taking := channel.take(3, 1000, 0)) is not None:
+            sizes.append([batch.count for batch in taking.batches])
+            taking.commit()
+        assert sizes == [[5], [2], [2]]
+
+
+def test_a_file_channel_counts_what_it_finds(tmp_path: Path) -> None:
+    """After a restart the events in the batches are counted again."""
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(_lines(0, 7))
+    with opened(file_channel(tmp_path)) as channel:
+        assert channel.held == 7
+        assert len(taken(channel)) == 7
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+def test_a_file_channel_knows_what_was_committed(tmp_path: Path, *, delivered: bool) -> None:
+    """Whether it is still there or was delivered: a source does not read it again."""
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(_lines(0, 2, 4))
+        if delivered:
+            taken(channel)
+    with opened(file_channel(tmp_path)) as channel:
+        assert channel.positions.end("s/f") == 4
+        assert list(channel.positions.names()) == ["s/f"]
+
+
+def test_a_position_is_noted_before_its_batch_leaves(tmp_path: Path) -> None:
+    """When the take is committed the note is there: no death finds neither."""
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(_lines(0, 2, 4))
+        notes = channel.positions._notes  # type: ignore[attr-defined]
+        commit = channel.channel.transaction
+        noted: list[dict[str, bytes]] = []
+
+        def transaction() -> object:
+            made = commit()
+            end = made.commit
+            made.commit = lambda *args: (noted.append(notes.items("position:")), end(*args))[1]  # type: ignore[method-assign]
+            return made
+
+        channel.channel.transaction = transaction  # type: ignore[method-assign,assignment]
+        taken(channel)
+        assert noted == [{"position:s/f": b"4"}]
+
+
+def test_a_memory_channel_knows_what_was_delivered(tmp_path: Path) -> None:
+    """What it held when its process died is read again: nothing is lost."""
+    clock = ManualClock()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(_lines(0, 2, 4))
+        channel.put(_lines(2, 4, 8))
+        taking = channel.take(2, 1000, 0)
+        assert taking is not None
+        taking.commit()
+        assert channel.positions.end("s/f") == 8
+    with opened(memory_channel(tmp_path)) as channel:
+        assert channel.positions.end("s/f") == 4
+
+
+def test_what_is_delivered_out_of_order_does_not_cover_what_is_not(tmp_path: Path) -> None:
+    """With several sinks the position is where everything before was delivered."""
+    with opened(memory_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1, 2 * number + 2))
+        first, second = channel.take(1, 1000, 0), channel.take(1, 1000, 0)
+        assert first is not None
+        assert second is not None
+        second.commit()
+        channel.positions.flush()
+        assert channel.positions._notes.items("position:") == {}  # type: ignore[attr-defined]
+        first.commit()
+        channel.positions.flush()
+        assert channel.positions._notes.items("position:") == {"position:s/f": b"4"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("make", [memory_channel, file_channel])
+def test_what_is_passed_over_is_known_after_a_restart(tmp_path: Path, make: object) -> None:
+    """Events that went nowhere are not looked at again; what is gone for good is forgotten."""
+    with opened(make(tmp_path)) as channel:  # type: ignore[operator]
+        channel.positions.passed(Position("s/f", 10))
+        channel.positions.passed(Position("s/gone", 10))
+        channel.positions.flush()
+        channel.positions.forget("s/gone")
+    with opened(make(tmp_path)) as channel:  # type: ignore[operator]
+        assert channel.positions.end("s/f") == 10
+        assert list(channel.positions.names()) == ["s/f"]
+
+
+def test_batches_are_named_for_all_time_where_they_are_kept(tmp_path: Path) -> None:
+    """The origin of a file channel survives a restart; that of memory does not, as its numbers do not."""
+    origins = []
+    for make in (file_channel, file_channel, memory_channel, memory_channel):
+        with opened(make(tmp_path, make.__name__)) as channel:
+            origins.append(channel.origin)
+    assert origins[0] == origins[1] != origins[2] != origins[3]
+
+
+def test_nobody_sees_a_number_that_a_power_cut_could_give_away_again(tmp_path: Path) -> None:
+    """Before a batch is taken it is on the disk, in every mode of fsync."""
+    with opened(file_channel(tmp_path, fsync="os")) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1))
+        before = channel.channel.synced_sequence
+        taking = channel.take(3, 1000, 0)
+        assert taking is not None
+        newest = taking.batches[-1].sequence or 0
+        assert before < newest <= channel.channel.synced_sequence
+        taking.commit()

@@ -1,0 +1,149 @@
+"""Sink processors choose as Flume's do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.batch import EventBatch
+from producer.agent.interfaces import SinkError
+from producer.agent.options import AgentConfigError
+from producer.agent.processors import DefaultProcessor, FailoverProcessor, LoadBalancingProcessor
+from producer.testing import ManualClock
+
+from .doubles import RecordingSink, context
+
+_BATCHES = [EventBatch.of_lines(b"a\n")]
+
+
+class _Broken(RecordingSink):
+    """Fails while it is ``down``."""
+
+    def __init__(self) -> None:
+        super().__init__(self._look)
+        self.down, self.tries = True, 0
+
+    def _look(self, _batches: Sequence[EventBatch]) -> None:
+        self.tries += 1
+        if self.down:
+            raise OSError("down")
+
+
+def _made(processor: Any, sinks: dict[str, RecordingSink], clock: ManualClock | None = None, **options: Any) -> Any:
+    return processor(processor.Options(**options), context(Path("unused"), "g", clock), sinks)
+
+
+def test_the_default_takes_one_sink() -> None:
+    """More of them need a processor that chooses."""
+    with pytest.raises(AgentConfigError, match="default takes one sink, got a, b"):
+        _made(DefaultProcessor, {"a": RecordingSink(), "b": RecordingSink()})
+
+
+def test_failover_prefers_the_highest_priority() -> None:
+    """As long as it works, nobody else delivers."""
+    sinks = {name: RecordingSink() for name in ("low", "high")}
+    processor = _made(FailoverProcessor, sinks, priority={"low": 1, "high": 9})
+    processor.write(_BATCHES)
+    assert {name: len(sink.batches) for name, sink in sinks.items()} == {"low": 0, "high": 1}
+
+
+def test_failover_leaves_a_failed_sink_alone_for_longer_each_time() -> None:
+    """For 2, 4, 8 … seconds, at most ``maxpenalty``; then it is tried first again."""
+    clock, broken, other = ManualClock(), _Broken(), RecordingSink()
+    processor = _made(FailoverProcessor, {"a": broken, "b": other}, clock, priority={"a": 2, "b": 1}, maxpenalty=5.0)
+    for pause, tries in ((2.0, 1), (4.0, 2), (5.0, 3)):
+        processor.write(_BATCHES)
+        assert broken.tries == tries
+        clock.advance(pause - 0.1)
+        processor.write(_BATCHES)
+        assert broken.tries == tries
+        clock.advance(0.1)
+    broken.down = False
+    processor.write(_BATCHES)
+    assert (broken.tries, len(broken.batches), len(other.batches)) == (4, 1, 6)
+
+
+def test_failover_says_when_nobody_is_left() -> None:
+    """And the events stay where they are."""
+    processor = _made(FailoverProcessor, {"a": _Broken(), "b": _Broken()}, ManualClock())
+    with pytest.raises(SinkError, match="a: down; b: down"):
+        processor.write(_BATCHES)
+
+
+def test_failover_gives_the_next_sink_what_the_first_one_did_not_deliver() -> None:
+    """What the first had acknowledged before it failed is not delivered twice."""
+
+    def cut(batches: Sequence[EventBatch]) -> None:
+        raise SinkError("cut", batches[1:])
+
+    other = RecordingSink()
+    processor = _made(FailoverProcessor, {"a": RecordingSink(cut), "b": other}, ManualClock())
+    processor.write([EventBatch.of_lines(b"1"), EventBatch.of_lines(b"2")])
+    assert other.bodies == [b"2"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "message"),
+    [({"x": 1}, "priority.x: the group has no such sink"), ({"a": 1, "b": 1}, "is another sink's priority too")],
+)
+def test_failover_checks_its_priorities(priority: dict[str, int], message: str) -> None:
+    """Flume drops a sink with the priority of another one, with a line in the log."""
+    with pytest.raises(AgentConfigError, match=message):
+        _made(FailoverProcessor, {"a": RecordingSink(), "b": RecordingSink()}, priority=priority)
+
+
+def test_load_balancing_takes_turns() -> None:
+    """Flume's ``testRoundRobinOneActiveSink`` and the like: each sink gets its share."""
+    sinks = {name: RecordingSink() for name in "abc"}
+    processor = _made(LoadBalancingProcessor, sinks)
+    for _ in range(9):
+        processor.write(_BATCHES)
+    assert [len(sink.batches) for sink in sinks.values()] == [3, 3, 3]
+
+
+def test_load_balancing_at_random_reaches_everybody() -> None:
+    """In no order."""
+    sinks = {name: RecordingSink() for name in "abc"}
+    processor = _made(LoadBalancingProcessor, sinks, selector="random")
+    for _ in range(300):
+        processor.write(_BATCHES)
+    shares = Counter({name: len(sink.batches) for name, sink in sinks.items()})
+    assert shares.total() == 300
+    assert min(shares.values()) > 50
+
+
+def test_load_balancing_goes_on_with_the_next_when_one_fails() -> None:
+    """Flume's ``testRoundRobinPersistentFailure``: nothing is lost, and without backoff it is tried each time."""
+    broken, other = _Broken(), RecordingSink()
+    processor = _made(LoadBalancingProcessor, {"a": broken, "b": other})
+    for _ in range(4):
+        processor.write(_BATCHES)
+    assert (broken.tries, len(other.batches)) == (2, 4)
+
+
+def test_load_balancing_with_backoff_leaves_a_failed_sink_alone() -> None:
+    """Flume's ``testRoundRobinBackoffIncreasingBackoffs``."""
+    clock, broken, other = ManualClock(), _Broken(), RecordingSink()
+    processor = _made(LoadBalancingProcessor, {"a": broken, "b": other}, clock, backoff=True)
+    for _ in range(4):
+        processor.write(_BATCHES)
+    assert broken.tries == 1
+    clock.advance(2.0)
+    for _ in range(4):
+        processor.write(_BATCHES)
+    assert broken.tries == 2
+    clock.advance(3.9)
+    for _ in range(4):
+        processor.write(_BATCHES)
+    assert broken.tries == 2
+
+
+def test_all_sinks_of_a_group_are_closed() -> None:
+    """Once each."""
+    sinks = {name: RecordingSink() for name in "ab"}
+    _made(LoadBalancingProcessor, sinks).close()
+    assert [sink.closed for sink in sinks.values()] == [1, 1]

@@ -1,0 +1,228 @@
+"""What a source puts comes to each channel that is to have it, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.batch import EventBatch, Position
+from producer.agent.channel import BatchChannel
+from producer.agent.counters import Counters
+from producer.agent.interfaces import Stop
+from producer.agent.options import AgentConfigError
+from producer.agent.routing import SourceOutlet
+from producer.agent.selectors.load_balancing import LoadBalancingSelector
+from producer.agent.selectors.multiplexing import MultiplexingSelector
+from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.clock import SystemClock
+from producer.errors import ChannelFullError
+
+from .doubles import context, file_channel, memory_channel, taken
+
+_LINES = EventBatch.of_lines(b"a\nb\n")
+
+
+class _Only:
+    """Keeps the events of one body."""
+
+    def __init__(self, wanted: bytes) -> None:
+        self._wanted = wanted
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        return batch.select([body == self._wanted for body in batch.bodies()])
+
+
+@pytest.fixture
+def channels(tmp_path: Path) -> Iterator[dict[str, BatchChannel]]:
+    made = {name: memory_channel(tmp_path, name, capacity=4, keep_alive=0.0) for name in ("c1", "c2", "c3")}
+    yield made
+    for channel in made.values():
+        channel.close()
+
+
+def _outlet(
+    channels: dict[str, BatchChannel], selector: Any = ReplicatingSelector, *interceptors: Any, **options: Any
+) -> SourceOutlet:
+    made = selector(selector.Options(**options), context(Path("unused"), "s"), channels)
+    return SourceOutlet("s", interceptors, made, channels, Counters(), SystemClock())
+
+
+def _all(channels: dict[str, BatchChannel]) -> dict[str, list[bytes]]:
+    return {name: taken(channel) for name, channel in channels.items()}
+
+
+def test_every_channel_gets_every_event(channels: dict[str, BatchChannel]) -> None:
+    """Replicating, as Flume's ``testReplicatingSelector``."""
+    _outlet(channels).put(_LINES)
+    assert _all(channels) == {name: [b"a", b"b"] for name in channels}
+
+
+def test_a_channel_that_had_a_batch_does_not_get_it_again(channels: dict[str, BatchChannel]) -> None:
+    """Another one is full: while the source tries again, only that one is asked; Flume repeats the batch to all."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    stop = Stop()
+
+    class Emptied:
+        """Empties the full channel when the source begins to wait."""
+
+        def wait(self, _seconds: float) -> bool:
+            assert taken(channels["c2"]) == [b"1", b"2", b"3"]
+            return False
+
+        is_set = stop.is_set
+
+    assert _outlet(channels).put_until(_LINES, Emptied())  # type: ignore[arg-type]
+    assert _all(channels) == {name: [b"a", b"b"] for name in channels}
+
+
+def test_a_source_that_must_stop_waits_no_longer(channels: dict[str, BatchChannel]) -> None:
+    """It learns that the batch is not committed everywhere."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    stop = Stop()
+    stop.set()
+    assert not _outlet(channels).put_until(_LINES, stop)
+
+
+def test_an_optional_channel_that_is_full_holds_nobody_up(channels: dict[str, BatchChannel]) -> None:
+    """As Flume's ``testOptionalChannels``: what fails there is counted."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    outlet = _outlet(channels, optional=("c2",))
+    outlet.put(_LINES)
+    assert outlet._counters.get("OptionalChannelWriteFail") == 2
+    assert _all(channels) == {"c1": [b"a", b"b"], "c2": [b"1", b"2", b"3"], "c3": [b"a", b"b"]}
+
+
+def test_a_required_channel_that_is_full_is_told(channels: dict[str, BatchChannel]) -> None:
+    """A source that answers somebody has to say that it was not stored."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    with pytest.raises(ChannelFullError, match="c2"):
+        _outlet(channels).put(_LINES)
+
+
+def test_interceptors_see_a_batch_once_and_in_order(channels: dict[str, BatchChannel]) -> None:
+    """Also when a channel has to be asked again; what they drop goes nowhere."""
+    seen: list[str] = []
+
+    class Seen:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def intercept(self, batch: EventBatch) -> EventBatch:
+            seen.append(self._name)
+            return batch
+
+    _outlet(channels, ReplicatingSelector, Seen("first"), _Only(b"b"), Seen("last")).put(_LINES)
+    assert (seen, _all(channels)) == (["first", "last"], {name: [b"b"] for name in channels})
+
+
+def _multiplexing(channels: dict[str, BatchChannel], **more: Any) -> SourceOutlet:
+    options = {"header": "type", "mapping": {"x": ("c1",), "y": ("c1", "c2")}, "default": ("c3",), **more}
+    return _outlet(channels, MultiplexingSelector, **options)
+
+
+def test_a_header_chooses_the_channels(channels: dict[str, BatchChannel]) -> None:
+    """As Flume's ``testSelection``: by mapping, else by default; a blank or missing value is no value."""
+    kinds = [("x", b"1"), ("y", b"2"), ("z", b"3"), (" ", b"4")]
+    events = [({"type": kind}, body) for kind, body in kinds]
+    _multiplexing(channels).put(EventBatch.of_events([*events, ({}, b"5")]))
+    assert _all(channels) == {"c1": [b"1", b"2"], "c2": [b"2"], "c3": [b"3", b"4", b"5"]}
+
+
+def test_without_a_default_what_has_no_mapping_goes_nowhere(channels: dict[str, BatchChannel]) -> None:
+    """As Flume's ``testNoDefault``."""
+    _multiplexing(channels, default=()).put(EventBatch.of_events([({"type": "z"}, b"1"), ({"type": "x"}, b"2")]))
+    assert _all(channels) == {"c1": [b"2"], "c2": [], "c3": []}
+
+
+def test_optional_channels_of_a_value_are_further_ones(channels: dict[str, BatchChannel]) -> None:
+    """One that is required for the value already does not get it twice."""
+    outlet = _multiplexing(channels, optional={"x": ("c1", "c2")})
+    outlet.put(EventBatch.of_events([({"type": "x"}, b"1")]))
+    assert _all(channels) == {"c1": [b"1"], "c2": [b"1"], "c3": []}
+
+
+def test_a_mapping_to_an_unknown_channel_is_told(channels: dict[str, BatchChannel]) -> None:
+    """With the value, and the nearest name."""
+    with pytest.raises(AgentConfigError, match=r"mapping.x: the source has no channel 'c9'; there are c1, c2, c3"):
+        _multiplexing(channels, mapping={"x": ("c9",)})
+
+
+def test_load_balancing_passes_over_a_full_channel(channels: dict[str, BatchChannel]) -> None:
+    """In turn; Flume's would fail the batch."""
+    outlet = _outlet(channels, LoadBalancingSelector)
+    channels["c2"].put(EventBatch.of_lines(b"full\n\n\n\n"))
+    for number in range(4):
+        outlet.put(EventBatch.of_lines(b"%d" % number))
+    got = _all(channels)
+    assert got["c2"] == [b"full", b"", b"", b""]
+    assert sorted(got["c1"] + got["c3"]) == [b"0", b"1", b"2", b"3"]
+    assert len(got["c1"]) == len(got["c3"]) == 2
+
+
+def test_load_balancing_can_choose_the_emptiest(channels: dict[str, BatchChannel]) -> None:
+    """By the share of what it holds."""
+    outlet = _outlet(channels, LoadBalancingSelector, policy="least_full")
+    channels["c1"].put(EventBatch.of_lines(b"1\n2\n"))
+    channels["c3"].put(EventBatch.of_lines(b"3\n"))
+    outlet.put(EventBatch.of_lines(b"new"))
+    assert taken(channels["c2"]) == [b"new"]
+
+
+def _at(end: int) -> EventBatch:
+    return _LINES.at(Position("f", end))
+
+
+def test_what_a_channel_had_before_a_death_it_does_not_get_again(tmp_path: Path) -> None:
+    """One of two channels had committed a batch when the process died: the source reads it again, for the other one."""
+    first = {name: file_channel(tmp_path, name) for name in ("c1", "c2")}
+    full = SourceOutlet(
+        "s",
+        (),
+        ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), first),
+        first,
+        Counters(),
+        SystemClock(),
+    )
+    full.put(_at(4))
+    first["c1"].put(_LINES.at(Position("s/f", 8)))  # the process dies before c2 has it
+    for channel in first.values():
+        channel.close()
+
+    again = {name: file_channel(tmp_path, name) for name in ("c1", "c2")}
+    outlet = SourceOutlet(
+        "s",
+        (),
+        ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), again),
+        again,
+        Counters(),
+        SystemClock(),
+    )
+    assert outlet.ends("f") == [4, 8]
+    outlet.put(_at(8))
+    assert {name: len(taken(channel)) for name, channel in again.items()} == {"c1": 4, "c2": 4}
+    assert outlet.ends("f") == [8]
+    for channel in again.values():
+        channel.close()
+
+
+def test_what_one_of_several_had_before_a_death_none_gets_again(channels: dict[str, BatchChannel]) -> None:
+    """With load balancing a batch is in one channel, whichever: it is not read again for another one."""
+    outlet = _outlet(channels, LoadBalancingSelector)
+    outlet.put(_at(4))
+    assert outlet.ends("f") == [4]
+    outlet.put(_at(4))
+    assert sum(len(bodies) for bodies in _all(channels).values()) == 2
+
+
+def test_a_batch_that_is_dropped_moves_the_position_on(channels: dict[str, BatchChannel]) -> None:
+    """Or it would be read again after each restart."""
+    outlet = _outlet(channels, ReplicatingSelector, _Only(b"none"))
+    outlet.put(_at(4))
+    assert (outlet.ends("f"), outlet.names()) == ([4], {"f"})
+    outlet.pass_over(Position("f", 9))
+    assert outlet.ends("f") == [9]
+    outlet.forget("f")
+    assert (outlet.ends("f"), outlet.names()) == ([0], set())

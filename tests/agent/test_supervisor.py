@@ -1,0 +1,70 @@
+"""A component that fails is run again, and the rest goes on."""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+
+from producer.agent.counters import Counters
+from producer.agent.interfaces import Stop
+from producer.agent.supervisor import State, Supervised
+from producer.clock import Deadline, SystemClock
+from producer.testing import ManualClock
+
+from ..support.waiting import eventually
+
+
+def _soon() -> Deadline:
+    return Deadline.after(SystemClock(), 20)
+
+
+def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
+    """One second, two, four; and the reason is kept."""
+    clock, runs, began = ManualClock(), count(1), threading.Semaphore(0)
+
+    def run(_stop: Stop) -> None:
+        began.release()
+        if next(runs) < 4:
+            raise OSError("broken")
+
+    supervised = Supervised("source", "s", run, Counters(), clock)
+    supervised.start()
+    for pause in (1.0, 2.0, 4.0):
+        assert began.acquire(timeout=20)
+        eventually(lambda: supervised.state is State.WAITING and clock.waiting > 0)
+        clock.advance(pause - 0.01)
+        assert not began.acquire(timeout=0.01)
+        clock.advance(0.02)
+    assert began.acquire(timeout=20)
+    eventually(lambda: supervised.state is State.FINISHED)
+    assert (supervised._counters.get("RestartCount"), supervised._counters.last_error) == (3, "OSError: broken")
+
+
+def test_a_component_that_is_told_to_stop_ends() -> None:
+    """It is not run again, also while it waits for its next run."""
+    began = threading.Event()
+
+    def run(stop: Stop) -> None:
+        began.set()
+        stop.wait()
+
+    working = Supervised("source", "s", run, Counters(), SystemClock())
+    working.start()
+    assert began.wait(20)
+    working.stop()
+    assert working.join(_soon())
+    assert working.state is State.STOPPED
+
+
+def test_a_component_that_waits_for_its_next_run_ends_at_once() -> None:
+    """The pause is no reason to hold an agent's end up."""
+
+    def fail(_stop: Stop) -> None:
+        raise OSError
+
+    clock = ManualClock()
+    supervised = Supervised("sink", "k", fail, Counters(), clock)
+    supervised.start()
+    eventually(lambda: supervised.state is State.WAITING and clock.waiting > 0)
+    supervised.stop()
+    eventually(lambda: supervised.state is State.STOPPED)

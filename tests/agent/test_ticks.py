@@ -1,0 +1,41 @@
+"""Sinks that have something to do when nothing comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer.agent import Context, Stop
+from producer.agent.counters import Counters
+from producer.agent.registry import class_of
+from producer.agent.sink_runner import SinkRunner
+from tests.agent.components import made
+
+
+class _Ticking:
+    """Ends the run at its second tick."""
+
+    most_events = most_bytes = 1
+
+    def __init__(self, stop):
+        self.ticks, self._stop = 0, stop
+
+    def tick(self):
+        self.ticks += 1
+        if self.ticks == 2:
+            self._stop.set()
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("processor", "sinks"), [("default", 1), ("failover", 2), ("load_balance", 2)])
+def test_every_sink_is_called_while_nothing_comes(tmp_path, processor, sinks):
+    """A sink with a method tick is called while its channel is empty, too; of a group each sink is."""
+    stop, cls = Stop(), class_of("processors", processor)
+    ticking = {f"k{number}": _Ticking(stop) for number in range(sinks)}
+    channel = made("channels", "memory", tmp_path).open()
+    group = cls(cls.Options(), Context("a1", "g", tmp_path), ticking)
+    runner = SinkRunner("g", channel, group, Counters(), dead_letters=None, most_events=1, most_bytes=1)
+    runner.run(stop)
+    assert {sink.ticks for sink in ticking.values()} == {2}
+    channel.close()
