@@ -32,6 +32,8 @@ from .supervisor import State, Supervised
 
 _log = logging.getLogger("producer.agent")
 _T = TypeVar("_T")
+#: Of the time for an end the sinks have so much to deliver; the rest is for them to end.
+_SHARE = 0.9
 
 
 class ChannelStartError(ProducerError):
@@ -124,11 +126,12 @@ class Agent:
 
         :param timeout: seconds; None is the configuration's ``stop_timeout``.
         """
-        deadline = Deadline.after(self._clock, self.config.stop_timeout if timeout is None else timeout)
+        timeout = self.config.stop_timeout if timeout is None else timeout
+        deadline, delivered = (Deadline.after(self._clock, each) for each in (timeout, _SHARE * timeout))
         late = _end(self.sources, deadline)
         for channel in self._forgetting(self.channels):
             if self._is_served(channel.name):
-                channel.wait_until_empty(deadline)
+                channel.wait_until_empty(delivered)
         late += _end(self.sinks, deadline)
         for channel in self._forgetting(self.channels):
             if channel.held:

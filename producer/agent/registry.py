@@ -7,7 +7,7 @@ A package adds a type by an entry point of the group ``loghub_producer.agent.sou
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from .options import nearest
@@ -145,7 +145,12 @@ def class_of(kind: str, name: str) -> Any:
     if found is not None:
         module, attribute = found
         return getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
-    plugins = {point.name: point for point in entry_points(group=f"{_GROUP}.{kind}")}
+    plugins = plugged_in(kind)
     if name in plugins:
         return plugins[name].load()
     raise LookupError(f"no such type {name!r}{nearest(name, [*BUILT_IN[kind], *plugins])}")
+
+
+def plugged_in(kind: str) -> dict[str, EntryPoint]:
+    """The types of a kind that packages add."""
+    return {point.name: point for point in entry_points(group=f"{_GROUP}.{kind}")}

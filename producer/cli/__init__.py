@@ -1,4 +1,4 @@
-"""The command line: ``producer ship``, ``producer serve`` and ``producer channel``.
+"""The command line: ``producer ship``, ``producer agent``, ``producer serve`` and ``producer channel``.
 
 Each command's module is imported when it is used, so that ``serve`` needs no Spark and ``ship`` no server.
 """
@@ -18,6 +18,7 @@ from .interrupts import INTERRUPTED, Interrupts
 
 _COMMANDS = {
     "ship": ("producer.cli.ship", "ship", "ship log files to a LogHub, by a Spark job or processes of this machine"),
+    "agent": ("producer.cli.agent", "agent", "run an agent: sources, channels and sinks of a file, as Flume does"),
     "channel": ("producer.cli.channel", "encryption", "look into, mend or empty the directory of a file channel"),
     "serve": ("producer.cli.serve", "server", "run an embedded LogHub for development and tests"),
 }

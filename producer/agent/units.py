@@ -1,0 +1,163 @@
+"""Files to run an agent as a service: for systemd, as a container, and on each node of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+_SYSTEMD = """\
+# /etc/systemd/system/loghub-agent.service
+# Secrets, such as LOGHUB_ACCESS_KEY_SECRET=..., stand in /etc/loghub-agent/environment, which only root may read.
+[Unit]
+Description=Agent that delivers logs
+Wants=network-online.target
+After=network-online.target
+# However often it fails, it is started again.
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+ExecStart=/usr/bin/env producer agent --config {config} --state /var/lib/loghub-agent
+ExecReload=/bin/kill -HUP $MAINPID
+EnvironmentFile=-/etc/loghub-agent/environment
+Restart=on-failure
+RestartSec=5
+# More than the agent's stop_timeout.
+TimeoutStopSec=60
+# Group adm may read most logs.
+DynamicUser=yes
+SupplementaryGroups=adm
+StateDirectory=loghub-agent
+CPUQuota=50%
+MemoryMax=512M
+LimitNOFILE=65536
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+_CONTAINER = """\
+# docker build -t loghub-agent . && docker run -v /var/log:/var/log:ro -v agent-state:/var/lib/loghub-agent loghub-agent
+FROM python:3.13-slim
+RUN pip install --no-cache-dir 'loghub-producer[agent]' \\
+ && useradd --system --groups adm --create-home --home-dir /var/lib/loghub-agent agent
+COPY {name} {config}
+USER agent
+VOLUME /var/lib/loghub-agent
+EXPOSE 9171
+# From outside of the container only what is not loopback can be reached.
+ENTRYPOINT ["producer", "agent", "--config", "{config}", "--state", "/var/lib/loghub-agent", \\
+            "--monitoring", "0.0.0.0:9171"]
+HEALTHCHECK CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9171/health/live')"]
+"""
+
+_KUBERNETES = """\
+# kubectl create configmap loghub-agent --from-file={name} && kubectl apply -f this-file.yaml
+# Secrets: kubectl create secret generic loghub-agent --from-literal=LOGHUB_ACCESS_KEY_ID=... and so on.
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: loghub-agent
+  labels:
+    app: loghub-agent
+spec:
+  selector:
+    matchLabels:
+      app: loghub-agent
+  template:
+    metadata:
+      labels:
+        app: loghub-agent
+      annotations:
+        prometheus.io/scrape: "true"
+        prometheus.io/port: "9171"
+    spec:
+      # More than the agent's stop_timeout.
+      terminationGracePeriodSeconds: 60
+      tolerations:
+        - operator: Exists
+      containers:
+        - name: agent
+          image: loghub-agent:latest
+          args: ["--config", "{config}", "--state", "/var/lib/loghub-agent", "--monitoring", "0.0.0.0:9171"]
+          env:
+            - name: NODE_NAME
+              valueFrom:
+                fieldRef:
+                  fieldPath: spec.nodeName
+          envFrom:
+            - secretRef:
+                name: loghub-agent
+                optional: true
+          ports:
+            - name: monitoring
+              containerPort: 9171
+          livenessProbe:
+            httpGet:
+              path: /health/live
+              port: monitoring
+            periodSeconds: 10
+          readinessProbe:
+            httpGet:
+              path: /health/ready
+              port: monitoring
+            periodSeconds: 10
+          resources:
+            requests:
+              cpu: 50m
+              memory: 128Mi
+            limits:
+              cpu: 500m
+              memory: 512Mi
+          securityContext:
+            # Root may read the logs of all containers.
+            runAsUser: 0
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+          volumeMounts:
+            - name: config
+              mountPath: {folder}
+              readOnly: true
+            - name: logs
+              mountPath: /var/log
+              readOnly: true
+            - name: containers
+              mountPath: /var/lib/docker/containers
+              readOnly: true
+            - name: state
+              mountPath: /var/lib/loghub-agent
+            - name: scratch
+              mountPath: /tmp
+      volumes:
+        - name: config
+          configMap:
+            name: loghub-agent
+        - name: logs
+          hostPath:
+            path: /var/log
+        - name: containers
+          hostPath:
+            path: /var/lib/docker/containers
+        - name: state
+          hostPath:
+            path: /var/lib/loghub-agent
+            type: DirectoryOrCreate
+        - name: scratch
+          emptyDir: {{}}
+"""
+
+UNITS = {"systemd": _SYSTEMD, "container": _CONTAINER, "kubernetes": _KUBERNETES}
+_DEFAULT_CONFIG = "/etc/loghub-agent/agent.toml"
+
+
+def unit(kind: str, config: str | None = None) -> str:
+    """The text of a file.
+
+    :param kind: one of ``UNITS``.
+    :param config: the agent's file, as the service will see it.
+    """
+    path = PurePosixPath(config or _DEFAULT_CONFIG)
+    return UNITS[kind].format(config=path, name=path.name, folder=path.parent)

@@ -1,0 +1,179 @@
+"""The command ``producer agent``: runs an agent, and checks, converts and explains what one is made of.
+
+Exit codes: 0, all is well, or it was told to end and ended in order; 1, a channel cannot be opened, or something had
+not ended in time; 2, something is wrong with the configuration or the arguments; 130 and 143, it was told to end twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..agent.blueprint import Blueprint, SinkPart, draw
+from ..agent.config import AgentConfig, convert, read_properties, read_toml
+from ..agent.explain import explain, overview
+from ..agent.monitoring import address_of
+from ..agent.options import AgentConfigError, Problem
+from ..agent.units import UNITS, unit
+from .agent_program import Program
+
+_OK, _FAILED, _WRONG = 0, 1, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``producer agent``."""
+    _add_file(parser, None)
+    parser.add_argument("--until-done", action="store_true", help="end when all sources have nothing left to do")
+    parser.add_argument("--no-reload", action="store_true", help="do not look whether the file has changed")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="instead of running it")
+    check = _add_action(actions, "check", "say what would run, or all that is wrong; starts nothing")
+    _add_file(check, argparse.SUPPRESS)
+    turn = _add_action(actions, "convert", "write Flume's configuration as ours, to the standard output")
+    turn.add_argument("--flume", metavar="FILE", default=argparse.SUPPRESS, help="a properties file")
+    turn.add_argument("--name", metavar="AGENT", default=argparse.SUPPRESS, help="which of its agents")
+    tell = _add_action(actions, "explain", "what a type is and which options it has; without one, all types")
+    tell.add_argument("type", nargs="?", metavar="TYPE", help="such as taildir, sinks.http or Flume's name")
+    text = _add_action(actions, "unit", "a file to run it as a service, on the standard output")
+    text.add_argument("kind", choices=UNITS, help="for whom")
+    text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="of the agent")
+
+
+def _add_action(actions: argparse._SubParsersAction, name: str, text: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    action: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
+    return action
+
+
+def _add_file(parser: argparse.ArgumentParser, default: object) -> None:
+    """:param default: nothing for an action, which must not overwrite what stands before it."""
+    off = False if default is None else default
+    parser.add_argument("--config", metavar="FILE", default=default, help="a configuration in TOML")
+    parser.add_argument("--flume", metavar="FILE", default=default, help="a properties file of Flume, instead")
+    parser.add_argument("--name", metavar="AGENT", default=default, help="which agent of Flume's file")
+    parser.add_argument("--state", metavar="DIR", default=default, help="what components keep; instead of the file's")
+    parser.add_argument("--monitoring", metavar="HOST:PORT", default=default, help="instead of the file's")
+    parser.add_argument(
+        "--ignore-unknown", action="store_true", default=off, help="pass over unknown options of Flume's file"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``producer agent``; the exit code."""
+    actions = {"check": _check, "convert": _convert, "explain": _explain, "unit": _unit, None: _run}
+    try:
+        return actions[args.action](args)
+    except AgentConfigError as error:
+        print(f"producer agent: {error}", file=sys.stderr)
+        return _WRONG
+
+
+def _run(args: argparse.Namespace) -> int:
+    path = _path(args)
+    # That sink's lines are what it is for.
+    logging.getLogger("producer.agent.sink.logger").setLevel(logging.INFO)
+    program = Program(lambda: _load(args), path, until_done=args.until_done, watch=not args.no_reload)
+    return _OK if program.run() else _FAILED
+
+
+def _check(args: argparse.Namespace) -> int:
+    config = _load(args)
+    blueprint = draw(config)
+    print("\n".join(_tree(blueprint)))
+    return _OK
+
+
+def _convert(args: argparse.Namespace) -> int:
+    if args.flume is None:
+        return _usage("convert needs --flume FILE")
+    text, notes = convert(Path(args.flume), args.name)
+    print(text, end="")
+    for note in notes:
+        print(f"producer agent: {note}", file=sys.stderr)
+    return _OK
+
+
+def _explain(args: argparse.Namespace) -> int:
+    try:
+        print(overview() if args.type is None else explain(args.type))
+    except LookupError as error:
+        return _usage(error.args[0])
+    return _OK
+
+
+def _unit(args: argparse.Namespace) -> int:
+    print(unit(args.kind, args.config), end="")
+    return _OK
+
+
+def _usage(message: str) -> int:
+    print(f"producer agent: {message}", file=sys.stderr)
+    return _WRONG
+
+
+def _path(args: argparse.Namespace) -> Path:
+    """The file.
+
+    :raises AgentConfigError: none or two are given.
+    """
+    if bool(args.config) == bool(args.flume):
+        message = "--config FILE or --flume FILE is needed" if not args.config else "--config or --flume, not both"
+        raise AgentConfigError([Problem("", "", message)], "arguments")
+    return Path(args.config or args.flume)
+
+
+def _load(args: argparse.Namespace) -> AgentConfig:
+    """The configuration, with what the arguments say instead.
+
+    :raises AgentConfigError: it cannot be read.
+    """
+    path = _path(args)
+    unknown = {"ignore_unknown": args.ignore_unknown}
+    config = read_toml(path) if args.config else read_properties(path, args.name, **unknown)
+    if args.state is not None:
+        config = dataclasses.replace(config, state=Path(args.state))
+    if args.monitoring is not None:
+        config = dataclasses.replace(config, monitoring=args.monitoring)
+    for note in config.notes:
+        print(f"producer agent: {note}", file=sys.stderr)
+    return _with_monitoring_checked(config)
+
+
+def _with_monitoring_checked(config: AgentConfig) -> AgentConfig:
+    try:
+        if config.monitoring is not None:
+            address_of(config.monitoring)
+    except ValueError as error:
+        wrong = Problem("agent", "monitoring", str(error))
+        return dataclasses.replace(config, problems=(*config.problems, wrong))
+    return config
+
+
+def _tree(blueprint: Blueprint) -> Iterator[str]:
+    """What would run, as the events go."""
+    config = blueprint.config
+    yield f"agent {config.name}: {config.origin} is well"
+    yield f"  state       {config.state}"
+    yield f"  monitoring  {config.monitoring or 'off'}"
+    for name, source in config.sources.items():
+        steps = [*(f"{each.name} ({each.type})" for each in source.interceptors)]
+        if len(source.channels) > 1 or source.selector.type != "replicating":
+            steps.append(f"{source.selector.type} selector")
+        yield f"source {name} ({source.type})"
+        yield f"  -> {' -> '.join([*steps, ', '.join(source.channels)])}"
+    for name, channel in config.channels.items():
+        yield f"channel {name} ({channel.type})"
+        for part in blueprint.sinks.values():
+            if part.channel == name:
+                yield f"  -> {_sink(part, config)}"
+
+
+def _sink(part: SinkPart, config: AgentConfig) -> str:
+    letters = "" if part.dead_letters is None else f"; what is refused -> {part.dead_letters}"
+    sinks = ", ".join(f"{each.name} ({config.sinks[each.name].type})" for each in part.sinks)
+    group = config.groups.get(part.name)
+    if group is None:
+        return f"sink {sinks}{letters}"
+    return f"group {group.name} ({group.type}): {sinks}{letters}"

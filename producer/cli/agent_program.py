@@ -1,0 +1,200 @@
+"""Program: an agent from its start to its end, with signals, changes of its file, and its monitoring.
+
+SIGTERM and SIGINT end it in order; a second one ends it at once. SIGHUP reads the file again, and so does a change of
+the file: once it looks the same twice, two seconds apart, so that a half written one is not taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import FrameType
+
+from ..agent import Agent, AgentConfig
+from ..agent.monitoring import MonitoringServer, address_of
+from ..errors import ProducerError
+
+_log = logging.getLogger("producer.agent")
+
+#: Seconds between two looks at the file.
+LOOK = 2.0
+#: And whether all is delivered, once no source has anything left to do.
+SOON = 0.05
+_STOP, _RELOAD, _CHANGED = "stop", "reload", "changed"
+
+
+class StateInUseError(ProducerError):
+    """Another process works with the directory."""
+
+
+class Program:
+    """See the module.
+
+    :param load: reads the configuration.
+    :param path: its file.
+    :param until_done: end when all sources have nothing left to do, and all is delivered.
+    :param watch: whether to look for changes of the file.
+    """
+
+    def __init__(self, load: Callable[[], AgentConfig], path: Path, *, until_done: bool, watch: bool) -> None:
+        self._load, self._until_done = load, until_done
+        self._watched = _Watched(path) if watch else None
+        self._inbox: SimpleQueue[str] = SimpleQueue()
+        self._monitoring: MonitoringServer | None = None
+
+    def run(self) -> bool:
+        """Until it is told to end, or is done; False if something had not ended in time.
+
+        :raises AgentConfigError: something is wrong with the configuration; nothing has begun.
+        :raises ProducerError: a channel cannot be opened, or the monitoring cannot listen; likewise.
+        """
+        config = self._load()
+        agent = Agent(config, changed=lambda: self._inbox.put(_CHANGED))
+        with _state_held(config.state), self._signals():
+            self._monitor(agent)
+            try:
+                agent.start()
+                self._announce(agent)
+                self._work(agent)
+                _notify("STOPPING=1")
+                print(f"agent {config.name}: ends", flush=True)
+                ended = agent.stop()
+            except KeyboardInterrupt:
+                agent.stop(0)
+                raise
+            finally:
+                self._monitor(None)
+        print(f"agent {config.name}: ended{'' if ended else ', but not all of it in time'}", flush=True)
+        return ended
+
+    def _work(self, agent: Agent) -> None:
+        while not (self._until_done and agent.finished() and agent.delivered()):
+            message = self._next(SOON if self._until_done and agent.finished() else LOOK)
+            if message == _STOP:
+                return
+            if message == _RELOAD or (message is None and self._watched is not None and self._watched.changed()):
+                self._reload(agent)
+
+    def _next(self, timeout: float) -> str | None:
+        with contextlib.suppress(Empty):
+            return self._inbox.get(timeout=timeout)
+        return None
+
+    def _reload(self, agent: Agent) -> None:
+        before = agent.config.monitoring
+        try:
+            changes = agent.reload(self._load())
+        except ProducerError as error:
+            _log.error("agent %s goes on as it was: %s", agent.config.name, error)
+            return
+        print(f"agent {agent.config.name}: read its configuration again; {changes}", flush=True)
+        if agent.config.monitoring != before:
+            try:
+                self._monitor(agent)
+            except ProducerError as error:
+                _log.error("agent %s: %s", agent.config.name, error)
+
+    def _monitor(self, agent: Agent | None) -> None:
+        if self._monitoring is not None:
+            self._monitoring.close()
+            self._monitoring = None
+        if agent is not None and agent.config.monitoring is not None:
+            self._monitoring = MonitoringServer(agent, *address_of(agent.config.monitoring))
+
+    def _announce(self, agent: Agent) -> None:
+        blueprint = agent.blueprint
+        counts = {"source": blueprint.sources, "channel": blueprint.channels, "sink": agent.config.sinks}
+        parts = ", ".join(f"{len(named)} {word}{'s' * (len(named) > 1)}" for word, named in counts.items())
+        where = "" if self._monitoring is None else f"; monitoring on {self._monitoring.url}"
+        print(f"agent {agent.config.name}: {parts} at work{where}", flush=True)
+        _notify("READY=1")
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM, SIGINT and SIGHUP go to the inbox; their former handlers are put back at the end."""
+        told = False
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            nonlocal told
+            if told:
+                handler = former[signal.Signals(number)]
+                if callable(handler):
+                    handler(number, frame)
+                raise KeyboardInterrupt
+            told = True
+            self._inbox.put(_STOP)
+
+        def reload(_number: int, _frame: FrameType | None) -> None:
+            self._inbox.put(_RELOAD)
+
+        wanted = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}
+        former = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+class _Watched:
+    """A file that may change."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._used = self._seen = self._look()
+
+    def changed(self) -> bool:
+        """Whether it is another one than that last used, and has not changed since the last look."""
+        seen, self._seen = self._seen, self._look()
+        if self._seen is None or self._seen in (self._used, None) or self._seen != seen:
+            return False
+        self._used = self._seen
+        return True
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None  # it is being replaced; the next look will see it
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@contextlib.contextmanager
+def _state_held(directory: Path) -> Iterator[None]:
+    """The directory is this process's alone.
+
+    :raises StateInUseError: it is another one's; or it cannot be used.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateInUseError(f"cannot use the state directory {directory}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StateInUseError(f"another agent works with the state directory {directory}: use --state") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _notify(message: str) -> None:
+    """Tell systemd, if it has started this and wants to know."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
+            notifying.sendto(message.encode(), f"\0{address[1:]}" if address.startswith("@") else address)
+    except OSError as error:
+        print(f"producer agent: cannot tell systemd: {error}", file=sys.stderr)

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import fcntl
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from producer.agent.options import fields_of
+from producer.agent.registry import BUILT_IN, class_of
+from producer.cli import agent_program, main
+
+from ..agent.parts import Hub, plug_in, until
+
+CONFIG = """
+[agent]
+name = "web"
+state = "{state}"
+[sources.r1]
+type = "{source}"
+channels = ["c1"]
+{options}
+[channels.c1]
+type = "memory"
+[sinks.k1]
+type = "null"
+channel = "c1"
+"""
+STRESS = {"source": "stress", "options": "max_total_events = 1000\nbatch_size = 10"}
+HUB = {"source": "feed", "options": 'hub = "a"'}
+
+
+def written(tmp_path: Path, *changes: tuple[str, str], source: str = "stress", options: str = "") -> str:
+    """The path of a configuration."""
+    text = CONFIG.format(state=tmp_path / "state", source=source, options=options)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "agent.toml"
+    temporary = tmp_path / "agent.toml.new"
+    temporary.write_text(text)
+    temporary.replace(path)
+    return str(path)
+
+
+class Beside:
+    """What a test does in another thread while the command runs in this one, as a terminal does."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act, self._failure = act, list[BaseException]()
+        self._thread = threading.Thread(target=self._live)
+
+    def _live(self) -> None:
+        try:
+            self._act()
+        except BaseException as error:  # noqa: BLE001  # it is raised where the test can see it
+            self._failure.append(error)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        if self._failure:
+            raise self._failure[0]
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    monkeypatch.setattr(agent_program, "LOOK", 0.02)
+    return plug_in(monkeypatch, "a")[0]
+
+
+def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The way of the events from each source to its sinks, and exit code 0; nothing has been started or made."""
+    options = '[[sources.r1.interceptors]]\nname = "when"\ntype = "timestamp"'
+    letters = ('channel = "c1"', 'channel = "c1"\ndead_letters = "c2"\n[channels.c2]\ntype = "file"')
+    assert main(["agent", "check", "--config", written(tmp_path, letters, options=options)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told == [
+        f"agent web: {tmp_path}/agent.toml is well",
+        f"  state       {tmp_path}/state",
+        "  monitoring  off",
+        "source r1 (stress)",
+        "  -> when (timestamp) -> c1",
+        "channel c1 (memory)",
+        "  -> sink k1 (null); what is refused -> c2",
+        "channel c2 (file)",
+    ]
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("before", [[], ["check"]])
+def test_a_wrong_configuration_is_told_whole_with_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: list[str]
+) -> None:
+    """Run or checked, every problem has a line, arguments included; nothing is started."""
+    path = written(tmp_path, ('type = "null"', 'type = "nul"'), options="sise = 1")
+    assert main(["agent", *before, "--config", path, "--monitoring", "nowhere"]) == 2
+    assert capsys.readouterr().err == (
+        f"producer agent: {path}: 3 problems\n"
+        "  line 8: sources.r1.sise: no such option; did you mean 'size'?\n"
+        "  line 12: sinks.k1.type: no such type 'nul'; did you mean 'null'?\n"
+        "  agent.monitoring: must be host:port, such as 127.0.0.1:9171, got 'nowhere'\n"
+    )
+    assert not (tmp_path / "state").exists()
+
+
+def test_one_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither none nor two."""
+    assert main(["agent"]) == 2
+    assert "--config FILE or --flume FILE is needed" in capsys.readouterr().err
+    assert main(["agent", "--config", "a", "check", "--flume", "b"]) == 2
+    assert "--config or --flume, not both" in capsys.readouterr().err
+
+
+def test_until_done_ends_when_all_is_delivered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sources have nothing left to do, the sinks have had everything: exit code 0."""
+    assert main(["agent", "--config", written(tmp_path, **STRESS), "--until-done"]) == 0
+    told = ["1 source, 1 channel, 1 sink at work", "ends", "ended"]
+    assert capsys.readouterr().out == "".join(f"agent web: {line}\n" for line in told)
+
+
+def test_flumes_file_runs_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--flume FILE --name AGENT``; unknown keys are problems, or notes with ``--ignore-unknown``."""
+    path = tmp_path / "flume.properties"
+    path.write_text(
+        "a1.sources = r1\na1.channels = c1\na1.sinks = k1\n"
+        "a1.sources.r1.type = seq\na1.sources.r1.channels = c1\na1.sources.r1.totalEvents = 100\n"
+        "a1.channels.c1.type = memory\na1.sinks.k1.type = null\na1.sinks.k1.channel = c1\na1.sinks.k1.x = y\n"
+    )
+    flume = ["agent", "--flume", str(path), "--name", "a1", "--state", str(tmp_path / "state")]
+    assert main([*flume, "--until-done"]) == 2
+    assert "line 10: a1.sinks.k1.x: is not known" in capsys.readouterr().err
+    assert main([*flume, "--until-done", "--ignore-unknown"]) == 0
+    assert "line 10: a1.sinks.k1.x is not known, and not used" in capsys.readouterr().err
+    assert main(["agent", "convert", "--flume", str(path)]) == 0
+    toml = tmp_path / "agent.toml"
+    toml.write_text(capsys.readouterr().out)
+    assert main(["agent", "check", "--config", str(toml)]) == 0
+
+
+def test_a_channel_that_cannot_be_opened_ends_it_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, exit code 1."""
+    (tmp_path / "file").write_text("in the way")
+    path = written(tmp_path, ('"memory"', f'"file"\ndirectory = "{tmp_path}/file/x"'), **STRESS)
+    assert main(["agent", "--config", path]) == 1
+    assert re.fullmatch(r"producer agent: channel c1 cannot be opened: .*\n", capsys.readouterr().err)
+
+
+def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second agent with the same one is refused; so is a directory that cannot be made."""
+    path = written(tmp_path, **STRESS)
+    (tmp_path / "state").mkdir()
+    with (tmp_path / "state/lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert main(["agent", "--config", path]) == 1
+    assert "another agent works with the state directory" in capsys.readouterr().err
+    assert main(["agent", "--config", path, "--state", str(tmp_path / "agent.toml/x")]) == 1
+    assert "cannot use the state directory" in capsys.readouterr().err
+
+
+def test_a_change_of_the_file_and_sighup_are_taken_up(
+    tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only what changed is restarted; a wrong file changes nothing, says why, and the next right one is taken."""
+    path = written(tmp_path, **HUB)
+    told: list[str] = []
+
+    def out() -> str:
+        told.append(capsys.readouterr().out)
+        return "".join(told)
+
+    def act() -> None:
+        until(lambda: "at work" in out())
+        until(lambda: hub.made == 1)
+        written(tmp_path, ('type = "null"', 'type = "null"\nbatch_size = 7'), **HUB)
+        until(lambda: "read its configuration again; changed: sink k1" in out())
+        written(tmp_path, ('type = "null"', 'type = "nul"'), **HUB)
+        until(lambda: "line 12: sinks.k1.type: no such type 'nul'" in caplog.text)
+        written(tmp_path, ("[sinks.k1]", "[sinks.k9]"), **HUB)
+        until(lambda: "new: sink k9; removed: sink k1" in out())
+        send(signal.SIGHUP)
+        until(lambda: "no component has changed" in out())
+        send(signal.SIGTERM)
+
+    with Beside(act):
+        assert main(["agent", "--config", path]) == 0
+    assert "goes on as it was" in caplog.text
+    assert hub.made == 1
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first one lets the sinks deliver, which takes its time; the second one is not waited for: 143."""
+    hub.failing = True
+    changes = ('"null"', '"keep"\nhub = "a"'), ('name = "web"', 'name = "web"\nstop_timeout = 60')
+
+    def act() -> None:
+        hub.lines.put(b"one\n")
+        until(lambda: hub.writing)
+        send(signal.SIGTERM)
+        until(lambda: "agent web: ends\n" in capsys.readouterr().out)
+        send(signal.SIGTERM)
+
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, *changes, **HUB)]) == 143
+    assert capsys.readouterr().err.endswith("producer agent: terminated\n")
+    hub.failing = False
+
+
+def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_path: Path) -> None:
+    """READY once it works, health over HTTP, SIGTERM: STOPPING, exit code 0. Neither Spark nor a server is imported."""
+    options = "max_total_events = 100"
+    path = written(tmp_path, ('name = "web"', 'name = "web"\nmonitoring = "0"'), options=options)
+    program = (
+        "import sys; from producer.cli import main; code = main(sys.argv[1:]);"
+        "print(sorted({'pyspark', 'starlette', 'pyarrow', 'uvicorn', 'google.protobuf'} & set(sys.modules)));"
+        "sys.exit(code)"
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(20)
+        environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        command = [sys.executable, "-c", program, "agent", "--config", path]
+        with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=environment) as process:
+            try:
+                assert systemd.recv(100) == b"READY=1"
+                line = process.stdout.readline()
+                port = int(re.search(r"monitoring on http://127.0.0.1:(\d+)/", line)[1])
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                connection.request("GET", "/health/live")
+                assert connection.getresponse().status == 200
+                connection.close()
+                process.send_signal(signal.SIGTERM)
+                assert systemd.recv(100) == b"STOPPING=1"
+                out, err = process.communicate(timeout=20)
+                assert (process.returncode, out, err) == (0, "agent web: ends\nagent web: ended\n[]\n", "")
+            finally:
+                process.kill()
+
+
+def test_explain_tells_each_types_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """Name, type, default, rule and Flume's name of each option of each type that is there."""
+    for kind, types in BUILT_IN.items():
+        for name in types:
+            try:
+                fields = fields_of(class_of(kind, name).Options)
+            except ImportError:
+                continue
+            assert main(["agent", "explain", f"{kind}.{name}"]) == 0
+            told = capsys.readouterr().out
+            assert [field for field in fields if f"\n  {field}: " not in told] == []
+    main(["agent", "explain", "SEQ"])
+    assert "sources.sequence\n" in capsys.readouterr().out
+    assert main(["agent", "explain", "memmory"]) == 2
+    assert "did you mean 'memory'?" in capsys.readouterr().err
+    assert main(["agent", "explain"]) == 0
+    assert "channels: file, memory, spillable" in capsys.readouterr().out
