@@ -21,7 +21,7 @@ from rich.console import Console
 from producer.cli import main
 from producer.cli import ship as cli
 from producer.server import LogHubServer
-from producer.server.faults import ApiRequest, Fault, Refuse, answer, drop_answer
+from producer.server.faults import ApiRequest, Fault, Refuse, answer, delay, drop_answer
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import plan
 from producer.ship.follow.source import FilesReader
@@ -34,6 +34,7 @@ from producer.ship.sending import PortionSender
 from producer.ship.shipment import ship_plan
 from producer.ship.spark_engine import SparkEngine
 from producer.spark.executor import leased_producer
+from tests.spark.cluster.processes import kill_session
 from tests.support.waiting import eventually
 
 from .conftest import LOGSTORE, PATIENCE, PROJECT, held, parse_ship, ship_arguments
@@ -42,8 +43,11 @@ from .test_interrupts import Start, Started, start
 __all__ = ["start"]
 
 #: Kills of each case: ``EXACTLY_ONCE_KILLS=20 python -m pytest tests/ship/test_exactly_once.py -k kill`` makes more.
-KILLS = int(os.environ.get("EXACTLY_ONCE_KILLS", "2"))
+KILLS = int(os.environ.get("EXACTLY_ONCE_KILLS", "1"))
+#: Of Spark, where each costs the start of a JVM; with more of them executors are killed, too, and queries that follow.
+SPARK_KILLS = int(os.environ.get("EXACTLY_ONCE_SPARK_KILLS", "2"))
 
+MakeJob = Callable[..., ShipJob]
 
 QUIET = Console(file=io.StringIO())
 
@@ -102,9 +106,15 @@ def refusing_after(count: int) -> Callable[[ApiRequest], Refuse | None]:
     return refuse
 
 
+def wait_for_lines(started: Started, server: LogHubServer, goal: int) -> None:
+    """Wait until a command has stored so many, or has ended."""
+    come = lambda: started.process.poll() is not None or server.count(PROJECT, LOGSTORE) >= goal  # noqa: E731
+    eventually(come, "lines", PATIENCE)
+
+
 def run_until_killed(started: Started, server: LogHubServer, goal: int, chance: random.Random) -> None:
     """Let a command come so far, and kill it."""
-    eventually(lambda: started.process.poll() is not None or server.count(PROJECT, LOGSTORE) >= goal, "lines")
+    wait_for_lines(started, server, goal)
     kill(started, chance)
     started.process.kill()
     started.process.wait()
@@ -255,6 +265,67 @@ def test_spark_stores_each_line_once(
             assert plan_file.ended() == set(range(len(portions)))
             (logs.parent / ENDED_FILE).write_text("")  # as if nobody had heard of it
     assert stored(server) == Counter(expected)
+
+
+#: What of a Spark job is killed, and how its processes are known; the driver takes all of them with it.
+_VICTIMS = {"worker": "pyspark.daemon", "executor": "CoarseGrainedExecutorBackend"}
+
+
+def kill_of_spark(started: Started, what: str) -> None:
+    """Kill a Python worker, an executor, or the driver with its JVM, with SIGKILL."""
+    processes = started.left()
+    if what == "driver":
+        kill_session(started.process.pid)
+        started.process.wait()
+        return
+    named = [each for each in processes if _VICTIMS[what] in each.command]
+    # A worker is a child of the process that makes them.
+    parents = {each.pid for each in named} if what == "worker" else {each.parent for each in named}
+    for victim in [each for each in named if each.parent in parents][:1]:
+        os.kill(victim.pid, signal.SIGKILL)
+
+
+@pytest.mark.timeout(300 if SPARK_KILLS == 2 else 1800)
+@pytest.mark.parametrize("kind", ["batch", "follow"] if SPARK_KILLS > 2 else ["batch"])
+def test_kills_on_spark_store_nothing_twice(
+    start: Start, request: pytest.FixtureRequest, server: LogHubServer, logs: Path, make_job: MakeJob, kind: str
+) -> None:
+    """A worker, an executor or the driver is killed while answers get lost; what is started again stores the rest."""
+    few = SPARK_KILLS == 2
+    kinds, master = (("worker", "driver"), "local[2,4]") if few else ((*_VICTIMS, "driver"), "local-cluster[2,1,1024]")
+    expected = write_lines(logs / "a.log", 0, 4000)
+    follow = ["--follow", "--interval=0.1"] if kind == "follow" else []
+    command = [
+        "-m",
+        "producer",
+        "ship",
+        *options(server, logs, "--partition-bytes=10000", f"--master={master}", *follow),
+    ]
+    command[command.index("--engine=local")] = "--engine=spark"
+    server.faults.add(of_lines(drop_answer()), operation="PutLogs", probability=0.2, seed=7)
+    slow = server.faults.add(of_lines(delay(0.05)), operation="PutLogs")
+    started, kills = start(*command), Counter[str]()
+    for turn in range(SPARK_KILLS):
+        if follow:
+            expected += write_lines(logs / "a.log", 10_000 * (turn + 1), 1500)
+        wait_for_lines(started, server, server.count(PROJECT, LOGSTORE) + 300)
+        kills[kinds[turn % len(kinds)]] += started.process.poll() is None
+        kill_of_spark(started, kinds[turn % len(kinds)])
+        if started.process.poll() is not None and turn < SPARK_KILLS - 1:
+            started = start(*command)
+    print(f"{kind}: {dict(kills)}")
+    started.clean()
+    server.faults.remove(slow)
+    if few:  # in the session that there is, which spares a JVM
+        with PlanFile(str(logs.parent / "checkpoint")) as plan_file:
+            job, engine = make_job(parser="auto", exactly_once=True), SparkEngine(request.getfixturevalue("spark"))
+            assert ship_plan(engine, plan_file, plan_file.read() or [], job, console=QUIET).failure is None
+    else:
+        last = start(*command, *(["--once", "--settle=0.001"] if follow else []))
+        out, err = last.process.communicate(timeout=PATIENCE)
+        assert last.process.returncode == 0, f"{out}\n{err}"
+    assert stored(server) == Counter(expected)
+    assert set(kills) == set(kinds)
 
 
 def test_batch_of_a_query_is_cut_the_same_when_it_is_planned_again(
