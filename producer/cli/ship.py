@@ -177,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
         return _USAGE
     console.print(summary(shipment))
-    for line in fates(shipment.files):
+    for line in fates(shipment):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if shipment.failure is not None:
         errors.print(f"error: {shipment.failure}", style="red", markup=False, highlight=False)

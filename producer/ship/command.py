@@ -18,7 +18,7 @@ from ..spark.numbering_check import uses_up_numbers
 from ..spark.target_check import fault_of
 from ..spark.text import readable
 from .errors import InputError
-from .files.find import EXCLUDED, Found, find_files
+from .files.find import EXCLUDED, Found, Search, find_files
 from .files.plan import plan
 from .follow.checkpoint import claim_checkpoint
 from .follow.local import follow_locally
@@ -28,7 +28,7 @@ from .local_engine import LocalEngine
 from .plan_file import PlanFile
 from .portions import Portion
 from .report import Shipment, counted
-from .shipment import Engine, ship_files, ship_plan
+from .shipment import FIRST_FILES, Engine, ship_plan, ship_search
 from .standard_input import STANDARD_INPUT, ship_standard_input
 
 if TYPE_CHECKING:
@@ -102,14 +102,20 @@ def ship(
             from .follow.query import follow  # noqa: PLC0415  (it needs Spark)
 
             return follow(running.session, job, following, console=console)
-    found = find_files(paths, exclude=exclude)
-    _tell_skipped(found, console)
-    _check_something_is_left(found, paths)
+    search = Search(paths, exclude=exclude)
+    search.go_on(files=FIRST_FILES)
+    told = search.ended
+    if told:
+        _tell_skipped(search.skipped, console)
+        _check_something_is_left(search.waiting, search.skipped, paths)
     _check_target(job)
-    if not found.files:
+    if told and not search.waiting:
         console.print(f"there are no files to ship in {readable(', '.join(paths))}", markup=False, highlight=False)
     with _running(engine, master, workers) as ready:
-        return ship_files(ready, found, job, console=console, partition_bytes=partition_bytes)
+        shipment = ship_search(ready, search, job, console=console, partition_bytes=partition_bytes)
+    if not told:
+        _tell_skipped(search.skipped, console)
+    return shipment
 
 
 def _ship_once(
@@ -121,8 +127,8 @@ def _ship_once(
         portions = plan_file.read()
         if portions is None:
             found = find_files(options.paths, exclude=options.exclude, exclude_directory=options.checkpoint)
-            _tell_skipped(found, console)
-            _check_something_is_left(found, options.paths)
+            _tell_skipped(found.skipped, console)
+            _check_something_is_left(len(found.files), found.skipped, options.paths)
             _check_versions(found)
             ranges = plan(found.files, partition_bytes=options.partition_bytes)
             portions = [
@@ -153,9 +159,9 @@ def _check_engine(engine: str, master: str | None, workers: int | None) -> None:
         raise InputError("--engine spark needs PySpark: pip install 'loghub-producer[spark]', or use --engine local")
 
 
-def _check_something_is_left(found: Found, paths: Sequence[str]) -> None:
-    excluded = sum(reason == EXCLUDED for _, reason in found.skipped)
-    if excluded and not found.files:
+def _check_something_is_left(files: int, skipped: Sequence[tuple[str, str]], paths: Sequence[str]) -> None:
+    excluded = sum(reason == EXCLUDED for _, reason in skipped)
+    if excluded and not files:
         raise InputError(f"{', '.join(paths)}: --exclude leaves no file to ship ({counted(excluded, 'file')} left out)")
 
 
@@ -207,9 +213,9 @@ def _running_spark(master: str | None) -> AbstractContextManager[SparkEngine]:
     return running_spark(master)
 
 
-def _tell_skipped(found: Found, console: Console) -> None:
-    for path, reason in found.skipped[:_SKIPPED_SHOWN]:
+def _tell_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:
+    for path, reason in skipped[:_SKIPPED_SHOWN]:
         console.print(readable(f"skipped {path}: {reason}"), markup=False, highlight=False)
-    if len(found.skipped) > _SKIPPED_SHOWN:
-        more = counted(len(found.skipped) - _SKIPPED_SHOWN, "more file")
+    if len(skipped) > _SKIPPED_SHOWN:
+        more = counted(len(skipped) - _SKIPPED_SHOWN, "more file")
         console.print(f"skipped {more} (binary, hidden, unreadable, excluded, or links)")

@@ -30,6 +30,9 @@ class Shipment:
     :ivar failed_attempts: attempts at portions that failed; they were tried again, up to a limit.
     :ivar failure: why the job failed; None if every record was acknowledged.
     :ivar files: what became of each file, if it failed; nothing of a query that follows, whose checkpoint knows.
+    :ivar complete_files: how many others were shipped completely before it failed.
+    :ivar complete_lines: the lines of those.
+    :ivar unsearched: whether it failed before all files were found.
     """
 
     figures: Figures
@@ -37,6 +40,9 @@ class Shipment:
     failed_attempts: int = 0
     failure: str | None = None
     files: Sequence[FileFate] = ()
+    complete_files: int = 0
+    complete_lines: int = 0
+    unsearched: bool = False
 
 
 class ProgressBar:
@@ -46,27 +52,29 @@ class ProgressBar:
         self._progress = progress
         self._task = progress.add_task("shipping", total=total_bytes, detail="")
 
-    def show(self, figures: Figures, failed_attempts: int = 0) -> None:
+    def show(self, figures: Figures, failed_attempts: int = 0, total_bytes: int | None = None) -> None:
         """Bring the bar up to date.
 
         :param figures: of the portions that are shipped.
         :param failed_attempts: attempts at portions that failed.
+        :param total_bytes: what there is to ship, bytes of files, where that is known by now.
         """
         detail = f"{counted(figures.lines, 'line')}, {decimal(figures.file_bytes)}, retries: {figures.retries:,}"
         if failed_attempts:
             detail += f", {counted(failed_attempts, 'task attempt')} failed"
-        self._progress.update(self._task, completed=figures.file_bytes, detail=detail)
+        self._progress.update(self._task, completed=figures.file_bytes, total=total_bytes, detail=detail)
 
 
 @contextmanager
-def progress_bar(console: Console, total_bytes: int | None) -> Iterator[ProgressBar]:
+def progress_bar(console: Console, total_bytes: int | None, *, bounded: bool = False) -> Iterator[ProgressBar]:
     """Show a bar until the block is left; nothing but its last state if the console is no terminal.
 
     :param console: where to.
     :param total_bytes: what there is to ship, bytes of files; None if that is not known.
+    :param bounded: whether it will be known.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    shown = columns if total_bytes is not None else columns[:2]
+    shown = columns if bounded else columns[:2]
     with Progress(*shown, TextColumn("{task.fields[detail]}"), TimeElapsedColumn(), console=console) as progress:
         yield ProgressBar(progress, total_bytes)
 
@@ -109,20 +117,23 @@ def _failures(shipment: Shipment) -> str:
     return f"{attempts}; the job failed" if shipment.failure is not None else attempts
 
 
-def fates(files: Sequence[FileFate]) -> list[str]:
+def fates(shipment: Shipment) -> list[str]:
     """What became of the lines of a job that failed, for people: sums, the files that are not stored, how to go on."""
+    files, complete = shipment.files, shipment.complete_files
     if not files:
         return []
     incomplete = [file for file in files if not file.complete]
-    total = FileFate("all files together")
+    total = FileFate("all files together", stored=shipment.complete_lines)
     for file in files:
         total += file
     lines = [_fate(total)]
-    if len(files) > 1:
+    if len(files) + complete > 1:
         lines += [f"  {_fate(file)}" for file in incomplete[:_FILES_SHOWN]]
         if len(incomplete) > _FILES_SHOWN:
             lines.append(f"  and {counted(len(incomplete) - _FILES_SHOWN, 'more file')} that are not stored completely")
-        lines.append(f"  {counted(len(files) - len(incomplete), 'file')} stored completely")
+        lines.append(f"  {counted(complete + len(files) - len(incomplete), 'file')} stored completely")
+    if shipment.unsearched:
+        lines.append("  files that had not been found by then were not sent")
     return [*lines, _ADVICE]
 
 

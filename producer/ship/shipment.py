@@ -1,23 +1,28 @@
-"""Ships a set of files once, with a progress bar, and says how it ended."""
+"""Ships files once, as they are found, with a progress bar, and says how it ended."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from rich.console import Console
 
-from .account import Account
+from .account import Account, FileFate
 from .figures import Figures
-from .files.find import Found
+from .files.find import Found, LogFile
 from .files.plan import PARTITION_BYTES, partition_size, plan
 from .job import ShipJob
 from .plan_file import PlanFile
 from .portions import Portion
-from .report import Shipment, progress_bar
+from .report import ProgressBar, Shipment, progress_bar
 
 _POLL_SECONDS = 0.2
+#: Files that are found before the first of them are shipped.
+FIRST_FILES = 2_000
+# Files that wait while others are shipped: what is found sooner would only take memory.
+_MOST_FILES = 50_000
 
 
 class Run(Protocol):
@@ -79,18 +84,135 @@ def ship_files(
     :param console: where the progress bar is shown.
     :param partition_bytes: the most that one task reads, bytes on disk.
     """
-    began = time.monotonic()
-    size = partition_size(found.size, engine.parallelism, partition_bytes)
-    portions = [Portion(splits) for splits in plan(found.files, partition_bytes=size)]
-    # A file without a byte has no range to be counted by.
-    empty = Figures(files=sum(file.size == 0 for file in found.files))
-    if not portions:
-        return Shipment(empty, time.monotonic() - began)
-    run = engine.start(portions, job)
-    _watch(run, console, found.size)
-    seconds = time.monotonic() - began
-    files = run.account.files(portions, run.doubtful) if run.failure is not None else ()
-    return Shipment(run.figures + empty, seconds, run.failed_attempts, run.failure, files)
+    return ship_search(engine, Complete(found), job, console=console, partition_bytes=partition_bytes)
+
+
+class Searching(Protocol):
+    """Files that may not all be found yet.
+
+    :ivar ended: whether they are.
+    """
+
+    @property
+    def ended(self) -> bool: ...
+
+    def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
+        """Look for more, until so many wait to be taken, or for so long, or to the end."""
+
+    def take(self) -> Found:
+        """Those that were found since the last time."""
+
+
+class Complete:
+    """Files that were found before.
+
+    :param found: the files.
+    """
+
+    ended = True
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+
+    def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
+        """There is nothing more."""
+
+    def take(self) -> Found:
+        """All of them, once."""
+        found, self._found = self._found, Found((), ())
+        return found
+
+
+def ship_search(
+    engine: Engine,
+    search: Searching,
+    job: ShipJob,
+    *,
+    console: Console,
+    partition_bytes: int = PARTITION_BYTES,
+) -> Shipment:
+    """Ship files as they are found: while some are on their way, it is looked for more.
+
+    An interrupt (Ctrl-C) cancels what is on its way and is passed on.
+
+    :param search: finds them.
+    :param engine: and the other parameters: as of :func:`ship_files`.
+    """
+    with progress_bar(console, None, bounded=True) as bar:
+        parts = _Parts(engine, search, job, partition_bytes, bar)
+        ended = False
+        while not ended and parts.failure is None:
+            search.go_on(files=FIRST_FILES)
+            ended = search.ended  # then nothing is left behind what is taken now
+            parts.ship(search.take())
+        return parts.shipment()
+
+
+class _Parts:
+    """Files that are shipped part by part.
+
+    :ivar failure: why a part failed; None if none did.
+    """
+
+    def __init__(self, engine: Engine, search: Searching, job: ShipJob, partition_bytes: int, bar: ProgressBar) -> None:
+        self.failure: str | None = None
+        self._engine = engine
+        self._search = search
+        self._job = job
+        self._partition_bytes = partition_bytes
+        self._bar = bar
+        self._began = time.monotonic()
+        self._figures = Figures()
+        self._failed_attempts = 0
+        self._found_bytes = 0
+        self._complete_files = self._complete_lines = 0  # of the parts that have ended well
+        self._fates: list[FileFate] = []
+
+    def ship(self, found: Found) -> None:
+        """Ship a part, and look for more meanwhile."""
+        self._found_bytes += found.size
+        # A file without a byte has no range to be counted by.
+        self._figures += Figures(files=sum(file.size == 0 for file in found.files))
+        size = partition_size(found.size, self._engine.parallelism, self._partition_bytes)
+        portions = [Portion(splits) for splits in plan(found.files, partition_bytes=size)]
+        if not portions:
+            return
+        run = self._engine.start(portions, self._job)
+        _watch(run, lambda: self._show(run))
+        self._figures += run.figures
+        self._failed_attempts += run.failed_attempts
+        self.failure = run.failure
+        if run.failure is None:
+            self._complete_lines += run.figures.lines
+            self._complete_files += len(found.files)
+        else:
+            rest = self._search.take().files
+            self._fates = [*run.account.files(portions, run.doubtful), *(_unsent(file) for file in rest if file.size)]
+
+    def _show(self, run: Run) -> None:
+        if not self._search.ended:
+            self._search.go_on(files=_MOST_FILES, seconds=_POLL_SECONDS / 2)
+        total = self._found_bytes if self._search.ended else None
+        self._bar.show(self._figures + run.figures, self._failed_attempts + run.failed_attempts, total)
+
+    def shipment(self) -> Shipment:
+        """What came of all parts."""
+        unsearched = self.failure is not None and not self._search.ended
+        seconds = time.monotonic() - self._began
+        return Shipment(
+            self._figures,
+            seconds,
+            self._failed_attempts,
+            self.failure,
+            self._fates,
+            complete_files=self._complete_files,
+            complete_lines=self._complete_lines,
+            unsearched=unsearched,
+        )
+
+
+def _unsent(file: LogFile) -> FileFate:
+    return FileFate(file.path, unsent_bytes=file.size)
 
 
 def ship_plan(
@@ -116,22 +238,26 @@ def ship_plan(
         plan_file.end(new)
         ended.update(new)
 
-    _watch(run, console, sum(split.size for portion in left for split in portion.splits), remember)
+    total = sum(split.size for portion in left for split in portion.splits)
+    with progress_bar(console, total, bounded=True) as bar:
+
+        def look() -> None:
+            bar.show(run.figures, run.failed_attempts, total)
+            remember()
+
+        _watch(run, look)
     return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, run.failure)
 
 
-def _watch(run: Run, console: Console, total_bytes: int, look: Callable[[], None] = lambda: None) -> None:
-    """Keep the bar moving until it has ended.
+def _watch(run: Run, look: Callable[[], None]) -> None:
+    """Wait until it has ended.
 
     :param look: is called now and then, and at the end.
     """
     try:
-        with progress_bar(console, total_bytes) as bar:
-            while not run.wait(_POLL_SECONDS):
-                bar.show(run.figures, run.failed_attempts)
-                look()
+        while not run.wait(_POLL_SECONDS):
             look()
-            bar.show(run.figures, run.failed_attempts)
+        look()
     except BaseException:
         run.cancel()
         raise

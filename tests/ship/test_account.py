@@ -21,7 +21,7 @@ from producer.ship.job import ShipJob
 from producer.ship.lines.line import Block, Line
 from producer.ship.local_engine import LocalEngine
 from producer.ship.portions import Portion
-from producer.ship.report import fates
+from producer.ship.report import Shipment, fates
 from producer.ship.shipment import Engine, ship_files
 from producer.ship.spark_engine import SparkEngine
 
@@ -243,7 +243,7 @@ def test_an_attempt_travels_in_the_trace_of_its_error() -> None:
 
 def test_many_files_are_not_all_named() -> None:
     """Twenty of them, and how many more there are."""
-    lines = fates([FileFate(f"{number}.log", not_stored=1) for number in range(30)])
+    lines = fates(Shipment(Figures(), 0.0, files=[FileFate(f"{number}.log", not_stored=1) for number in range(30)]))
     assert lines[0] == "all files together: 0 lines stored, 30 not stored, 0 in doubt"
     assert "  and 10 more files that are not stored completely" in lines
     assert len(lines) == 1 + 20 + 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import signal
@@ -16,13 +17,14 @@ from examples.ship_demo.verify import differences, digests_of_files, digests_of_
 from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import answer, delay
-from producer.ship.files.find import find_files
+from producer.ship import shipment
+from producer.ship.files.find import Found, Search, find_files
 from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.local_engine import ATTEMPTS, LocalEngine, LocalRun
 from producer.ship.portions import Portion
-from producer.ship.report import Shipment
-from producer.ship.shipment import ship_files
+from producer.ship.report import Shipment, fates
+from producer.ship.shipment import ship_files, ship_search
 from tests.support.waiting import eventually
 
 from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, parse_ship, ship_arguments, write_logs
@@ -56,6 +58,59 @@ def test_every_line_of_a_directory_arrives_once_and_unchanged(
     assert differences(digests_of_files(files), digests_of_logs(held(server))) == []
     assert (shipment.figures.files, shipment.figures.lines, shipment.figures.records) == (5, 9006, 9006)
     assert shipment.figures.file_bytes == sum(file.size for file in files)
+
+
+def test_files_are_shipped_before_all_are_found(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory of very many does not have to be known to its end: the search goes on beside the tasks."""
+    monkeypatch.setattr(shipment, "FIRST_FILES", 64)
+    for number in range(300):
+        (tmp_path / f"{number:03d}").write_text(f"{number}\n")
+    search, stored = Search([str(tmp_path)]), []
+
+    class Watched:
+        """The search, and how much was stored each time that it was gone on with."""
+
+        @property
+        def ended(self) -> bool:
+            return search.ended
+
+        def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
+            stored.append(server.count(PROJECT, LOGSTORE))
+            search.go_on(min(files, search.waiting + 64), seconds)
+
+        def take(self) -> Found:
+            return search.take()
+
+    done = ship_search(LocalEngine(1), Watched(), make_job(parser="text"), console=Console(file=io.StringIO()))
+    assert (done.failure, done.figures.files, done.figures.lines) == (None, 300, 300)
+    assert max(stored) > 0
+    assert sorted(map(int, contents(server))) == list(range(300))
+
+
+def test_failure_tells_of_all_parts(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of parts that ended well are stored, those that were found and not begun are not sent."""
+    monkeypatch.setattr(shipment, "FIRST_FILES", 64)
+    monkeypatch.setattr(shipment, "_MOST_FILES", 64)
+    for number in range(200):
+        (tmp_path / f"{number:03d}").write_text(f"{number}\n")
+    refused = answer(400, "PostBodyInvalid", "no good")
+    server.faults.add(
+        lambda request: refused(request) if server.count(PROJECT, LOGSTORE) >= 64 else None, operation="PutLogs"
+    )
+    done = ship_search(
+        LocalEngine(1), Search([str(tmp_path)]), make_job(parser="text"), console=Console(file=io.StringIO())
+    )
+    assert done.failure is not None
+    assert (done.complete_files, done.complete_lines) == (64, 64)
+    told = "\n".join(fates(done))
+    assert told.startswith("all files together: 64 lines stored")
+    assert "64 files stored completely" in told
+    assert "256 bytes not sent" in told
+    assert sum(file.unsent_bytes > 0 for file in done.files) >= 64
 
 
 def test_portion_that_failed_is_tried_again(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:

@@ -20,8 +20,10 @@ import fnmatch
 import glob
 import io
 import itertools
+import math
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +42,8 @@ LINK_TO_DIRECTORY = "a link to a directory, which is not entered: name it as wel
 
 # A NUL byte this early means that the file is not text: the rule of grep and git.
 _SNIFF_BYTES = 8192
+# Files of a walk that are looked at before it is asked whether that is enough.
+_LOOK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +131,91 @@ def find_files(paths: Iterable[str], *, exclude: Iterable[str] = (), exclude_dir
     :raises InputError: a path does not exist, a glob matches nothing, a named file cannot be read, or nobody knows the
         scheme.
     """
-    exclusion = _Exclusion(tuple(exclude), exclude_directory)
-    files: dict[str, LogFile] = {}
-    skipped: dict[str, str] = {}
-    for path in paths:
-        if scheme_of(path) is not None:
-            _collect_remote(path, exclusion, files, skipped)
-            continue
-        for match in _matches(local_path(path)):
-            _collect(match, exclusion, files, skipped)
-    _drop_links(files, skipped)
-    ordered = tuple(files[path] for path in sorted(files))
-    return Found(ordered, tuple(sorted((path, why) for path, why in skipped.items() if path not in files)))
+    search = Search(paths, exclude=exclude, exclude_directory=exclude_directory)
+    search.go_on()
+    return search.take()
+
+
+class Search:
+    """A search that can be gone on with, so that the first files are shipped before the last is found.
+
+    What is named is looked at when it begins, so that an error is known before anything is shipped. What lies below
+    directories comes as it is gone on.
+
+    :param paths: and the other parameters, and errors: as of :func:`find_files`.
+    :ivar ended: whether all is found.
+    """
+
+    def __init__(
+        self, paths: Iterable[str], *, exclude: Iterable[str] = (), exclude_directory: str | None = None
+    ) -> None:
+        self.ended = False
+        self._exclusion = _Exclusion(tuple(exclude), exclude_directory)
+        self._files: dict[str, LogFile] = {}  # not taken yet
+        self._taken: set[str] = set()
+        self._skipped: dict[str, str] = {}
+        directories = []
+        for path in paths:
+            if scheme_of(path) is not None:
+                _collect_remote(path, self._exclusion, self._files, self._skipped)
+                continue
+            for match in _matches(local_path(path)):
+                if Path(match).is_dir():
+                    directories.append(str(Path(match).absolute()))
+                else:
+                    _collect(match, self._exclusion, self._files, self._skipped)
+        self._walk = itertools.chain.from_iterable(
+            _walk(directory, self._exclusion, self._skipped) for directory in directories
+        )
+        # Whether a link leads to a file that is found anyway is known when all are.
+        self._links: dict[str, LogFile] = {}
+        self._hold_links(list(self._files))
+
+    def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
+        """Look for more, until so many files wait to be taken, or for so long, or to the end."""
+        until = time.monotonic() + seconds
+        while not self.ended and len(self._files) < files and time.monotonic() < until:
+            some = list(itertools.islice(self._walk, _LOOK))
+            for path in some:
+                if path not in self._taken:
+                    _collect_walked(path, self._exclusion, self._files, self._skipped)
+            self._hold_links(some)
+            if not some:
+                self._end()
+
+    @property
+    def waiting(self) -> int:
+        """How many files wait to be taken."""
+        return len(self._files)
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """(path, reason) of what was left out so far, sorted."""
+        known = self._taken | self._files.keys()
+        told = ((path, why) for path, why in self._skipped.items() if path not in known)
+        return tuple(sorted(told))
+
+    def take(self) -> Found:
+        """The files that were found since the last time, sorted; what was left out is told at the end."""
+        files, self._files = self._files, {}
+        self._taken |= files.keys()
+        return Found(tuple(files[path] for path in sorted(files)), self.skipped if self.ended else ())
+
+    def _hold_links(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            file = self._files.get(path)
+            if file is not None and not file.address and Path(path).is_symlink():
+                self._links[path] = self._files.pop(path)
+
+    def _end(self) -> None:
+        """All is found: links that lead to none of it are files like others."""
+        self.ended = True
+        for path, file in self._links.items():
+            target = os.path.realpath(path)
+            if target in self._files or target in self._taken:
+                self._skipped[path] = f"link to {target}"
+            else:
+                self._files[path] = file
 
 
 def local_path(path: str) -> str:
@@ -166,10 +243,7 @@ def _matches(path: str) -> list[str]:
 
 def _collect(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:
     absolute = str(Path(path).absolute())
-    if Path(path).is_dir():
-        for file in _walk(absolute, exclude, skipped):
-            _collect_walked(file, exclude, files, skipped)
-    elif exclude.matches(absolute):
+    if exclude.matches(absolute):
         skipped[absolute] = EXCLUDED
     else:
         files[absolute] = _named(absolute)
@@ -252,15 +326,6 @@ def _open(path: str) -> tuple[LogFile, bytes]:
         head = file.read(_SNIFF_BYTES)
         status = os.fstat(file.fileno())
     return LogFile(path, status.st_size, compression_of(head), status.st_dev, status.st_ino), head
-
-
-def _drop_links(files: dict[str, LogFile], skipped: dict[str, str]) -> None:
-    """Leave out symbolic links to files that are found by their own name, so that these are shipped once."""
-    for path in [path for path, file in files.items() if not file.address and Path(path).is_symlink()]:
-        target = os.path.realpath(path)
-        if target in files:
-            del files[path]
-            skipped[path] = f"link to {target}"
 
 
 def open_file(file: LogFile) -> io.BufferedReader:

@@ -16,6 +16,8 @@ from .find import LogFile
 #: What a partition holds if not told otherwise, bytes on disk.
 PARTITION_BYTES = 64 << 20
 
+# Ranges of a task: each small file takes a request of its own, and a task of very many would be long.
+_MOST_RANGES = 1_000
 # Less than this is not worth a task.
 _SMALLEST_PARTITION = 256 << 10
 
@@ -70,7 +72,7 @@ def pack(splits: Iterable[Split], *, partition_bytes: int = PARTITION_BYTES) -> 
     current_bytes = 0
     for split in splits:
         size = split.size
-        if current and current_bytes + size > partition_bytes:
+        if current and (current_bytes + size > partition_bytes or len(current) == _MOST_RANGES):
             partitions.append(tuple(current))
             current, current_bytes = [], 0
         current.append(split)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from producer.ship.errors import InputError
-from producer.ship.files.find import LINK_TO_DIRECTORY, find_files, open_file
+from producer.ship.files.find import LINK_TO_DIRECTORY, Search, find_files, open_file
 
 
 def paths_of(*arguments: Path | str, exclude: list[str] | None = None) -> list[str]:
@@ -115,6 +115,33 @@ def test_named_file_is_shipped_whatever_is_in_it(tmp_path: Path) -> None:
     file = tmp_path / ".wtmp"
     file.write_bytes(b"\0\0")
     assert paths_of(file) == [str(file)]
+
+
+def test_search_can_be_gone_on_with(tmp_path: Path) -> None:
+    """What was found is taken in parts, each file once, and a link when it is known that nothing else is its file."""
+    for number in range(300):
+        (tmp_path / f"{number:03d}").write_text("line\n")
+    (tmp_path / "000-link").symlink_to(tmp_path / "299")
+    outside = tmp_path.parent / "outside.log"
+    outside.write_text("line\n")
+    (tmp_path / "001-link").symlink_to(outside)
+    (tmp_path / "binary").write_bytes(b"\0")
+    search = Search([str(tmp_path / "299"), str(tmp_path)])
+    parts = []
+    while not search.ended:
+        search.go_on(files=100)
+        assert not parts or search.ended or search.waiting >= 100
+        parts.append(search.take())
+    paths = [file.path.rpartition("/")[2] for part in parts for file in part.files]
+    assert len(parts) > 2
+    assert sorted(paths) == sorted([*(f"{number:03d}" for number in range(300)), "001-link"])
+    assert [path.rpartition("/")[2] for path, _ in parts[-1].skipped] == ["000-link", "binary"]
+
+
+def test_what_is_named_and_wrong_is_known_before_a_search_begins(tmp_path: Path) -> None:
+    """No file of a directory before it is shipped first."""
+    with pytest.raises(InputError, match="cannot be read"):
+        Search([str(tmp_path), "/no/such/file"])
 
 
 def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:

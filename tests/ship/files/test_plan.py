@@ -32,6 +32,12 @@ def test_partitions_hold_what_they_should(files: list[LogFile], partition_bytes:
         assert size <= partition_bytes or (len(partition) == 1 and partition[0].file.compression)
 
 
+def test_very_many_files_do_not_share_one_partition() -> None:
+    """Each takes a request, so a task of them is about as long as any other, whatever their bytes are."""
+    files = [LogFile(f"/logs/{index}", 1, None) for index in range(2_500)]
+    assert [len(part) for part in plan(files)] == [1000, 1000, 500]
+
+
 def test_small_files_share_a_partition() -> None:
     """Ten thousand small files are not ten thousand tasks."""
     files = [LogFile(f"/logs/{index}", 100, None) for index in range(10_000)]
@@ -39,7 +45,7 @@ def test_small_files_share_a_partition() -> None:
 
 
 def test_planning_looks_at_each_range_a_fixed_number_of_times() -> None:
-    """Eighty thousand small files that share a partition cost as much each as a few do."""
+    """Eighty thousand small files cost as much each as a few do."""
     count = 80_000
     looks = 0
 
@@ -52,7 +58,7 @@ def test_planning_looks_at_each_range_a_fixed_number_of_times() -> None:
             return self.end - self.start
 
     ranges = [Watched(LogFile("/logs/a", 1, None), 0, 1) for _ in range(count)]
-    assert [len(partition) for partition in pack(ranges)] == [count]
+    assert [len(partition) for partition in pack(ranges)] == [1000] * (count // 1000)
 
 
 def test_compressed_file_is_one_range() -> None:
