@@ -102,6 +102,14 @@ class EventBatch:
         shared, columns = columns_of([headers for headers, _ in pairs])
         return cls.of_bodies([body for _, body in pairs], shared, columns, position)
 
+    @classmethod
+    def of_columns(
+        cls, bodies: Sequence[bytes], columns: Mapping[str, Column], position: Position | None = None
+    ) -> EventBatch:
+        """Bodies and headers; those with one value for all events become shared ones."""
+        shared, rest = _shared_of(columns)
+        return cls.of_bodies(bodies, shared, rest, position)
+
     @property
     def size(self) -> int:
         """Bytes of the block."""
@@ -215,13 +223,14 @@ class EventBatch:
 def columns_of(headers: Sequence[Headers]) -> tuple[dict[str, str], dict[str, Column]]:
     """What is shared of the headers of some events, and the rest as columns."""
     names = dict.fromkeys(name for each in headers for name in each)
-    shared: dict[str, str] = {}
-    columns: dict[str, Column] = {}
-    for name in names:
-        values = [each.get(name) for each in headers]
-        first = values[0]
-        if first is not None and values.count(first) == len(values):
-            shared[name] = first
-        else:
-            columns[name] = values
-    return shared, columns
+    return _shared_of({name: [each.get(name) for each in headers] for name in names})
+
+
+def _shared_of(columns: Mapping[str, Column]) -> tuple[dict[str, str], dict[str, Column]]:
+    """Headers with one value for all events, and the others."""
+    shared = {
+        name: first
+        for name, column in columns.items()
+        if column and (first := column[0]) is not None and all(value == first for value in column)
+    }
+    return shared, {name: column for name, column in columns.items() if name not in shared}

@@ -117,15 +117,19 @@ def from_flume(cls: type, values: Mapping[str, str]) -> dict[str, Any]:
     known = {flume_name(field): field for field in fields_of(cls).values()}
     found: dict[str, Any] = {}
     for key, value in values.items():
-        field = known.get(key)
-        parent, _, rest = key.partition(".")
+        field, parent = known.get(key), _parent(key, known)
         if field is not None:
             found[field.name] = _scaled(value, field.metadata["scale"])
-        elif rest and parent in known and isinstance(found.setdefault(known[parent].name, {}), dict):
-            found[known[parent].name][rest] = value
+        elif parent and isinstance(found.setdefault(known[parent].name, {}), dict):
+            found[known[parent].name][key[len(parent) + 1 :]] = value
         else:
             found[key] = value
     return found
+
+
+def _parent(key: str, known: typing.Iterable[str]) -> str:
+    """The longest known key of which this one is a part; empty if there is none."""
+    return max((name for name in known if key.startswith(f"{name}.")), key=len, default="")
 
 
 def _scaled(value: Any, scale: float) -> Any:

@@ -19,6 +19,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     "sources": {
         "exec": ("sources.exec", "ExecSource"),
         "http": ("sources.http", "HttpSource"),
+        "kafka": ("sources.kafka", "KafkaSource"),
         "netcat": ("sources.netcat", "NetcatSource"),
         "sequence": ("sources.sequence", "SequenceSource"),
         "spooldir": ("sources.spooldir", "SpoolDirectorySource"),
@@ -61,6 +62,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     "sinks": {
         "file_roll": ("sinks.file_roll", "FileRollSink"),
         "http": ("sinks.http", "HttpSink"),
+        "kafka": ("sinks.kafka", "KafkaSink"),
         "logger": ("sinks.logger", "LoggerSink"),
         "loghub": ("sinks.loghub", "LogHubSink"),
         "null": ("sinks.null", "NullSink"),
@@ -76,6 +78,7 @@ FLUME: dict[str, dict[str, str]] = {
         "syslogudp": "syslog_udp",
         "execsource": "exec",
         "httpsource": "http",
+        "kafkasource": "kafka",
         "netcatsource": "netcat",
         "sequencegeneratorsource": "sequence",
         "spooldirectorysource": "spooldir",
@@ -113,6 +116,7 @@ FLUME: dict[str, dict[str, str]] = {
     },
     "sinks": {
         "httpsink": "http",
+        "kafkasink": "kafka",
         "loggersink": "logger",
         "nullsink": "null",
         "rollingfilesink": "file_roll",

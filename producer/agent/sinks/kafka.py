@@ -1,0 +1,148 @@
+"""Kafka, by librdkafka: idempotent, and acknowledged by all replicas in sync.
+
+A body is a message's value, and headers are its headers; the header ``topic`` chooses another topic, ``key`` the
+message's key. Where an answer is lost the client itself sends again, under numbers that the broker knows; what is
+delivered again after a death of this process may be stored twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...clock import Deadline
+from ..batch import EventBatch
+from ..interfaces import Context, RefusedError, SinkError
+from ..options import option
+
+_POLL_SECONDS = 0.1
+
+
+class KafkaSink:
+    """See the module."""
+
+    most_bytes = 8 << 20
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Flume's Kafka sink's."""
+
+        bootstrap_servers: str = option(flume="kafka.bootstrap.servers", doc="brokers, host:port, by commas")
+        topic: str = option("default-flume-topic", flume="kafka.topic", doc="the topic")
+        allow_topic_override: bool = option(True, doc="let a header choose the topic")
+        topic_header: str = option("topic", doc="that header")
+        key_header: str = option("key", doc="the header with a message's key")
+        partition_id_header: str | None = option(None, doc="the header with the number of a partition")
+        headers: bool = option(True, doc="send headers with the messages")
+        batch_size: int = option(10_000, flume="flumeBatchSize", least=1, doc="events delivered at once, at most")
+        timeout: float = option(120.0, least=1, doc="seconds that a delivery may take")
+        config: Mapping[str, str] = option({}, flume="kafka.producer", doc="further settings of librdkafka")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        from confluent_kafka import Producer  # noqa: PLC0415  # nobody else needs it
+
+        self._options, self._clock = options, context.clock
+        self.most_events = options.batch_size
+        settings: dict[str, Any] = {
+            "bootstrap.servers": options.bootstrap_servers,
+            "client.id": f"{context.agent}-{context.name}",
+            "enable.idempotence": True,
+            "acks": "all",
+            "delivery.timeout.ms": int(options.timeout * 1000),
+            **options.config,
+        }
+        self._producer = Producer(settings, logger=_logger())
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        outcomes: dict[int, dict[int, Any]] = defaultdict(dict)
+        deadline = Deadline.after(self._clock, self._options.timeout)
+        for number, batch in enumerate(batches):
+            self._produce(batch, outcomes[number], deadline)
+        left = self._producer.flush(deadline.remaining(self._clock) or 0.0)
+        if left:
+            self._producer.purge()
+            raise SinkError(f"{left} messages were not acknowledged within {self._options.timeout:.0f} s (timeout)")
+        self._judge(batches, outcomes)
+
+    def close(self) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        self._producer.purge()
+        self._producer.flush(_POLL_SECONDS)
+
+    def _produce(self, batch: EventBatch, failures: dict[int, Any], deadline: Deadline) -> None:
+        """Hand the events of a batch to the client; what fails comes into ``failures``, by its place."""
+        options = self._options
+        for place, (headers, body) in enumerate(batch.events()):
+            topic = headers.get(options.topic_header) if options.allow_topic_override else None
+            partition = headers.get(options.partition_id_header or "", "")
+            message: dict[str, Any] = {
+                "topic": topic or options.topic,
+                "value": body,
+                "key": headers.get(options.key_header),
+            }
+            if partition.isdecimal():
+                message["partition"] = int(partition)
+            if options.headers:
+                message["headers"] = [(name, value.encode(errors="surrogatepass")) for name, value in headers.items()]
+            self._hand_over(message, _told(failures, place), deadline)
+
+    def _hand_over(self, message: dict[str, Any], told: Callable[[Any, Any], None], deadline: Deadline) -> None:
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        while True:
+            try:
+                self._producer.produce(**message, on_delivery=told)
+                return
+            except BufferError as error:  # the client's queue is full
+                if deadline.expired(self._clock):
+                    raise SinkError(f"no room in the client's queue within {self._options.timeout:.0f} s") from error
+                self._producer.poll(_POLL_SECONDS)
+            except KafkaException as error:
+                told(error.args[0], None)
+                return
+
+    def _judge(self, batches: Sequence[EventBatch], outcomes: Mapping[int, Mapping[int, Any]]) -> None:
+        """Raise what the failures come to."""
+        refused: list[EventBatch] = []
+        later: list[EventBatch] = []
+        reason = ""
+        for number, batch in enumerate(batches):
+            failures = outcomes[number]
+            if not failures:
+                continue
+            error = next(iter(failures.values()))
+            if all(_is_for_good(each) for each in failures.values()):
+                refused.append(batch.select([place in failures for place in range(batch.count)]))
+                reason = reason or str(error)
+            else:
+                later.append(batch)
+                reason = reason or str(error)
+        if refused:
+            raise RefusedError(reason, refused, later)
+        if later:
+            raise SinkError(reason, later)
+
+
+def _told(failures: dict[int, Any], place: int) -> Callable[[Any, Any], None]:
+    def told(error: Any, _message: Any) -> None:
+        if error is not None:
+            failures[place] = error
+
+    return told
+
+
+def _is_for_good(error: Any) -> bool:
+    """Whether the broker will never take the message."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415
+
+    never = KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG
+    return error.code() in never
+
+
+def _logger() -> Any:
+    import logging  # noqa: PLC0415
+
+    return logging.getLogger("producer.agent.kafka")

@@ -1,0 +1,199 @@
+"""From Kafka and to it, in Kafka's own protocol: a broker of librdkafka's in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from producer.agent.batch import EventBatch
+from producer.agent.interfaces import RefusedError, Sink, Source, Stop
+from producer.agent.options import AgentConfigError, from_flume, read_options
+from producer.agent.sinks.kafka import KafkaSink
+from producer.agent.sources.kafka import KafkaSource
+from producer.agent.testing import RecordingOutlet, SinkConformance
+
+from ..support.waiting import eventually
+from .doubles import context
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a broker; it lives as long as the client that it belongs to."""
+    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0})
+    brokers = client.list_topics(timeout=20).brokers
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers.values())
+    del client
+
+
+_topics = iter(f"topic-{number}" for number in range(1000))
+
+
+@pytest.fixture
+def topic() -> str:
+    """The name of one that nobody has used; the broker makes it, with four partitions, when it is asked for it."""
+    return next(_topics)
+
+
+#: Messages without a key all go to the same partition, so that they have an order.
+_ONE_PARTITION = {"partitioner": "consistent"}
+
+
+def _messages(cluster: str, topic: str) -> list[Any]:
+    """All messages of a topic, read without a group."""
+    consumer = Consumer({"bootstrap.servers": cluster, "group.id": "none"})
+    found: list[Any] = []
+    partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+    for partition in partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+        if high > low:
+            consumer.assign([TopicPartition(topic, partition, low)])
+            while len(found) < high - low:
+                found += [message for message in consumer.consume(high - low, timeout=1) if message.error() is None]
+    consumer.close()
+    return found
+
+
+class TestKafkaSink(SinkConformance):
+    """The rules of all sinks."""
+
+    @pytest.fixture(autouse=True)
+    def _broker(self, cluster: str, topic: str) -> None:
+        self._cluster, self._topic, self._made_any = cluster, topic, False
+
+    def make(self) -> Sink:
+        options = KafkaSink.Options(bootstrap_servers=self._cluster, topic=self._topic, config=_ONE_PARTITION)
+        return KafkaSink(options, self.context)
+
+    def delivered(self) -> list[bytes]:
+        return [message.value() for message in _messages(self._cluster, self._topic)]
+
+
+def test_headers_choose_topic_and_key(cluster: str, topic: str, tmp_path: Path) -> None:
+    """And come along as headers."""
+    options = KafkaSink.Options(bootstrap_servers=cluster, topic="elsewhere")
+    sink = KafkaSink(options, context(tmp_path))
+    sink.write([EventBatch.of_lines(b"a\n", {"topic": topic, "key": "k", "host": "h"})])
+    sink.close()
+    (message,) = _messages(cluster, topic)
+    assert (message.value(), message.key()) == (b"a", b"k")
+    assert dict(message.headers()) == {"topic": topic.encode(), "key": b"k", "host": b"h"}
+
+
+def test_a_message_that_is_too_large_is_refused_alone(cluster: str, topic: str, tmp_path: Path) -> None:
+    """It goes to the dead letters; the rest of its batch was delivered."""
+    options = KafkaSink.Options(
+        bootstrap_servers=cluster, topic=topic, config={"message.max.bytes": "2000", **_ONE_PARTITION}
+    )
+    sink = KafkaSink(options, context(tmp_path))
+    with pytest.raises(RefusedError) as raised:
+        sink.write([EventBatch.of_bodies([b"1", b"x" * 5000, b"2"])])
+    sink.close()
+    assert [batch.bodies() for batch in raised.value.batches] == [[b"x" * 5000]]
+    assert [message.value() for message in _messages(cluster, topic)] == [b"1", b"2"]
+
+
+def _running(source: Source, outlet: RecordingOutlet) -> Callable[[], None]:
+    stop = Stop()
+    thread = threading.Thread(target=source.run, args=(outlet, stop), daemon=True)
+    thread.start()
+
+    def end() -> None:
+        stop.set()
+        thread.join(20)
+        assert not thread.is_alive()
+
+    return end
+
+
+def test_what_a_message_says_of_itself_becomes_headers(cluster: str, topic: str, tmp_path: Path) -> None:
+    """Topic, partition, offset, time, key, and its own headers; and who comes back reads on behind them."""
+    client = Producer({"bootstrap.servers": cluster})
+    client.produce(topic, b"a", key=b"k", partition=0, headers={"host": b"h"}, timestamp=1_700_000_000_000)
+    client.produce(topic, b"b", partition=0, timestamp=1_700_000_000_001)
+    client.flush(20)
+    outlet = RecordingOutlet()
+    outlet.refuse(2)
+    options = KafkaSource.Options(
+        bootstrap_servers=cluster,
+        topics=(topic,),
+        group_id=topic,
+        batch_duration=0.05,
+        config={"session.timeout.ms": "4000", "heartbeat.interval.ms": "300"},
+    )
+    end = _running(KafkaSource(options, context(tmp_path)), outlet)
+    eventually(lambda: len(outlet.bodies) == 2)
+    end()
+    events = [event for batch in outlet.committed for event in batch.events()]
+    common = {"topic": topic, "partition": "0"}
+    first = {**common, "offset": "0", "timestamp": "1700000000000", "key": "k", "host": "h"}
+    assert events == [(first, b"a"), ({**common, "offset": "1", "timestamp": "1700000000001"}, b"b")]
+
+    client.produce(topic, b"c", partition=0)
+    client.flush(20)
+    end = _running(KafkaSource(options, context(tmp_path)), outlet)
+    eventually(lambda: len(outlet.bodies) > 2)
+    end()
+    assert outlet.bodies == [b"a", b"b", b"c"]
+
+
+def test_a_channel_that_is_full_does_not_cost_the_membership(cluster: str, topic: str, tmp_path: Path) -> None:
+    """While there is no room for longer than a member may be silent, it stays in the group, and nothing is lost."""
+    client = Producer({"bootstrap.servers": cluster})
+    for number in range(50):
+        client.produce(topic, b"%d" % number, partition=0)
+    client.flush(20)
+    outlet, group = RecordingOutlet(), f"full-{topic}"
+    outlet.hold()
+    options = KafkaSource.Options(
+        bootstrap_servers=cluster,
+        topics=(topic,),
+        group_id=group,
+        batch_size=20,
+        batch_duration=0.05,
+        config={"session.timeout.ms": "4000", "max.poll.interval.ms": "4000", "heartbeat.interval.ms": "300"},
+    )
+    end = _running(KafkaSource(options, context(tmp_path)), outlet)
+    begun = time.monotonic()
+    eventually(lambda: time.monotonic() - begun > 8, "more than the longest silence, once it has joined")
+    outlet.let_go()
+    eventually(lambda: len(outlet.bodies) >= 50)
+    end()
+    assert outlet.bodies == [b"%d" % number for number in range(50)]
+
+
+def test_flumes_keys_are_known() -> None:
+    """Lists of topics have commas, and ``kafka.consumer.*`` goes to the client."""
+    values = {
+        "kafka.bootstrap.servers": "b:1",
+        "kafka.topics": "x,y",
+        "batchDurationMillis": "500",
+        "kafka.consumer.group.id": "g",
+        "kafka.consumer.fetch.min.bytes": "7",
+    }
+    options = read_options(KafkaSource.Options, from_flume(KafkaSource.Options, values), "sources.s")
+    assert (options.topics, options.batch_duration, options.group_id) == (("x", "y"), 0.5, "g")
+    assert options.config == {"fetch.min.bytes": "7"}
+
+
+@pytest.mark.parametrize("given", [{}, {"topics": ("t",), "topics_regex": "t.*"}])
+def test_topics_or_a_pattern_are_needed(given: dict[str, Any], tmp_path: Path) -> None:
+    """One of the two."""
+    with pytest.raises(AgentConfigError, match="either topics or topics_regex"):
+        KafkaSource(KafkaSource.Options(bootstrap_servers="b:1", **given), context(tmp_path))
+
+
+def test_a_broker_that_is_not_there_is_a_failure_that_passes(tmp_path: Path) -> None:
+    """The events stay in the channel."""
+    options = KafkaSink.Options(bootstrap_servers="127.0.0.1:1", topic="t", timeout=1)
+    sink = KafkaSink(options, context(tmp_path))
+    with pytest.raises(Exception, match=r"not acknowledged|timed out|Local") as raised:
+        sink.write([EventBatch.of_lines(b"a\n")])
+    sink.close()
+    assert not isinstance(raised.value, RefusedError)
