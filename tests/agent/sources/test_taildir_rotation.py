@@ -290,15 +290,10 @@ def test_a_reused_inode_is_noticed(tail: Tail) -> None:
     a = Writer(tail.logs / "a.log")
     a.lines(10)
     tail.seen()
-    inode = a.path.stat().st_ino
     tail.restart()
-    a.path.unlink()
-    b = Writer(tail.logs / "b.log")
-    with b.path.open("wb") as file:
-        if os.fstat(file.fileno()).st_ino != inode:
-            # The file system gives another number: the bytes under the old one change instead, which is the same.
-            b.path.unlink()
-            pytest.fail("this file system does not use inodes again")
+    # What a file system does with the number of a deleted file, done by hand: another name, and other bytes under it.
+    os.truncate(a.path, 0)
+    b = Writer(a.path.rename(tail.logs / "b.log"))
     new = b.lines(20)
 
     assert tail.seen() == new

@@ -65,9 +65,8 @@ class Beginnings:
         self._begin(fresh)
 
     def give_name(self, reader: FileReader, end: int) -> None:
-        """Its first bytes, up to ``end``, are about to be put."""
+        """Its first bytes, up to ``end``, are about to be put, or passed over."""
         reader.name = reader.name_for(end, self._known.next_generation(reader.key[1]))
-        self._known.adopt(reader)
 
     def go_on_in_copy(self, reader: FileReader) -> bool:
         """Whether there is a copy of what a reader had; it is read from now on."""

@@ -166,6 +166,7 @@ class Finder:
             finally:
                 os.close(descriptor)
         except FileNotFoundError:
+            self._waiting.pop(path, None)
             return None
         except OSError as error:
             trouble = error.strerror or str(error)
@@ -176,6 +177,10 @@ class Finder:
     def _sort_in(self, path: str, descriptor: int, group: Group | None, now: float) -> Key | None:
         status = os.fstat(descriptor)
         key = status.st_dev, status.st_ino
+        if key not in self._readers.by_key and self._is_copy_in_the_making(path, descriptor, status.st_size, key, now):
+            self._waiting.setdefault(path, _Waiting(group, now, None))
+            return None
+        self._waiting.pop(path, None)
         if key in self._readers.by_key:
             return key
         if not stat.S_ISREG(status.st_mode):
@@ -183,10 +188,6 @@ class Finder:
         if is_compressed(descriptor):
             self._tell_once(path, "it is compressed, and not read: the file that it was made of was")
             return None
-        if self._is_copy_in_the_making(path, descriptor, status.st_size, key, now):
-            self._waiting.setdefault(path, _Waiting(group, now, None))
-            return None
-        self._waiting.pop(path, None)
         return key if self._beginnings.open(path, group, key) else None
 
     def _is_copy_in_the_making(self, path: str, descriptor: int, size: int, key: Key, now: float) -> bool:
@@ -211,8 +212,6 @@ class Finder:
             if waiting.trouble is not None:
                 del self._waiting[path]
             key = self._begin(path, waiting.group, now)
-            if key is None and waiting.trouble is None and not os.path.exists(path):  # noqa: PTH110
-                self._waiting.pop(path, None)
             if key is not None and waiting.trouble is not None:
                 self._told.discard(path)
                 _log.warning("%s can be read again", path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from contextlib import suppress
 
 from ...interfaces import Context, Outlet, Stop
 from .batches import BatchMaker
@@ -10,7 +12,7 @@ from .beginnings import Beginnings
 from .finder import Finder
 from .known import KnownFiles
 from .options import TaildirOptions
-from .reader import ContentChangedError, FileReader
+from .reader import Block, ContentChangedError, FileReader
 from .readers import Readers
 
 _log = logging.getLogger("producer.agent.taildir")
@@ -42,8 +44,9 @@ class Follower:
         """Look at the files once, and put what is new; whether there was anything."""
         now = self._clock.monotonic()
         self._finder.find(now)
-        moved = False
-        for reader in self._readers.due(now - self._looked):
+        moved, due = False, self._readers.due(now - self._looked)
+        self._name_new(due, now)
+        for reader in due:
             if self._stop.is_set():
                 break
             moved = self._advance(reader, now) or moved
@@ -78,6 +81,17 @@ class Follower:
             return False
         return reader.position > before
 
+    def _name_new(self, readers: Iterable[FileReader], now: float) -> None:
+        """Give names to files of which something can be taken for the first time; all are noted at once."""
+        begun: list[tuple[FileReader, Block]] = []
+        for reader in readers:
+            with suppress(OSError, ContentChangedError):  # its turn tells what is wrong with it
+                if reader.name is None and reader.look(now) and (block := reader.read(now)) is not None:
+                    self._beginnings.give_name(reader, block.end)
+                    begun.append((reader, block))
+        if begun:
+            self._known.begin(begun)
+
     def _put_blocks(self, reader: FileReader, now: float) -> None:
         self._readers.wake(reader)
         for _ in range(_BLOCKS_A_TURN):
@@ -85,7 +99,7 @@ class Follower:
             if block is None:
                 break
             if reader.name is None:
-                self._beginnings.give_name(reader, block.end)
+                return  # it was written just now: next time
             batch = self._maker.batch(block, reader.headers, str(reader.name))
             if not self._outlet.put_until(batch, self._stop):
                 return

@@ -11,7 +11,7 @@ from ....channels.file.store.notes import FileNotes
 from ....clock import Clock
 from ...interfaces import Outlet
 from .identity import FileName, Key, Note, holds, is_compressed, open_quickly, parse_name, parse_note
-from .reader import FileReader
+from .reader import Block, FileReader
 
 _log = logging.getLogger("producer.agent.taildir")
 
@@ -76,8 +76,18 @@ class KnownFiles:
         """For a new name."""
         return self._generations.get(inode, -1) + 1
 
+    def begin(self, readers: Iterable[tuple[FileReader, Block]]) -> None:
+        """Readers have got names, and are about to put these blocks. It is noted before, or who is killed in between
+        would not know a copy of the file.
+        """
+        rows = [(reader.name, reader.note_after(block)) for reader, block in readers if reader.name is not None]
+        for name, note in rows:
+            self._of[name] = note
+            self._add(name, note)
+        self._write(rows)
+
     def adopt(self, reader: FileReader) -> None:
-        """A reader goes on with its name, or begins it."""
+        """A reader goes on with its name."""
         assert reader.name is not None  # noqa: S101  # its callers give it one
         note = reader.note()
         self._of[reader.name] = note
@@ -92,7 +102,7 @@ class KnownFiles:
 
     def leave(self, reader: FileReader) -> None:
         """Nobody goes on with it for now: its file is gone."""
-        if reader.name is None:
+        if reader.name is None or not reader.position:
             return
         note = reader.note()
         note.gone = self._clock.time()
@@ -141,7 +151,7 @@ class KnownFiles:
         if now is not None and now < self._next_write:
             return
         changed, self._changed = self._changed, {}
-        rows = [(name, reader.note()) for name, reader in changed.items() if reader.name == name]
+        rows = [(name, reader.note()) for name, reader in changed.items() if reader.position]
         self._of.update(rows)
         self._write(rows)
         self._next_write = self._clock.monotonic() + _NOTE_INTERVAL

@@ -222,11 +222,15 @@ class FileReader:
 
     def note(self) -> Note:
         """What is known of it."""
+        return self._note(self.position, self._tail)
+
+    def note_after(self, block: Block) -> Note:
+        """What will be known of it when a block, its first one, is put."""
+        return self._note(block.end, block.data[-TAIL_BYTES:])
+
+    def _note(self, end: int, tail: bytes) -> Note:
         device, inode = self.key
-        tail = self._tail
-        return Note(
-            *(self.path, self.place, self.group, device, inode, self.size, self.position, len(tail), zlib.crc32(tail))
-        )
+        return Note(*(self.path, self.place, self.group, device, inode, self.size, end, len(tail), zlib.crc32(tail)))
 
     def _is_same(self) -> bool:
         size = len(self._tail)

@@ -1,0 +1,57 @@
+"""An agent that follows ``logs/`` until it is killed: taildir, a channel, and a sink that keeps each batch in a file of
+its number.
+
+Arguments: the folder, and the type of the channel.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from producer.agent import Agent, AgentConfig, ComponentConfig, EventBatch, SinkConfig, SourceConfig
+from producer.agent.sinks import null
+
+
+class KeepingSink(null.NullSink):
+    """What is delivered twice is kept once where the channel gives it the same number; a memory channel begins anew."""
+
+    folder = Path()
+    life = ""
+    numbers = itertools.count()
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        for batch in batches:
+            name = f"{self.life}{next(self.numbers) if self.life else batch.sequence}"
+            part = self.folder / f".{name}"
+            part.write_bytes(batch.lines())
+            part.rename(self.folder / name)
+
+
+def main(folder: Path, channel: str) -> None:
+    KeepingSink.folder = folder / "out"
+    KeepingSink.life = f"{os.getpid()}-" if channel == "memory" else ""
+    null.NullSink = KeepingSink  # type: ignore[misc]
+    options = {"file_groups": {"g": f"{folder}/logs/" + r"a\.log.*"}}
+    agent = Agent(
+        AgentConfig(
+            name="a",
+            state=folder / "state",
+            sources={"r": SourceConfig("r", "taildir", options, channels=("c",))},
+            channels={"c": ComponentConfig("c", channel, {})},
+            sinks={"k": SinkConfig("k", "null", {}, channel="c")},
+        )
+    )
+    agent.start()
+    (folder / "started").touch()
+    signal.sigwait([signal.SIGTERM])
+    agent.stop(10)
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    main(Path(sys.argv[1]), sys.argv[2])
