@@ -1,0 +1,223 @@
+"""exec: the lines of a command, its restart, its standard error, and its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent import AgentConfigError
+from producer.agent.batch import EventBatch
+from producer.agent.counters import Counters
+from producer.agent.interfaces import Context, Stop
+from producer.agent.options import from_flume, read_options
+from producer.agent.sources.exec import ExecError, ExecSource
+from tests.support.waiting import eventually, passed
+
+
+class Outlet:
+    """Keeps what is put; ``free`` says whether there is room."""
+
+    def __init__(self) -> None:
+        self.batches: list[EventBatch] = []
+        self.free = threading.Event()
+        self.free.set()
+        self.asked = threading.Event()
+
+    def put_until(self, batch: EventBatch, stop: Stop) -> bool:
+        self.asked.set()
+        while not self.free.wait(0.01):
+            if stop.is_set():
+                return False
+        self.batches.append(batch)
+        return True
+
+    @property
+    def lines(self) -> list[bytes]:
+        return [body for batch in list(self.batches) for body in batch.bodies()]
+
+
+class Running:
+    """A source on a thread."""
+
+    def __init__(self, folder: Path, command: str, **options: Any) -> None:
+        self.outlet, self.stop, self.counters = Outlet(), Stop(), Counters()
+        chosen = read_options(ExecSource.Options, {"command": command, **options}, "sources.e")
+        self._source = ExecSource(chosen, Context("a", "e", folder, self.counters))
+        self.error: Exception | None = None
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self._source.run(self.outlet, self.stop)  # type: ignore[arg-type]
+        except ExecError as error:
+            self.error = error
+
+    def __enter__(self) -> Running:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.outlet.free.set()
+        self.end()
+
+    def end(self) -> None:
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+
+def _is_alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_each_line_of_a_command_is_an_event(tmp_path: Path) -> None:
+    """All that it writes comes, in order, the last line too if nobody ends it; then the source has finished."""
+    with Running(
+        tmp_path, f"{sys.executable} -c \"for n in range(50000): print('line', n)\nprint('half', end='')\""
+    ) as run:
+        run.end()
+
+        assert run.outlet.lines == [b"line %d" % n for n in range(50_000)] + [b"half"]
+        assert len(run.outlet.batches) < 5000
+
+
+@pytest.mark.parametrize(
+    ("shell", "command", "said"),
+    [
+        ("/bin/sh -c", "for i in 1 2 3; do echo $i; done", [b"1", b"2", b"3"]),
+        ("/bin/bash -c", "echo a b c | tr ' ' '\\n'", [b"a", b"b", b"c"]),
+        ("/bin/sh -c", "echo one; (echo two) | cat; echo `echo three`", [b"one", b"two", b"three"]),
+    ],
+)
+def test_a_shell_runs_what_a_shell_understands(tmp_path: Path, shell: str, command: str, said: list[bytes]) -> None:
+    """Loops, pipes, quotes and substitutions."""
+    with Running(tmp_path, command, shell=shell) as run:
+        run.end()
+
+        assert run.outlet.lines == said
+
+
+def test_a_line_comes_when_it_is_written(tmp_path: Path) -> None:
+    """Nothing waits for a batch to be full."""
+    with Running(tmp_path, "echo now; sleep 600", shell="/bin/sh -c") as run:
+        eventually(lambda: run.outlet.lines == [b"now"])
+
+
+def test_a_command_is_run_again(tmp_path: Path) -> None:
+    """With restart, after the throttle; each end with an error is counted as the last error."""
+    with Running(tmp_path, "echo again; exit 3", shell="/bin/sh -c", restart=True, restart_throttle=0.01) as run:
+        eventually(lambda: len(run.outlet.lines) >= 3)
+
+        assert run.counters.last_error == "'echo again; exit 3' ended with the exit status 3"
+
+
+def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
+    """The error names the command and says why."""
+    with Running(tmp_path, "/no/such/program --x") as run:
+        run.end()
+
+        assert "'/no/such/program --x' cannot be run" in str(run.error)
+
+
+def test_standard_error_is_logged_if_wanted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Line by line, and never as events."""
+    caplog.set_level(logging.INFO)
+    with Running(tmp_path, "echo out; echo oops >&2", shell="/bin/sh -c", log_std_err=True) as run:
+        run.end()
+
+        assert run.outlet.lines == [b"out"]
+        assert any(record.getMessage().endswith("oops") for record in caplog.records)
+
+
+def test_another_charset_becomes_utf8(tmp_path: Path) -> None:
+    """Also one whose line ends are two bytes."""
+    (tmp_path / "text").write_bytes("grün\nblau\n".encode("utf-16"))
+    with Running(tmp_path, f"cat {tmp_path}/text", charset="UTF-16") as run:
+        run.end()
+
+        assert run.outlet.lines == ["grün".encode(), b"blau"]
+
+
+def test_a_full_channel_holds_the_command_back(tmp_path: Path) -> None:
+    """Back-pressure on the pipe: nothing is dropped, and the source does not end."""
+    run = Running(tmp_path, "seq 2000000")
+    run.outlet.free.clear()
+    with run:
+        passed(run.outlet.asked)
+        assert run.thread.is_alive()
+        assert not run.outlet.lines
+        run.outlet.free.set()
+        run.end()
+
+        assert run.outlet.lines == [b"%d" % n for n in range(1, 2_000_001)]
+
+
+def test_stop_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
+    """SIGTERM to its group, SIGKILL to what does not listen."""
+    command = "trap '' TERM; sleep 600 & echo $! $$; wait"
+    with Running(tmp_path, command, shell="/bin/sh -c") as run:
+        eventually(lambda: run.outlet.lines)
+        pids = [int(pid) for pid in run.outlet.lines[0].split()]
+        assert all(map(_is_alive, pids))
+        run.stop.set()
+        run.end()
+
+        eventually(lambda: not any(map(_is_alive, pids)))
+
+
+@pytest.fixture
+def agent_process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs an exec source, and prints its first line."""
+    program = (
+        "import sys, pathlib\n"
+        "from tests.agent.sources.test_exec import Running\n"
+        "run = Running(pathlib.Path(sys.argv[1]), 'sleep 600 & echo $! $$; wait', shell='/bin/sh -c')\n"
+        "run.thread.start()\n"
+        "while not run.outlet.lines: pass\n"
+        "print(run.outlet.lines[0].decode(), flush=True)\n"
+        "run.thread.join()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as process:
+        yield process
+        process.kill()
+
+
+def test_the_command_dies_with_a_killed_agent(agent_process: subprocess.Popen[str]) -> None:
+    """kill -9 of the agent: neither the command nor what it started goes on."""
+    assert agent_process.stdout is not None
+    pids = [int(pid) for pid in agent_process.stdout.readline().split()]
+    assert all(map(_is_alive, pids))
+    os.kill(agent_process.pid, signal.SIGKILL)
+
+    eventually(lambda: not any(map(_is_alive, pids)))
+
+
+def test_flumes_keys() -> None:
+    """Its names, and milliseconds."""
+    values = {"command": "tail -F /x", "restartThrottle": "2500", "logStdErr": "true", "batchTimeout": "100"}
+    options = read_options(ExecSource.Options, from_flume(ExecSource.Options, values), "sources.e")
+
+    assert (options.command, options.restart_throttle, options.log_std_err) == ("tail -F /x", 2.5, True)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [({}, "command: is missing"), ({"command": "a 'b"}, "quoted"), ({"command": "a", "charset": "x-no"}, "charset")],
+)
+def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, str], said: str) -> None:
+    """What, which rule, which value."""
+    with pytest.raises(AgentConfigError, match=said):
+        read_options(ExecSource.Options, values, "sources.e")
