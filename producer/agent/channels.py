@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,30 @@ from .positions import DeliveredPositions, KeptPositions
 
 #: Seconds between two syncs, at least.
 LEAST_INTERVAL = 0.001
+#: Our directory in one of Flume's.
+_BELOW = "loghub-agent"
+#: Of Flume's keys those that change nothing here.
+_NEEDLESS = frozenset(
+    {
+        "backupCheckpointDir",
+        "checkpointOnClose",
+        "compressBackupCheckpoint",
+        "use-fast-replay",
+        "use-log-replay-v1",
+        "write-timeout",
+    }
+)
+#: Of a spillable channel, likewise, or said otherwise.
+_OF_HALVES = frozenset(
+    {
+        "avgEventSize",
+        "byteCapacityBufferPercentage",
+        "memoryCapacity",
+        "overflowCapacity",
+        "overflowDeactivationThreshold",
+        "overflowTimeout",
+    }
+)
 _BYTES = "bytes of the events with their headers"
 
 
@@ -82,6 +107,19 @@ class _OnDisk(_Common):
         64 << 20, flume="minimumRequiredSpace", least=0, doc="bytes that puts leave free on the disk"
     )
 
+    @staticmethod
+    def translate_flume(values: Mapping[str, str]) -> dict[str, str]:
+        """Flume's keys; its directories get one of ours below them, since Flume's own files lie there."""
+        given = {key: value for key, value in values.items() if key not in _NEEDLESS}
+        places = {
+            key: re.split(r"[,\s]+", given[key].strip(", ")) for key in ("checkpointDir", "dataDirs") if key in given
+        }
+        given |= {key: " ".join(f"{path}/{_BELOW}" for path in paths) for key, paths in places.items()}
+        if given.pop("fsyncPerTransaction", "true").strip().lower() == "false":
+            given["fsync"] = str(int(given.pop("fsyncInterval", "5")))
+        given.pop("fsyncInterval", None)
+        return given
+
     def __post_init__(self) -> None:
         if self.fsync not in ("commit", "os") and not _is_seconds(self.fsync):
             raise ConfigError("fsync", 'must be "commit", "os" or seconds above 0', self.fsync)
@@ -134,6 +172,15 @@ class SpillableChannelBuilder:
 
         byte_capacity: int | None = option(None, flume="overflowByteCapacity", least=1, doc="bytes on the disk")
         memory_bytes: int = option(64 << 20, flume="byteCapacity", least=1, doc="bytes in memory")
+
+        @staticmethod
+        def translate_flume(values: Mapping[str, str]) -> dict[str, str]:
+            """Flume's keys; what it says in events for each half is one number here."""
+            halves = [values.get(key, "") for key in ("memoryCapacity", "overflowCapacity")]
+            given = {key: value for key, value in values.items() if key not in _OF_HALVES}
+            if all(half.strip().isdecimal() for half in halves):
+                given["capacity"] = str(sum(map(int, halves)))
+            return _OnDisk.translate_flume(given)
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context = options, context

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..batch import EventBatch
 from ..channel import BatchChannel
 from ..interfaces import Context, Routes
-from ..options import option
+from ..options import AgentConfigError, Problem, nearest, option
 
 
 class ReplicatingSelector:
@@ -28,6 +28,20 @@ class ReplicatingSelector:
     def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:  # noqa: ARG002
         self._optional = [name for name in channels if name in options.optional]
         self._required = [name for name in channels if name not in options.optional]
+
+    @staticmethod
+    def check(options: Options, where: str, channels: Collection[str]) -> None:
+        """Whether the options fit the source's channels.
+
+        :raises AgentConfigError: they do not.
+        """
+        problems = [
+            Problem(where, "optional", f"the source has no channel {name!r}{nearest(name, channels)}")
+            for name in options.optional
+            if name not in channels
+        ]
+        if problems:
+            raise AgentConfigError(problems)
 
     def select(self, batch: EventBatch) -> Routes:
         """See :class:`~..interfaces.Selector`."""

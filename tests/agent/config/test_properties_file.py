@@ -29,7 +29,7 @@ a1.sources.r1.selector.default = c2
 
 a1.channels.c1.type = FILE
 a1.channels.c1.checkpointDir = /var/flume/checkpoint
-a1.channels.c1.dataDirs = /var/flume/data /mnt/data
+a1.channels.c1.dataDirs = /var/flume/data, /mnt/data
 a1.channels.c1.checkpointInterval = 15000
 a1.channels.c1.useDualCheckpoints = false
 a1.channels.c2.type = memory
@@ -73,8 +73,8 @@ def test_flumes_file_gives_our_names_and_units() -> None:
     mapping = {"a": ["c1"], "b": ["c1", "c2"]}
     assert source.selector.options == {"header": "kind", "mapping": mapping, "default": ["c2"]}
     assert config.channels["c1"].options == {
-        "directory": "/var/flume/checkpoint",
-        "data_directories": ["/var/flume/data", "/mnt/data"],
+        "directory": "/var/flume/checkpoint/loghub-agent",
+        "data_directories": ["/var/flume/data/loghub-agent", "/mnt/data/loghub-agent"],
         "checkpoint_interval": 15.0,
         "dual_checkpoints": False,
     }
@@ -83,6 +83,30 @@ def test_flumes_file_gives_our_names_and_units() -> None:
     assert (group.type, group.sinks) == ("failover", ("k1", "k2"))
     assert group.options == {"priority": {"k1": 10, "k2": 5}, "maxpenalty": 10.0}
     draw(config)
+
+
+def test_flumes_channels_have_all_of_their_keys() -> None:
+    """What means nothing here is taken all the same; syncs and the halves of a spillable channel are translated."""
+    text = (
+        "x.channels = f s\nx.channels.f.type = file\nx.channels.f.checkpointDir = /c\n"
+        "x.channels.f.dataDirs = /d\nx.channels.f.backupCheckpointDir = /b\nx.channels.f.checkpointOnClose = true\n"
+        "x.channels.f.use-fast-replay = true\nx.channels.f.fsyncPerTransaction = false\n"
+        "x.channels.f.fsyncInterval = 7\nx.channels.s.type = SPILLABLEMEMORY\nx.channels.s.memoryCapacity = 10000\n"
+        "x.channels.s.overflowCapacity = 1000000\nx.channels.s.byteCapacity = 800000\n"
+        "x.channels.s.overflowTimeout = 3\nx.channels.s.avgEventSize = 500\nx.channels.s.checkpointDir = /s\n"
+    )
+    config = parse_flume(text)
+    assert config.problems == ()
+    assert config.channels["f"].options == {
+        "directory": "/c/loghub-agent",
+        "data_directories": ["/d/loghub-agent"],
+        "fsync": "7",
+    }
+    assert config.channels["s"].options == {
+        "directory": "/s/loghub-agent",
+        "capacity": 1_010_000,
+        "memory_bytes": 800_000,
+    }
 
 
 def test_the_agent_is_chosen_by_name() -> None:

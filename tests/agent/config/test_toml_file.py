@@ -133,6 +133,17 @@ def test_a_channels_options_are_checked_before_it_is_opened() -> None:
     draw(parse_toml(text.replace('"always"', '"0.5"')))
 
 
+def test_a_selectors_channels_are_the_sources() -> None:
+    """An optional channel that is none of them is told."""
+    text = (
+        DRAWN[: DRAWN.index("[sources.r1.selector]")]
+        + '[sources.r1.selector]\ntype = "replicating"\noptional = ["c3"]\n'
+    )
+    assert problems_of(text + DRAWN[DRAWN.index("[channels.c1]") :]) == [
+        "line 14: sources.r1.selector.optional: the source has no channel 'c3'; there are c1, c2"
+    ]
+
+
 def test_secrets_come_from_the_environment_and_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``${env:X}`` and ``${file:/path}`` are replaced in any text, ``$${env:X}`` stays; a missing one has its line."""
     (tmp_path / "secret").write_text("hush\n")

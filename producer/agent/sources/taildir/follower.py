@@ -57,6 +57,10 @@ class Follower:
             self._next_forget = now + _FORGET_INTERVAL
         return moved
 
+    def unread(self) -> int:
+        """Bytes that are known to be in the files, and were not put; asked on any thread."""
+        return sum(reader.unread for reader in tuple(self._readers.by_key.values()))
+
     def close(self) -> None:
         """Close all files, and keep the notes."""
         self._readers.close()

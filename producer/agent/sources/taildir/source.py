@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...interfaces import Context, Outlet, Stop
+from ...interfaces import Context, Lag, Outlet, Stop
 from .follower import Follower
 from .options import TaildirOptions
 
@@ -17,10 +17,11 @@ class TaildirSource:
 
     def __init__(self, options: TaildirOptions, context: Context) -> None:
         self._options, self._context = options, context
+        self._follower: Follower | None = None
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~...interfaces.Source`."""
-        follower = Follower(self._options, self._context, outlet, stop)
+        self._follower = follower = Follower(self._options, self._context, outlet, stop)
         pause = _FIRST_PAUSE
         try:
             while not stop.is_set():
@@ -31,3 +32,7 @@ class TaildirSource:
                     pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
             follower.close()
+
+    def lag(self) -> Lag:
+        """See :class:`~...interfaces.Source`."""
+        return Lag(bytes=0 if self._follower is None else self._follower.unread())

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from producer.agent import Agent
+from producer.agent.config import parse_toml
+from producer.agent.interfaces import Lag
+
+from ..parts import plug_in, until
+
+
+def test_what_is_not_read_yet_is_the_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the channel is full the rest of the file counts, in bytes; when all was put it is 0."""
+    (hub,) = plug_in(monkeypatch, "a")
+    hub.hanging.clear()
+    log = tmp_path / "a.log"
+    log.write_bytes(b"x" * 1023 + b"\n")
+    text = (
+        f'[agent]\nstate = "{tmp_path}/state"\n[sources.r]\ntype = "taildir"\npaths = ["{tmp_path}/*.log"]\n'
+        'channels = ["c"]\n[channels.c]\ntype = "memory"\ncapacity = 1\n'
+        '[sinks.k]\ntype = "keep"\nhub = "a"\nchannel = "c"\n'
+    )
+    agent = Agent(parse_toml(text))
+    assert agent.lag("r") is None
+    agent.start()
+    try:
+        until(lambda: hub.writing)
+        assert agent.lag("r") == Lag(bytes=0)
+        with log.open("ab") as file:
+            file.write(b"y" * 2047 + b"\n")
+        until(lambda: agent.lag("r") == Lag(bytes=2048))
+        hub.hanging.set()
+        until(lambda: agent.lag("r") == Lag(bytes=0))
+    finally:
+        hub.hanging.set()
+        assert agent.stop(10)
+    assert len(hub.delivered) == 2

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from producer.agent import Agent
+from producer.agent.config import convert, parse_flume, parse_toml
+from producer.cli import main
+from producer.server import LogHubServer
+
+from .parts import until
+
+EXAMPLES = Path(__file__).parents[2] / "examples/agent"
+FILES = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".toml", ".properties"))
+#: Directories of the examples, each as it is below a test's own.
+_PLACES = re.compile(r"/(?=(?:var|srv|etc)/)")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogHubServer]:
+    """A LogHub whose address and keys stand in the environment."""
+    with LogHubServer() as server:
+        monkeypatch.setenv("LOGHUB_ENDPOINT", server.endpoint)
+        monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)
+        monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", server.access_key_secret)
+        monkeypatch.setenv("NODE_NAME", "node-1")
+        yield server
+
+
+def moved(name: str, tmp_path: Path) -> str:
+    """An example's text, with its directories in the test's own."""
+    for secret in ("token", "secret"):
+        path = tmp_path / "etc/loghub-agent" / secret
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("hush\n")
+    return _PLACES.sub(f"{tmp_path}/", (EXAMPLES / name).read_text())
+
+
+def written(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def delivered(agent: Agent, ready: Callable[[], object]) -> None:
+    """Run an agent until it is so."""
+    agent.start()
+    try:
+        until(ready)
+    finally:
+        assert agent.stop(10)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_example_is_well(path: Path, tmp_path: Path, server: LogHubServer) -> None:
+    """``producer agent check`` finds nothing wrong with it."""
+    example = tmp_path / path.name
+    example.write_text(moved(path.name, tmp_path))
+    assert main(["agent", "check", "--flume" if path.suffix == ".properties" else "--config", str(example)]) == 0
+
+
+def test_every_example_is_in_the_list() -> None:
+    """``docs/agent.md`` names each of them."""
+    text = (EXAMPLES.parents[1] / "docs/agent.md").read_text()
+    assert [path.name for path in FILES if f"(../examples/agent/{path.name})" not in text] == []
+
+
+def test_access_logs_of_nginx_reach_loghub_with_their_fields(tmp_path: Path, server: LogHubServer) -> None:
+    """``nginx.toml``: each line is a log with the fields of its line, and the file's path."""
+    line = '192.0.2.{} - - [10/Oct/2026:13:55:36 +0000] "GET /a HTTP/1.1" 200 5 "-" "curl/8"\n'
+    log = tmp_path / "var/log/nginx/access.log"
+    written(log, "".join(line.format(number) for number in range(3)))
+    agent = Agent(parse_toml(moved("nginx.toml", tmp_path)))
+    delivered(agent, lambda: server.count("web", "nginx-access") == 3)
+    logs = [dict(log.contents) for log in server.logs("web", "nginx-access")]
+    assert {each["status"] for each in logs} == {"200"}
+    assert sorted(each["content"][:11] for each in logs) == ["192.0.2.0 -", "192.0.2.1 -", "192.0.2.2 -"]
+
+
+def test_flumes_example_runs_and_so_does_what_is_made_of_it(tmp_path: Path, server: LogHubServer) -> None:
+    """``flume.properties``: from TAILDIR through the file channel into files; converted it goes on where it was."""
+    log, archive = tmp_path / "var/log/app/web.log", tmp_path / "srv/archive"
+    written(log, "one\ntwo\n")
+    text = moved("flume.properties", tmp_path)
+    flume = tmp_path / "flume.properties"
+    flume.write_text(text)
+
+    def lines() -> list[str]:
+        return sorted(line for path in archive.glob("*") for line in path.read_text().splitlines())
+
+    agent = Agent(replace(parse_flume(text, "a1"), state=tmp_path / "state"))
+    delivered(agent, agent_has(agent, 2))
+    assert lines() == ["one", "two"]
+    with log.open("a") as file:
+        file.write("three\n")
+    agent = Agent(replace(parse_toml(convert(flume)[0]), state=tmp_path / "state"))
+    delivered(agent, agent_has(agent, 1))
+    assert lines() == ["one", "three", "two"]
+
+
+def agent_has(agent: Agent, count: int) -> Callable[[], bool]:
+    """Whether its sink has delivered so many."""
+    return lambda: agent.counters["sinks.k1"].get("EventDrainSuccessCount") >= count
