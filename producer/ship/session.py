@@ -34,7 +34,7 @@ _log = logging.getLogger("producer.ship.session")
 
 _COMPILED = (".pyc", ".so", ".pyd", ".pyx", ".pxd", ".pyi")
 _PACKAGE = Path(__file__).resolve().parent.parent
-_LOG4J = Path(__file__).with_name("log4j2.properties")
+_LOG4J = _PACKAGE / "ship" / "log4j2.properties"
 
 # A job that reads files in Python leaves the JVM little to do: a quick start is worth more than its best code.
 _LOCAL_JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j.configurationFile={_LOG4J.as_uri()}"

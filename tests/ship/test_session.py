@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -61,6 +63,17 @@ def test_zip_holds_the_package_and_nothing_else() -> None:
     assert "producer/ship/job.py" in names
     assert "producer/ship/log4j2.properties" in names
     assert not [name for name in names if name.endswith(".pyc") or not name.startswith("producer/")]
+
+
+def test_executors_import_the_package_from_the_zip_of_their_folder(tmp_path: Path) -> None:
+    """An executor of a cluster finds the zip by a relative path; all that tasks unpickle is imported from it."""
+    shutil.copy(session.package_zip(), tmp_path / "producer.zip")
+    modules = "producer.ship.spark_engine", "producer.ship.follow.query", "producer.ship.follow.source"
+    begin, end = "import sys; sys.path.insert(0, './producer.zip')", "print(sys.modules['producer'].__file__)"
+    program = f"{begin}; import {', '.join(modules)}; {end}"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("./producer.zip")
 
 
 def test_package_path_is_added_after_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
