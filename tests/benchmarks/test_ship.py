@@ -5,11 +5,33 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks import ship
+from tests.benchmarks.ship import Result, report
 
 
 def test_ship_is_measured_without_spark(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each kind of file has a line with its rate."""
-    ship.main(["--megabytes=1", "--rounds=1", "--engines", "local"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines] == [["local", "text"], ["local", "apache"], ["local", "json"]]
+    """Each case has a line with its rate."""
+    cases = ["text", "multiline", "gzip"]
+    ship.main(["--megabytes=1", "--rounds=1", "--engines", "local", "--case", *cases])
+    lines = capsys.readouterr().out.splitlines()[: len(cases)]
+    assert [line.split()[:2] for line in lines] == [["local", name] for name in cases]
     assert all("MB/s" in line for line in lines)
+
+
+def test_goals_are_told_with_their_verdict() -> None:
+    """Rates, ratios, CPU seconds and the time of a cold start, each beside its goal."""
+    results = {
+        ("spark", "text"): [Result(400.0, 4.0, 9.0)],
+        ("one", "text"): [Result(400.0, 4.0, 9.0)],
+        ("cluster", "text"): [Result(300.0, 4.0, 9.0)],
+        ("spark", "gzip"): [Result(300.0, 9.0, 9.0)],
+        ("local", "cold"): [Result(3.0, 99.0, 1.4)],
+    }
+    told = report(results, 200.0)
+    assert " ".join(told[0].split()) == "spark text 400.0 MB/s 4.0 CPU s/GB 9.0 s goal 300 MB/s: met"
+    assert told[len(results) :] == [
+        "text, spark / twice one process: 0.50   goal 0.6: missed",
+        "text, spark, CPU seconds a GB: 4.0   goal 5: met",
+        "gzip, spark / gzip -dc: 1.50   goal 0.8: met",
+        "text, cluster of 2 workers / local[2]: 0.75   goal 0.9: missed",
+        "cold, local, the whole command: 1.40 s   goal 1.5: met",
+    ]
