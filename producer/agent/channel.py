@@ -242,7 +242,9 @@ class BatchChannel:
     def _read(self, event: Event) -> EventBatch:
         try:
             batch = read_batch(event)
-            batch.origin = self.origin
+            # The number of one that others may have passed is no longer above those that were delivered.
+            passed = batch.sequence is not None and batch.sequence <= getattr(self.channel, "passed_through", -1)
+            batch.origin = None if passed else self.origin
             return batch
         except UnreadableBatchError as error:
             _log.error("channel %s: event %s is delivered as it is: %s", self.name, event.sequence, error)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from producer.agent.batch import EventBatch, Position
-from producer.errors import ChannelFullError
+from producer.errors import ChannelFullError, ChannelIOError
 from producer.testing import ManualClock
 
 from .doubles import file_channel, memory_channel, opened, taken
@@ -199,4 +202,44 @@ def test_nobody_sees_a_number_that_a_power_cut_could_give_away_again(tmp_path: P
         assert taking is not None
         newest = taking.batches[-1].sequence or 0
         assert before < newest <= channel.channel.synced_sequence
+        taking.commit()
+
+
+def test_a_batch_that_others_have_passed_has_no_number_to_be_known_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk could not read it for a while, and later ones were delivered: a service that takes rising numbers only
+    would take it for stored. Whoever opens the channel next knows that, too.
+    """
+    with opened(file_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1))
+        segments = channel.channel._segments  # type: ignore[attr-defined]
+        read = segments.read
+
+        def failing(entries: Sequence[Any]) -> Any:
+            if any(entry.sequence == first for entry in entries):
+                raise OSError(errno.EIO, "Input/output error")
+            return read(entries)
+
+        first = channel.channel.peek().__next__().sequence  # type: ignore[attr-defined]
+        monkeypatch.setattr(segments, "read", failing)
+        for _ in range(2):
+            with pytest.raises(ChannelIOError):
+                channel.take(1, 1000, 0)
+        taking = channel.take(10, 1000, 0)
+        assert taking is not None
+        assert [(batch.bodies(), batch.origin) for batch in taking.batches] == [
+            ([b"1"], channel.origin),
+            ([b"2"], channel.origin),
+        ]
+        taking.commit()
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(_lines(3, 4))
+        taking = channel.take(10, 1000, 0)
+        assert taking is not None
+        assert [(batch.bodies(), batch.origin) for batch in taking.batches] == [
+            ([b"0"], None),
+            ([b"3"], channel.origin),
+        ]
         taking.commit()

@@ -42,6 +42,9 @@ from .store.space import Space
 
 _log = logging.getLogger("producer.channel")
 
+#: The name of a note.
+_PASSED = "passed through"
+
 _channels: weakref.WeakSet[FileChannel] = weakref.WeakSet()
 
 
@@ -115,6 +118,8 @@ class FileChannel:
         self.directory = absolute(directory)
         self.data_directories = tuple(absolute(path) for path in data_directories) or (self.directory,)
         self.name = name or Path(self.directory).name or self.directory
+        #: Events up to this sequence number may come behind later ones: one of them could not be read for a while.
+        self.passed_through = -1
         self._disk: Disk = disk or Disk()
         self._clock: Clock = clock or SystemClock()
         self._ledger = Ledger(self.name, self.options, self._clock)
@@ -163,6 +168,7 @@ class FileChannel:
         self._recover()
         if self.notes is not None:
             self.notes.forget_lost(self._log.next_sequence)
+            self.passed_through = int(self.notes.read(_PASSED) or -1)
         self._log.open_first()
         self._space.keep_reserve()
         self.checkpoint(force=True)
@@ -173,7 +179,9 @@ class FileChannel:
         self._log.resume(found.segments, next_sequence=found.next_sequence, next_transaction=found.next_transaction)
         self._segments.pass_over(found.last_number)
         uncopied = quarantine.Uncopied(self._disk, found.uncopied)
-        self._reader = EventReader(self._disk, self.name, self._segments, self._ledger, uncopied.keep)
+        self._reader = EventReader(
+            self._disk, self.name, self._segments, self._ledger, uncopied.keep, self._note_passed
+        )
         self._checkpointer = Checkpointer(
             self._disk,
             self.name,
@@ -189,6 +197,12 @@ class FileChannel:
         )
         if len(found.events):
             _log.info("channel %s: %d events recovered from %s", self.name, len(found.events), self.directory)
+
+    def _note_passed(self, sequence: int) -> None:
+        """An event will come behind others; also whoever opens the channel next must know."""
+        self.passed_through = max(sequence, self.passed_through)
+        if self.notes is not None:
+            self.notes.write(_PASSED, b"%d" % self.passed_through, self.passed_through)
 
     @property
     def quarantined(self) -> bool:

@@ -27,10 +27,19 @@ class EventReader:
 
     :param keep: keeps a damaged segment's bytes aside for people, by its path; whether there were none yet. Raises
         ``OSError`` if it cannot.
+    :param passed: is told, before others pass an event that is set aside, that this one will come behind them.
     """
 
-    def __init__(self, disk: Disk, name: str, segments: Segments, ledger: Ledger, keep: Callable[[str], bool]) -> None:
-        self._disk, self._name, self._keep = disk, name, keep
+    def __init__(
+        self,
+        disk: Disk,
+        name: str,
+        segments: Segments,
+        ledger: Ledger,
+        keep: Callable[[str], bool],
+        passed: Callable[[int], None] = lambda _sequence: None,
+    ) -> None:
+        self._disk, self._name, self._keep, self._passed = disk, name, keep, passed
         self._segments, self._ledger = segments, ledger
         self._kept: dict[int, int] = {}  # for each segment with damage, its size when a copy was kept
         self._failures: dict[int, int] = {}
@@ -115,6 +124,8 @@ class EventReader:
 
     def _set_aside(self, taken: Taken, entries: Sequence[Entry]) -> None:
         """Let what is behind these events pass; they may be whole, but cannot be read, and stay in the channel."""
+        if entries:
+            self._passed(max(entry.sequence for entry in entries))
         for entry in entries:
             self._failures[entry.sequence] = TRIES  # the next time it is set aside at once, while it cannot be read
             self._ledger.set_aside(taken, entry.sequence)
