@@ -190,6 +190,8 @@ class Agent:
         for running, ended in ((self.sources, changes.sources_ended), (self.sinks, changes.sinks_ended)):
             for name in ended:
                 running.pop(name, None)
+        for name in changes.sources_ended:
+            self._reading.pop(name, None)
         removed = {f"sources.{name}" for name in changes.sources_ended - changes.sources_begun}
         removed |= {f"sinks.{name}" for name in changes.sinks_ended - changes.sinks_begun}
         removed |= {f"channels.{name}" for name in changes.channels_ended - changes.channels_begun}

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from producer.agent.batch import EventBatch
+from producer.agent.counters import Counters
+from producer.agent.interfaces import Stop
+from producer.agent.repeated import RepeatedLog
+from producer.agent.routing import SourceOutlet
+from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.agent.supervisor import Supervised
+from producer.clock import Deadline
+from producer.testing import ManualClock
+
+from .doubles import context, memory_channel
+from .parts import until
+
+
+def test_the_same_error_has_a_line_every_ten_seconds() -> None:
+    """Numbers in it do not make it another one; its type and its words do. The next line says how often it came."""
+    clock = ManualClock()
+    log = RepeatedLog(clock)
+    assert log.due(OSError("waited 3.1 s")) == ""
+    assert log.due(OSError("waited 4 s")) is None
+    assert log.due(ValueError("waited 4 s")) == ""
+    assert log.due(OSError("gone")) == ""
+    clock.advance(9.9)
+    assert log.due(OSError("waited 5.5 s")) is None
+    clock.advance(0.1)
+    assert log.due(OSError("waited 6 s")) == " (2 times more since the last line about it)"
+    clock.advance(10)
+    assert log.due(OSError("waited 7 s")) == ""
+
+
+def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It tries all the time, and there is one line until ten seconds have passed."""
+    clock, counters = ManualClock(), Counters()
+    channel = memory_channel(tmp_path, capacity=1, keep_alive=0)
+    channel.put(EventBatch.of_lines(b"full\n"))
+    selector = ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), {"c": channel})
+    outlet = SourceOutlet("r1", [], selector, {"c": channel}, counters, clock)
+
+    class FourTimes(Stop):
+        """Ends the fifth try."""
+
+        def wait(self, seconds: float | None = None) -> bool:
+            return counters.get("ChannelWriteFail") >= 5
+
+    with caplog.at_level(logging.WARNING):
+        assert not outlet.put_until(EventBatch.of_lines(b"waits\n"), FourTimes())
+        assert len(caplog.records) == 1
+        clock.advance(10)
+        assert not outlet.put_until(EventBatch.of_lines(b"waits\n"), FourTimes())
+    assert ["(4 times more since" in record.getMessage() for record in caplog.records] == [False, True]
+    channel.close()
+
+
+def test_a_component_that_fails_again_and_again_says_so_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    """With its trace, if the error is none of ours; each failure is counted all the same."""
+    clock, counters = ManualClock(), Counters()
+
+    def fail(_stop: Stop) -> None:
+        raise RuntimeError("the test's component fails")
+
+    supervised = Supervised("source", "r1", fail, counters, clock)
+    with caplog.at_level(logging.WARNING):
+        supervised.start()
+        for pause in (1, 2, 4, 8):
+            before = counters.get("RestartCount")
+            until(lambda pause=pause, before=before: _failed_again(clock, counters, pause, before))
+        supervised.stop()
+        assert supervised.join(Deadline.after(clock, None))
+    assert counters.get("RestartCount") >= 5
+    assert 1 <= len(caplog.records) < counters.get("RestartCount")
+    assert caplog.records[0].exc_info is not None
+
+
+def _failed_again(clock: ManualClock, counters: Counters, pause: float, before: int) -> bool:
+    if counters.get("RestartCount") == before:
+        clock.advance(pause / 20)
+    return counters.get("RestartCount") > before
