@@ -17,6 +17,7 @@ from ..store.format import (
     decode_commit,
     decode_live,
     encode_commit,
+    encode_head,
     encode_live,
     encode_record,
 )
@@ -103,11 +104,10 @@ def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[byt
     offsets, lengths = [], []
     for payload in run.puts:
         sealed = payload if cipher is None else cipher.seal(Kind.PUT, sequence, transaction, payload)
-        frame = encode_record(seed, 1, remaining, sequence, transaction, sealed)
-        frames.append(frame)
+        frames += (encode_head(seed, 1, remaining, sequence, transaction, sealed), sealed)
         offsets.append(offset)
         lengths.append(len(sealed))
-        offset += len(frame)
+        offset += FRAME_SIZE + len(sealed)
         remaining -= 1
         sequence += 1
     rest = [(Kind.TAKE, pack(f"<{len(run.takes)}Q", *run.takes))] if run.takes else []

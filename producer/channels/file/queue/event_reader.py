@@ -66,7 +66,9 @@ class EventReader:
             self._lose(taken, lost)
         return events
 
-    def _read_singly(self, taken: Taken, entries: Sequence[Entry]) -> tuple[list[Entry], list[bytes | None]]:
+    def _read_singly(
+        self, taken: Taken, entries: Sequence[Entry]
+    ) -> tuple[list[Entry], list[bytes | memoryview | None]]:
         """Entry by entry, so that only what is seen to fail is blamed: those that can be read, and their payloads.
 
         What comes before an entry that fails is given at once, and the entry is the first of the next take. As the
@@ -76,7 +78,7 @@ class EventReader:
         :raises ChannelIOError: the first fails, and is to be tried again.
         """
         whole: list[Entry] = []
-        payloads: list[bytes | None] = []
+        payloads: list[bytes | memoryview | None] = []
         aside: list[Entry] = []
         for place, entry in enumerate(entries):
             try:
@@ -165,7 +167,7 @@ class EventReader:
                 if event is not None:
                     yield event
 
-    def _peeked(self, entries: Sequence[Entry]) -> list[bytes | None]:
+    def _peeked(self, entries: Sequence[Entry]) -> list[bytes | memoryview | None]:
         """The payloads; None for one that cannot be read, such as in a segment that was deleted meanwhile."""
         try:
             return self._segments.read(entries)
@@ -173,7 +175,7 @@ class EventReader:
             return [self._peeked([entry])[0] for entry in entries] if len(entries) > 1 else [None]
 
 
-def _decode(payload: bytes | None, sequence: int) -> Event | None:
+def _decode(payload: bytes | memoryview | None, sequence: int) -> Event | None:
     if payload is None:
         return None
     try:

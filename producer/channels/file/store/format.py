@@ -164,8 +164,13 @@ def encode_record(seed: int, kind: int, remaining: int, sequence: int, transacti
     :param seed: the segment's.
     :param remaining: records of the same transaction that follow.
     """
+    return encode_head(seed, kind, remaining, sequence, transaction, payload) + payload
+
+
+def encode_head(seed: int, kind: int, remaining: int, sequence: int, transaction: int, payload: bytes) -> bytes:
+    """What stands before the payload in a frame."""
     covered = _COVERED.pack(len(payload), kind, remaining, sequence, transaction)
-    return _CRC.pack(MARKER, crc32(payload, crc32(covered, seed))) + covered + payload
+    return _CRC.pack(MARKER, crc32(payload, crc32(covered, seed))) + covered
 
 
 def decode_frame(data: bytes | memoryview, offset: int) -> tuple[bytes, int, int, int, int, int, int]:
@@ -291,7 +296,7 @@ def _encode_header(name: object, value: object) -> bytes:
     return _HEADER_LENGTHS.pack(len(encoded), len(text)) + encoded + text
 
 
-def decode_event(payload: bytes, sequence: int) -> Event:
+def decode_event(payload: bytes | memoryview, sequence: int) -> Event:
     """See :func:`encode_event`.
 
     :raises ValueError: not the payload of a Put.
@@ -300,7 +305,9 @@ def decode_event(payload: bytes, sequence: int) -> Event:
         end = 4 + _LENGTH.unpack_from(payload)[0]
         if end > len(payload):
             raise ValueError("the headers reach beyond the event")
-        return Event(_decode_headers(payload[4:end]), payload[end:], sequence)
+        if payload.__class__ is bytes:
+            return Event(_decode_headers(payload[4:end]), payload[end:], sequence)
+        return Event(_decode_headers(bytes(payload[4:end])), bytes(payload[end:]), sequence)
     except struct.error as error:
         raise ValueError(str(error)) from error
 

@@ -8,7 +8,7 @@ import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, overload
 from zlib import crc32
 
 from .disk import Disk
@@ -250,7 +250,7 @@ def _next_record(data: bytes, view: memoryview, offset: int, seed: int, last: in
     return None
 
 
-def payload_of(segment: Segment, frame: bytes, kind: int, sequence: int) -> bytes | None:
+def payload_of(segment: Segment, frame: bytes | memoryview, kind: int, sequence: int) -> bytes | memoryview | None:
     """The payload of the record that ``frame`` should be; None if it is not that record, whole and undamaged."""
     record = _check(memoryview(frame), 0, len(frame), segment.header.seed, sequence)
     if record is None or record.kind != kind or record.sequence != sequence:
@@ -258,13 +258,21 @@ def payload_of(segment: Segment, frame: bytes, kind: int, sequence: int) -> byte
     return opened(segment, frame, record)
 
 
-def opened(segment: Segment, data: bytes, record: Record) -> bytes | None:
-    """The payload of a record of ``data``; None if it does not open."""
+@overload
+def opened(segment: Segment, data: bytes, record: Record) -> bytes | None: ...
+
+
+@overload
+def opened(segment: Segment, data: bytes | memoryview, record: Record) -> bytes | memoryview | None: ...
+
+
+def opened(segment: Segment, data: bytes | memoryview, record: Record) -> bytes | memoryview | None:
+    """The payload of a record of ``data``, of a view a view unless it was encrypted; None if it does not open."""
     start = record.offset + FRAME_SIZE
     payload = data[start : start + record.length]
     if segment.cipher is None:
         return payload
     try:
-        return segment.cipher.open(record.kind, record.sequence, record.transaction, payload)
+        return segment.cipher.open(record.kind, record.sequence, record.transaction, bytes(payload))
     except ValueError:
         return None

@@ -19,6 +19,8 @@ from .segment import Segment, payload_of
 _OPEN_FILES = 32
 #: Records of one segment are read together if they lie within this, bytes.
 _SPAN = 1 << 20
+#: Bytes of an event, from which on a copy costs more than a view.
+_LARGE = 4096
 
 
 class Segments:
@@ -124,12 +126,12 @@ class Segments:
         """The segment of this number; None if there is none."""
         return self._known.get(number)
 
-    def read(self, entries: Sequence[Entry]) -> list[bytes | None]:
+    def read(self, entries: Sequence[Entry]) -> list[bytes | memoryview | None]:
         """The payloads of these Puts; None for those that do not check out.
 
         :raises OSError: the disk could not be read.
         """
-        payloads: list[bytes | None] = []
+        payloads: list[bytes | memoryview | None] = []
         start = 0
         while start < len(entries):
             stop = _span(entries, start)
@@ -137,7 +139,7 @@ class Segments:
             start = stop
         return payloads
 
-    def _read_span(self, entries: Sequence[Entry]) -> list[bytes | None]:
+    def _read_span(self, entries: Sequence[Entry]) -> list[bytes | memoryview | None]:
         segment = self.get(entries[0].segment)
         if segment is None:
             return [None] * len(entries)
@@ -145,10 +147,12 @@ class Segments:
         end = entries[-1].offset + FRAME_SIZE + entries[-1].length
         with self._reading:
             data = self._disk.read(self._file(segment), end - begin, begin)
+        # Of large events nothing is copied before their bodies are.
+        whole = data if len(data) < _LARGE * len(entries) else memoryview(data)
         payloads = []
         for entry in entries:
             offset = entry.offset - begin
-            frame = data[offset : offset + FRAME_SIZE + entry.length]
+            frame = whole[offset : offset + FRAME_SIZE + entry.length]
             payloads.append(payload_of(segment, frame, Kind.PUT, entry.sequence))
         return payloads
 
