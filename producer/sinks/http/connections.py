@@ -25,6 +25,7 @@ from typing import Any
 import requests.adapters
 from urllib3 import HTTPConnectionPool, PoolManager
 
+from .answers import Response
 from .watchdog import guard
 
 #: A body of no more bytes is copied behind its head, to be sent with it.
@@ -92,6 +93,7 @@ class Followed:
 
     sock: Any
     timeout: Any
+    response_class = Response
     #: Whether the last request did not leave as a whole: no other one may follow it.
     broken = False
     _request: Outgoing | None = None

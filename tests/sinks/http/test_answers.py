@@ -1,0 +1,75 @@
+"""The head of an answer means what it means to ``http.client``, which reads it with a parser of e-mails."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+
+import pytest
+
+from producer.sinks.http.answers import Response
+
+HEADS = {
+    "ordinary": b"HTTP/1.1 200 OK\r\nx-log-requestid: 5f\r\nContent-Length: 3\r\n\r\nabc",
+    "no body": b"HTTP/1.1 204 No Content\r\nx-log-requestid: 5f\r\n\r\n",
+    "not modified": b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n",
+    "no reason": b"HTTP/1.1 200\r\nContent-Length: 1\r\n\r\na",
+    "lines without CR": b"HTTP/1.1 200 OK\nContent-Length: 2\n\nab",
+    "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nContent-Length: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    "up to the end": b"HTTP/1.1 200 OK\r\nDate: Sun\r\n\r\nall of it",
+    "closed by the server": b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab",
+    "HTTP/1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nab",
+    "HTTP/1.0 kept": b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nab",
+    "continued first": b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+    "names in any case": b"HTTP/1.1 200 OK\r\nCONTENT-LENGTH: 1\r\nX-Log-RequestId: 5f\r\n\r\na",
+    "repeated": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\nx-log-requestid: a\r\n\r\nab",
+    "spaces": b"HTTP/1.1 200 OK\r\nContent-Length:  2\r\nx-log-requestid:a\r\n\r\nab",
+    "a length that is none": b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nab",
+    "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nab",
+    "beyond ASCII": b"HTTP/1.1 200 \xe9\r\nx-log-requestid: \xe9\r\nContent-Length: 0\r\n\r\n",
+    "nothing": b"HTTP/1.1 200 OK\r\n\r\n",
+    "a carriage return alone": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\r\n\r\na",
+    "another protocol": b"HTTP/2 200 OK\r\n\r\n",
+    "no HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
+    "cut": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab",
+    "no answer": b"",
+    "a long line": b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000 + b"\r\n\r\n",
+    "many headers": b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 101 + b"\r\n",
+}
+
+
+def _read(kind: type[http.client.HTTPResponse], sent: bytes) -> object:
+    """What can be seen of an answer; the class of the error if it is none."""
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(sent)
+        there.shutdown(socket.SHUT_WR)
+        answer = kind(here, method="POST")
+        try:
+            answer.begin()
+            names = ("content-length", "X-Log-RequestID", "connection", "date")
+            headers = [(answer.headers.get(name), answer.headers.get_all(name, ())) for name in names]
+            ends = answer.length, answer.chunked, answer.will_close, answer.version, answer.status, answer.reason
+            return headers, ends, answer.read(), answer.isclosed()
+        except (http.client.HTTPException, ValueError) as error:
+            return type(error)
+        finally:
+            answer.close()
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_an_answer_is_read_as_http_client_reads_it(head: str) -> None:
+    """The same headers, the same body and the same end of it, or the same error."""
+    assert _read(Response, HEADS[head]) == _read(http.client.HTTPResponse, HEADS[head])
+
+
+def test_what_follows_a_line_that_is_no_header_is_none() -> None:
+    """A line that goes on is part of its header; behind one without a colon nothing counts."""
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(b"HTTP/1.1 200 OK\r\n folded\r\na: b\r\n\tc\r\nwhat\r\nContent-Length: 3\r\n\r\n")
+        answer = Response(here)
+        answer.begin()
+        assert dict(answer.headers) == {"a": "b c"}
+        assert answer.will_close
+        answer.close()
