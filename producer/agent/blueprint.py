@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -176,6 +177,7 @@ class _Drawer:
             return none  # whoever read the file has said so
         try:
             cls = class_of(kind, component.type)
+            self._check_packages(component, where, cls)
             options = read_options(cls.Options, component.options, where, component.lines)
             if names is not None and hasattr(cls, "check"):
                 cls.check(options, where, names)
@@ -188,6 +190,13 @@ class _Drawer:
             message = f"{component.type} needs {error.name}, which is not installed: {error}"
             self._wrong(component, where, "type", message)
         return none
+
+    def _check_packages(self, component: ComponentConfig, where: str, cls: Any) -> None:
+        """What a class imports only when it works: by its package's name, and the extra that has it."""
+        for package, extra in getattr(cls, "needs", {}).items():
+            if importlib.util.find_spec(package) is None:
+                message = f"{component.type} needs {package}: pip install 'loghub-producer[{extra}]'"
+                self._wrong(component, where, "type", message)
 
     def _must_be_channel(self, component: ComponentConfig, where: str, key: str, name: str) -> None:
         if name not in self._config.channels:

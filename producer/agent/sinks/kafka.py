@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ...clock import Deadline
 from ..batch import EventBatch
@@ -23,6 +23,7 @@ _POLL_SECONDS = 0.1
 class KafkaSink:
     """See the module."""
 
+    needs: ClassVar = {"confluent_kafka": "kafka"}
     most_bytes = 8 << 20
 
     @dataclass(frozen=True, slots=True, kw_only=True)

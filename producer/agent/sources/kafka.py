@@ -10,24 +10,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from ...errors import ConfigError
 from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
-from ..options import AgentConfigError, Problem, option
+from ..options import option
 
 _log = logging.getLogger("producer.agent.kafka")
 
 
 class KafkaSource:
-    """See the module.
+    """See the module."""
 
-    :raises AgentConfigError: neither topics nor a pattern, or both.
-    """
+    needs: ClassVar = {"confluent_kafka": "kafka"}
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's Kafka source's."""
+        """Flume's Kafka source's.
+
+        :raises ConfigError: neither topics nor a pattern, or both.
+        """
 
         bootstrap_servers: str = option(flume="kafka.bootstrap.servers", doc="brokers, host:port, by commas")
         topics: tuple[str, ...] = option((), flume="kafka.topics", doc="topics")
@@ -41,6 +44,10 @@ class KafkaSource:
         topic_header: str = option("topic", doc="that header")
         config: Mapping[str, str] = option({}, flume="kafka.consumer", doc="further settings of librdkafka")
 
+        def __post_init__(self) -> None:
+            if bool(self.topics) == bool(self.topics_regex):
+                raise ConfigError("topics", "give either topics or topics_regex", self.topics_regex or ())
+
         @staticmethod
         def translate_flume(values: Mapping[str, str]) -> Mapping[str, Any]:
             """Flume's lists of topics have commas."""
@@ -49,8 +56,6 @@ class KafkaSource:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context = options, context
-        if bool(options.topics) == bool(options.topics_regex):
-            raise AgentConfigError([Problem(f"sources.{context.name}", "topics", "give either topics or topics_regex")])
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""
