@@ -170,7 +170,8 @@ def read_options(cls: type[_T], values: Mapping[str, Any], where: str, lines: Ma
     try:
         return cls(**chosen)
     except ConfigError as error:
-        message = f"{error.rule}, got {error.value!r}"
+        secret = error.name in fields and fields[error.name].metadata["secret"]
+        message = error.rule if secret else f"{error.rule}, got {error.value!r}"
         raise AgentConfigError([Problem(where, error.name, message, lines.get(error.name))]) from error
 
 

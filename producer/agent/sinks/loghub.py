@@ -82,26 +82,43 @@ class LogHubSink:
         sign_version: str = option("v1", doc="of signatures; v4 needs a region", choices=("v1", "v4"))
         region: str | None = option(None, doc="such as cn-hangzhou")
 
+        def __post_init__(self) -> None:
+            self.account()
+            self.config("check")
+
+        def account(self) -> ProjectConfig:
+            """Where to deliver, and as who.
+
+            :raises ConfigError: something is wrong with it.
+            """
+            key = Credentials(
+                access_key_id=self.access_key_id,
+                access_key_secret=self.access_key_secret,
+                security_token=self.security_token,
+            )
+            return ProjectConfig(self.project, endpoint=self.endpoint, credentials=StaticCredentials(credentials=key))
+
+        def config(self, name: str) -> ProducerConfig:
+            """The producer's.
+
+            :param name: of its threads.
+            :raises ConfigError: something is wrong with it.
+            """
+            return ProducerConfig(
+                total_size_in_bytes=max(64 << 20, 6 * self.batch_bytes),
+                retries=self.retries,
+                compression=self.compression,
+                sign_version=self.sign_version,
+                region=self.region,
+                name=name,
+            )
+
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._name, self._clock = options, context.name, context.clock
         self.most_bytes = options.batch_bytes
         self._own, self._count = secrets.token_hex(16), 0
-        config = ProducerConfig(
-            total_size_in_bytes=max(64 << 20, 6 * options.batch_bytes),
-            retries=options.retries,
-            compression=options.compression,
-            sign_version=options.sign_version,
-            region=options.region,
-            name=f"{context.agent}-{context.name}",
-        )
-        key = Credentials(
-            access_key_id=options.access_key_id,
-            access_key_secret=options.access_key_secret,
-            security_token=options.security_token,
-        )
-        credentials = StaticCredentials(credentials=key)
-        project = ProjectConfig(options.project, endpoint=options.endpoint, credentials=credentials)
-        self._producer = Producer(project, config=config, clock=context.clock)
+        config = options.config(f"{context.agent}-{context.name}")
+        self._producer = Producer(options.account(), config=config, clock=context.clock)
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""

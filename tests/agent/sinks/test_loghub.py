@@ -13,6 +13,7 @@ from producer.agent.batch import EventBatch
 from producer.agent.channel import BatchChannel
 from producer.agent.counters import Counters
 from producer.agent.interfaces import RefusedError, SinkError
+from producer.agent.options import AgentConfigError, read_options
 from producer.agent.sink_runner import SinkRunner
 from producer.agent.sinks.loghub import LogHubSink
 from producer.server import LogHubServer
@@ -179,3 +180,22 @@ def test_a_block_of_many_short_lines_goes_in_several_requests(server: LogHubServ
     sinks().write([EventBatch.of_lines(lines).numbered(5, "origin")])
     sinks().write([EventBatch.of_lines(lines).numbered(5, "origin")])
     assert server.count("p", "l") == 100_000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ({"project": "??"}, "project: must be letters"),
+        ({"endpoint": "ftp://x"}, "endpoint: "),
+        ({"sign_version": "v4"}, "region: "),
+        ({"access_key_id": ""}, "access_key_id: "),
+        ({"access_key_secret": "hush\n"}, "access_key_secret: "),
+    ],
+)
+def test_what_no_producer_can_use_is_told_before_anything_starts(wrong: dict[str, str], rule: str) -> None:
+    """The rules of the producer's own configuration hold for the options, with their names; no secret is shown."""
+    right = {"project": "p", "logstore": "l", "endpoint": "http://x", "access_key_id": "i", "access_key_secret": "hush"}
+    with pytest.raises(AgentConfigError) as raised:
+        read_options(LogHubSink.Options, {**right, **wrong}, "sinks.k")
+    assert f"sinks.k.{rule}" in str(raised.value)
+    assert "hush" not in str(raised.value)
