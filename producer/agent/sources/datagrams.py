@@ -1,0 +1,77 @@
+"""What all sources that take datagrams share: one thread, which puts together whatever has come.
+
+While a channel is full nothing is read; what does not fit into the system's buffer meanwhile is lost, as it is with
+every receiver of datagrams.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..batch import EventBatch
+from ..interfaces import Outlet, Stop
+from ..options import option
+from .listening import listen
+
+_LOOK = 0.5
+#: No datagram is longer.
+_LONGEST = 65_536
+
+#: What came, and from which address.
+Datagram = tuple[bytes, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UdpOptions:
+    """Of every source that takes datagrams."""
+
+    bind: str = option("127.0.0.1", doc="the address to listen on; 0.0.0.0 or :: for all")
+    batch_size: int = option(1000, least=1, doc="datagrams put at once, at most")
+    receive_buffer: int = option(4 << 20, least=0, doc="bytes that the system is asked to keep; 0 for its own choice")
+
+
+class UdpServer:
+    """Reads datagrams, and puts what ``convert`` makes of them.
+
+    :ivar addresses: what is listened on, once :attr:`listening` is set.
+    """
+
+    def __init__(
+        self, options: UdpOptions, port: int, convert: Callable[[Sequence[Datagram]], EventBatch | None]
+    ) -> None:
+        self._options, self._port, self._convert = options, port, convert
+        self.addresses: list[tuple[str, int]] = []
+        self.listening = threading.Event()
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """Listen until ``stop``.
+
+        :raises OSError: the address cannot be had.
+        """
+        with (
+            listen(self._options.bind, self._port, socket.SOCK_DGRAM) as listener,
+            selectors.DefaultSelector() as selector,
+        ):
+            if self._options.receive_buffer:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer)
+            selector.register(listener, selectors.EVENT_READ)
+            self.addresses.append(listener.getsockname()[:2])
+            self.listening.set()
+            while not stop.is_set():
+                if selector.select(_LOOK):
+                    batch = self._convert(self._read(listener))
+                    if batch is not None and batch.count:
+                        outlet.put_until(batch, stop)
+
+    def _read(self, listener: socket.socket) -> list[Datagram]:
+        found: list[Datagram] = []
+        with contextlib.suppress(BlockingIOError):
+            while len(found) < self._options.batch_size:
+                data, address = listener.recvfrom(_LONGEST)
+                found.append((data, address[0]))
+        return found

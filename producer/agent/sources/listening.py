@@ -1,0 +1,269 @@
+"""What all sources that listen share: addresses, bounds, TLS, and a thread for each connection.
+
+Whoever connects is a stranger. So connections are bounded, in all and for each address; a handshake and a silence end
+in time; and what one connection does, such as waiting for its channel, holds up no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import ConfigError
+from ..interfaces import Context, Stop
+from ..options import option
+
+_log = logging.getLogger("producer.agent.source")
+
+#: Seconds: how soon the thread that accepts looks whether it shall end, and how long connections have to end then.
+_LOOK, _END = 0.5, 10.0
+#: Seconds and bytes that a peer may go on sending behind an answer that ends its connection.
+_FINISH, _MOST_PASSED_OVER = 2.0, 32 << 20
+_BACKLOG = 512
+_READ = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpOptions:
+    """Of every source that accepts connections."""
+
+    bind: str = option("127.0.0.1", doc="the address to listen on; 0.0.0.0 or :: for all")
+    max_connections: int = option(500, least=1, doc="at a time")
+    max_connections_per_peer: int | None = option(
+        None, least=1, doc="at a time from one address; empty for half of all"
+    )
+    silence: float = option(3600.0, least=0.001, doc="seconds after which a silent connection is closed")
+    certificate: Path | None = option(None, doc="a PEM file, for TLS")
+    key: Path | None = option(None, doc="its key, if that is not in the same file")
+    client_authorities: Path | None = option(None, doc="a PEM file: clients must have a certificate of these")
+    handshake_timeout: float = option(10.0, least=0.001, doc="seconds for a TLS handshake")
+
+    def __post_init__(self) -> None:
+        if self.certificate is None and (self.key or self.client_authorities):
+            raise ConfigError("certificate", "is needed for TLS, with key or client_authorities", None)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For the server's side; None without a certificate.
+
+        :raises ConfigError: the files cannot be used.
+        """
+        if self.certificate is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+            if self.client_authorities is not None:
+                context.verify_mode = ssl.CERT_REQUIRED
+                context.load_verify_locations(self.client_authorities)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError("certificate", f"cannot be used: {error}", str(self.certificate)) from error
+        return context
+
+
+class Connection:
+    """One peer, as the source that serves it sees it.
+
+    :ivar peer: its address.
+    :ivar port: ours, that it came to.
+    """
+
+    def __init__(self, plain: socket.socket, peer: str, port: int, silence: float) -> None:
+        self._socket, self._silence = plain, silence
+        self.peer, self.port = peer, port
+
+    def secure(self, tls: ssl.SSLContext, timeout: float) -> None:
+        """Do a TLS handshake.
+
+        :raises OSError: it failed, or took too long.
+        """
+        self._socket = tls.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
+        self._socket.settimeout(timeout)
+        self._socket.do_handshake()
+
+    def read(self, size: int = _READ, until: float | None = None) -> bytes:
+        """What has come, as soon as there is something; empty at the end.
+
+        :param until: monotonic seconds, if there is an end sooner than that of a silence.
+        :raises OSError: the connection broke, or is silent for too long.
+        """
+        timeout = self._silence if until is None else min(self._silence, until - time.monotonic())
+        if timeout <= 0:
+            raise TimeoutError("it took too long")
+        self._socket.settimeout(timeout)
+        data = self._socket.recv(size)
+        if isinstance(self._socket, ssl.SSLSocket):  # which gives a record at a time
+            while data and len(data) < size and self._socket.pending():
+                data += self._socket.recv(size - len(data))
+        return data
+
+    def send(self, data: bytes) -> None:
+        """Send all of it.
+
+        :raises OSError: the connection broke, or the peer does not read.
+        """
+        self._socket.settimeout(min(self._silence, 60.0))
+        self._socket.sendall(data)
+
+    def finish(self) -> None:
+        """Say that nothing follows, and let the peer read the last answer: what it still sends is passed over, for a
+        while, since closing at once would take the answer away from it.
+        """
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            until, left = time.monotonic() + _FINISH, _MOST_PASSED_OVER
+            while left > 0 and (data := self.read(until=until)):
+                left -= len(data)
+
+    def interrupt(self) -> None:
+        """End what its thread waits for."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._socket.close()
+
+
+class TcpServer:
+    """Accepts connections, and serves each on a thread of its own.
+
+    :param ports: to listen on; 0 for any free one.
+    :param serve: is called with each connection; it ends when that returns, or raises.
+    :ivar addresses: what is listened on, once :attr:`listening` is set.
+    """
+
+    def __init__(
+        self, options: TcpOptions, ports: Sequence[int], context: Context, serve: Callable[[Connection], None]
+    ) -> None:
+        self._options, self._ports, self._serve = options, ports, serve
+        self._name, self._counters = context.name, context.counters
+        self._tls = options.tls()
+        self._lock = threading.Lock()  # guards what follows
+        self._connections: dict[Connection, threading.Thread] = {}
+        self._peers: Counter[str] = Counter()
+        self.addresses: list[tuple[str, int]] = []
+        self.listening = threading.Event()
+
+    def run(self, stop: Stop) -> None:
+        """Listen until ``stop``.
+
+        :raises OSError: an address cannot be had.
+        """
+        with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
+            for port in self._ports:
+                listener = opened.enter_context(listen(self._options.bind, port))
+                selector.register(listener, selectors.EVENT_READ)
+                self.addresses.append(listener.getsockname()[:2])
+            self.listening.set()
+            opened.callback(self._end)
+            while not stop.is_set():
+                for key, _ in selector.select(_LOOK):
+                    self._accept(key.fileobj, stop)  # type: ignore[arg-type]  # they are all sockets
+
+    def _accept(self, listener: socket.socket, stop: Stop) -> None:
+        try:
+            accepted, address = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:  # such as too many open files: those who wait are served when others have gone
+            _log.warning("source %s: cannot accept: %s", self._name, error)
+            stop.wait(_LOOK)
+            return
+        connection = Connection(accepted, address[0], listener.getsockname()[1], self._options.silence)
+        thread = threading.Thread(
+            target=self._live, args=(connection,), name=f"producer-agent-{self._name}-{address[0]}", daemon=True
+        )
+        if not self._enter(connection, thread):
+            self._counters.add(ConnectionRefusedCount=1)
+            connection.close()
+            return
+        accepted.settimeout(self._options.silence)
+        keep_alive(accepted)
+        thread.start()
+
+    def _enter(self, connection: Connection, thread: threading.Thread) -> bool:
+        options = self._options
+        of_peer = options.max_connections_per_peer or max(1, options.max_connections // 2)
+        with self._lock:
+            fits = len(self._connections) < options.max_connections and self._peers[connection.peer] < of_peer
+            if fits:
+                self._connections[connection] = thread
+                self._peers[connection.peer] += 1
+        if fits:
+            self._counters.add(OpenConnectionCount=1)
+        return fits
+
+    def _live(self, connection: Connection) -> None:
+        try:
+            if self._tls is not None:
+                connection.secure(self._tls, self._options.handshake_timeout)
+            self._serve(connection)
+        except OSError as error:  # the peer's business, or its network's
+            self._counters.add(ConnectionFailedCount=1)
+            _log.debug("source %s: %s: %s", self._name, connection.peer, error)
+        except Exception:  # noqa: BLE001  # a bug of ours, or of an interceptor: the others are served on
+            self._counters.add(GenericProcessingFail=1)
+            _log.exception("source %s: the connection of %s ends", self._name, connection.peer)
+        finally:
+            connection.close()
+            self._leave(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        with self._lock:
+            del self._connections[connection]
+            self._peers[connection.peer] -= 1
+            if not self._peers[connection.peer]:
+                del self._peers[connection.peer]
+        self._counters.add(OpenConnectionCount=-1)
+
+    def _end(self) -> None:
+        with self._lock:
+            left = dict(self._connections)
+        for connection in left:
+            connection.interrupt()
+        until = time.monotonic() + _END
+        for thread in left.values():
+            thread.join(max(0.0, until - time.monotonic()))
+
+
+def listen(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+    """A socket that listens, and does not block.
+
+    :raises OSError: the address cannot be had; says which.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, kind)
+    except OSError as error:
+        raise OSError(error.errno, f"{host}:{port}: {error.strerror or error}") from error
+    try:
+        if kind == socket.SOCK_STREAM:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and host == "::":
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(address)
+        if kind == socket.SOCK_STREAM:
+            listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"{host}:{port}: {error.strerror or error}") from error
+    return listener
+
+
+def keep_alive(connected: socket.socket) -> None:
+    """Have the system find out that a peer has vanished, within about two minutes."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

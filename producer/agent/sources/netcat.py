@@ -1,0 +1,119 @@
+"""Lines over TCP, each acknowledged with ``OK``; and datagrams. Sources: Flume's ``NetcatSource``, ``NetcatUdpSource``.
+
+What one read brings is one batch. While a channel is full a connection waits, and so does its peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..batch import EventBatch
+from ..interfaces import Context, Outlet, Stop
+from ..options import option
+from .datagrams import Datagram, UdpOptions, UdpServer
+from .listening import Connection, TcpOptions, TcpServer
+
+
+def _without_encoding(texts: Mapping[str, str]) -> dict[str, str]:
+    """Bodies are bytes: an encoding that leaves them as they are says nothing."""
+    return {k: v for k, v in texts.items() if k not in ("encoding",) or v.lower() not in ("utf-8", "utf8")}
+
+
+class NetcatSource:
+    """See the module."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(TcpOptions):
+        """Flume's ``netcat``'s."""
+
+        port: int = option(least=0, most=65535, doc="to listen on; 0 for any free one")
+        max_line_length: int = option(
+            1 << 16,
+            flume="max-line-length",
+            least=2,
+            doc="bytes of a line with its end; a longer one ends the connection",
+        )
+        ack_every_event: bool = option(True, flume="ack-every-event", doc="answer OK for each line that is committed")
+
+        translate_flume = staticmethod(_without_encoding)
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options = options
+        self.server = TcpServer(options, [options.port], context, self._serve)
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~..interfaces.Source`."""
+        self._outlet, self._stop = outlet, stop
+        self.server.run(stop)
+
+    def _serve(self, connection: Connection) -> None:
+        rest = bytearray()
+        while data := connection.read():
+            rest += data
+            if b"\n" in data:
+                block, _, left = rest.rpartition(b"\n")
+                if not self._take(connection, block + b"\n"):
+                    return
+                rest = left
+            if len(rest) >= self._options.max_line_length:
+                self._refuse(connection)
+                return
+        if rest:
+            self._take(connection, bytes(rest) + b"\n")
+
+    def _take(self, connection: Connection, block: bytes | bytearray) -> bool:
+        """Put lines, and acknowledge them; whether the connection goes on."""
+        whole = bytes(block)
+        fitting = self._fitting(whole)
+        batch = EventBatch.of_lines(whole[:fitting])
+        if batch.count:
+            if not self._outlet.put_until(batch, self._stop):
+                return False
+            if self._options.ack_every_event:
+                connection.send(b"OK\n" * batch.count)
+        if fitting < len(whole):
+            self._refuse(connection)
+        return fitting == len(whole)
+
+    def _fitting(self, block: bytes) -> int:
+        """Bytes of the lines before the first one that is too long."""
+        most = self._options.max_line_length
+        if len(block) <= most:
+            return len(block)
+        at = 0
+        for line in block.split(b"\n")[:-1]:
+            if len(line) >= most:
+                return at
+            at += len(line) + 1
+        return len(block)
+
+    def _refuse(self, connection: Connection) -> None:
+        most = self._options.max_line_length
+        connection.send(b"FAILED: Event exceeds the maximum length (%d chars, including newline)\n" % most)
+
+
+class NetcatUdpSource:
+    """See the module: each datagram is an event, without the line end that it may have."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(UdpOptions):
+        """Flume's ``netcatudp``'s."""
+
+        port: int = option(least=0, most=65535, doc="to listen on; 0 for any free one")
+        remote_address_header: str | None = option(None, doc="a header for the sender's address")
+
+        translate_flume = staticmethod(_without_encoding)
+
+    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+        self._header = options.remote_address_header
+        self.server = UdpServer(options, options.port, self._batch)
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~..interfaces.Source`."""
+        self.server.run(outlet, stop)
+
+    def _batch(self, datagrams: Sequence[Datagram]) -> EventBatch | None:
+        bodies = [data.removesuffix(b"\n").removesuffix(b"\r") for data, _ in datagrams]
+        columns = {} if self._header is None else {self._header: [peer for _, peer in datagrams]}
+        return EventBatch.of_bodies(bodies, {}, columns)

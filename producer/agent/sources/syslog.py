@@ -1,0 +1,150 @@
+"""Syslog over TCP, with TLS or without, on one port or several, and over UDP.
+
+Sources: Flume's ``SyslogTcpSource``, ``MultiportSyslogTCPSource`` and ``SyslogUDPSource``. How messages are divided is
+told in :mod:`.syslog_frames`, what becomes of them in :mod:`.syslog_events`. What one read of a connection brings is
+one batch. The protocol has no acknowledgement: while a channel is full a connection is not read, and its peer waits;
+what a peer has sent and we have not committed is lost when either dies.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...errors import ConfigError
+from ..batch import EventBatch
+from ..interfaces import Context, Outlet, Stop
+from ..options import option
+from .datagrams import Datagram, UdpOptions, UdpServer
+from .listening import Connection, TcpOptions, TcpServer
+from .syslog_events import FIELDS, SyslogParser
+from .syslog_frames import Frames, FramingError
+
+_log = logging.getLogger("producer.agent.source.syslog")
+
+_PORT = "to listen on; 0 for any free one"
+_KEEP = "what stays in bodies: none, all, or some of " + " ".join(FIELDS)
+
+
+def kept(fields: Sequence[str]) -> Sequence[str]:
+    """The fields that stay in bodies.
+
+    :raises ConfigError: there is no such field.
+    """
+    named = [field for field in fields if field not in ("none", "false")]
+    if set(named) & {"all", "true"}:
+        return FIELDS
+    for field in named:
+        if field not in FIELDS:
+            raise ConfigError("keep_fields", f"must be none, all, or some of {' '.join(FIELDS)}", field)
+    return named
+
+
+def _translated(texts: Mapping[str, str]) -> dict[str, str]:
+    """What says nothing here: bodies are bytes, and what one read brings is a batch."""
+    needless = ("batchSize", "readBufferSize", "numProcessors")
+    found = {key: value for key, value in texts.items() if key not in needless}
+    for key in [key for key in found if key.startswith("charset.")]:
+        if found[key].lower() in ("utf-8", "utf8"):
+            del found[key]
+    return found
+
+
+class SyslogTcpSource:
+    """See the module."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(TcpOptions):
+        """Those of Flume's ``syslogtcp`` and ``multiport_syslogtcp``."""
+
+        port: int | None = option(None, least=0, most=65535, doc=_PORT)
+        ports: tuple[int, ...] = option((), doc="several of them")
+        event_size: int = option(1 << 16, least=16, doc="bytes of a message; of a longer one the first are kept")
+        keep_fields: tuple[str, ...] = option(("none",), doc=_KEEP)
+        client_ip_header: str | None = option(None, flume="clientIPHeader", doc="a header for the peer's address")
+        port_header: str | None = option(None, doc="a header for the port that it came to")
+
+        def __post_init__(self) -> None:
+            TcpOptions.__post_init__(self)
+            kept(self.keep_fields)
+            if (self.port is None) == (not self.ports):
+                raise ConfigError("port", "or ports must be given, not both", self.port)
+            if not all(0 <= port <= 65535 for port in self.ports):
+                raise ConfigError("ports", "must be from 0 to 65535", self.ports)
+
+        @staticmethod
+        def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
+            """Flume says ``host`` for the address."""
+            return {"bind" if key == "host" else key: value for key, value in _translated(texts).items()}
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._name = options, context.name
+        self._parser = SyslogParser(kept(options.keep_fields), context.clock)
+        ports = options.ports if options.port is None else (options.port,)
+        self.server = TcpServer(options, ports, context, self._serve)
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~..interfaces.Source`."""
+        self._outlet, self._stop = outlet, stop
+        self.server.run(stop)
+
+    def _serve(self, connection: Connection) -> None:
+        frames, shared = Frames(self._options.event_size), self._shared(connection)
+        while data := connection.read():
+            try:
+                messages = frames.feed(data)
+            except FramingError as error:
+                _log.warning("source %s: the connection of %s ends: %s", self._name, connection.peer, error)
+                return
+            if not self._put(messages, frames.cut, shared):
+                return
+        self._put(frames.end(), frames.cut, shared)
+
+    def _put(self, messages: Sequence[bytes], cut: Sequence[int], shared: Mapping[str, str]) -> bool:
+        plain = [message.removesuffix(b"\n").removesuffix(b"\r") for message in messages]
+        if not all(plain):
+            cut = [sum(map(bool, plain[:number])) for number in cut if plain[number]]
+            plain = [message for message in plain if message]
+        return not plain or self._outlet.put_until(self._parser.batch(plain, cut, shared), self._stop)
+
+    def _shared(self, connection: Connection) -> dict[str, str]:
+        options = self._options
+        named = {options.client_ip_header: connection.peer, options.port_header: str(connection.port)}
+        return {name: value for name, value in named.items() if name is not None}
+
+
+class SyslogUdpSource:
+    """See the module: each datagram is a message."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(UdpOptions):
+        """Flume's ``syslogudp``'s."""
+
+        port: int = option(least=0, most=65535, doc=_PORT)
+        keep_fields: tuple[str, ...] = option(("none",), doc=_KEEP)
+        client_ip_header: str | None = option(None, flume="clientIPHeader", doc="a header for the sender's address")
+
+        def __post_init__(self) -> None:
+            kept(self.keep_fields)
+
+        @staticmethod
+        def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
+            """As for TCP; no datagram is longer than what is read."""
+            return {"bind" if k == "host" else k: v for k, v in _translated(texts).items() if k != "maxsize"}
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._header = options.client_ip_header
+        self._parser = SyslogParser(kept(options.keep_fields), context.clock)
+        self.server = UdpServer(options, options.port, self._batch)
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~..interfaces.Source`."""
+        self.server.run(outlet, stop)
+
+    def _batch(self, datagrams: Sequence[Datagram]) -> EventBatch | None:
+        full = [(data.rstrip(b"\r\n\0"), peer) for data, peer in datagrams if data.strip()]
+        if not full:
+            return None
+        columns = {} if self._header is None else {self._header: [peer for _, peer in full]}
+        return self._parser.batch([message for message, _ in full], columns=columns)

@@ -1,0 +1,109 @@
+"""Sources that listen, at work in a test."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from producer.agent import EventBatch, Stop
+from producer.errors import ChannelFullError
+from tests.agent.components import made
+from tests.support.waiting import PATIENCE, Call, eventually, passed
+
+
+class Outlet:
+    """Keeps what is put; while :attr:`room` is not set it is full."""
+
+    def __init__(self) -> None:
+        self.batches: list[EventBatch] = []
+        self.room = threading.Event()
+        self.room.set()
+        self.waiting = 0
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """All bodies, as they came."""
+        return [body for batch in list(self.batches) for body in batch.bodies()]
+
+    @property
+    def events(self) -> list[tuple[dict[str, str], bytes]]:
+        """All events, as they came."""
+        return [event for batch in list(self.batches) for event in batch.events()]
+
+    def put(self, batch: EventBatch, timeout: float | None = None) -> None:
+        """As an outlet's."""
+        if not self.room.is_set():
+            raise ChannelFullError(
+                "c",
+                size=1,
+                capacity=1,
+                used_bytes=0,
+                byte_capacity=None,
+                wanted=1,
+                wanted_bytes=0,
+                last_take_age=None,
+                waited=0,
+            )
+        self.batches.append(batch)
+
+    def put_until(self, batch: EventBatch, stop: Stop) -> bool:
+        """As an outlet's."""
+        self.waiting += 1
+        while not self.room.wait(0.01):
+            if stop.is_set():
+                return False
+        self.batches.append(batch)
+        return True
+
+
+class Served:
+    """A source at work.
+
+    :ivar outlet: what it puts into.
+    """
+
+    def __init__(self, source: Any, outlet: Outlet) -> None:
+        self.source, self.outlet = source, outlet
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        address: tuple[str, int] = self.source.server.addresses[0]
+        return address
+
+    def connect(self) -> socket.socket:
+        """A connection to it."""
+        return socket.create_connection(self.address, timeout=PATIENCE)
+
+    def got(self, *bodies: bytes) -> None:
+        """Wait until these bodies came."""
+        eventually(lambda: len(self.outlet.bodies) >= len(bodies), f"{len(bodies)} events")
+        assert self.outlet.bodies == list(bodies)
+
+
+@contextmanager
+def serving(name: str, **options: Any) -> Iterator[Served]:
+    """A source of a type, at work until the end of the block."""
+    stop, outlet = Stop(), Outlet()
+    source = made("sources", name, **{"port": 0} | options)
+    call = Call(lambda: source.run(outlet, stop))
+    passed(source.server.listening, "the source listens")
+    try:
+        yield Served(source, outlet)
+    finally:
+        stop.set()
+        call.result()
+
+
+def all_of(peer: socket.socket) -> bytes:
+    """What a peer sends until it closes; nothing if it resets the connection."""
+    found = b""
+    try:
+        while data := peer.recv(1 << 16):
+            found += data
+    except ConnectionError:
+        pass
+    return found

@@ -1,0 +1,232 @@
+"""The source ``http``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+from base64 import b64encode
+
+import pytest
+import requests
+
+from producer.agent import AgentConfigError
+from producer.agent.options import from_flume
+from producer.agent.registry import class_of
+from tests.agent.components import made
+from tests.agent.sources.listeners import all_of, serving
+
+
+def _post(served, data, **options):
+    with requests.Session() as session:
+        session.trust_env = False
+        return session.post("http://{}:{}/".format(*served.address), data=data, timeout=20, **options)
+
+
+def _events(*bodies):
+    return json.dumps([{"headers": {"a": "b"}, "body": body} for body in bodies])
+
+
+def _raw(served, sent):
+    """The answer to bytes, after which the peer says no more."""
+    with served.connect() as peer:
+        peer.sendall(sent)
+        peer.shutdown(socket.SHUT_WR)
+        return all_of(peer)
+
+
+def test_flumes_json_is_a_batch():
+    """A list of headers and bodies is one batch, in order; numbers in headers become text."""
+    with serving("http") as served:
+        sent = [
+            {"headers": {"a": "b", "n": 1, "none": None}, "body": "é"},
+            {"body": ""},
+            {"headers": None, "body": "x"},
+        ]
+        assert _post(served, json.dumps(sent)).status_code == 200
+        assert served.outlet.events == [({"a": "b", "n": "1"}, "é".encode()), ({}, b""), ({}, b"x")]
+        assert len(served.outlet.batches) == 1
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-32"])
+def test_json_may_be_of_any_unicode_encoding(charset):
+    """UTF-8, UTF-16 and UTF-32 are told by their bytes, as JSON has it."""
+    with serving("http") as served:
+        assert _post(served, _events("é").encode(charset)).status_code == 200
+        served.got("é".encode())
+
+
+def test_lines_are_events():
+    """As lines each line is an event, as it is; nothing in it is an empty batch."""
+    with serving("http", format="lines") as served:
+        assert _post(served, b'{"a": 1}\n{"b": 2}').status_code == 200
+        assert _post(served, b"").status_code == 200
+        served.got(b'{"a": 1}', b'{"b": 2}')
+
+
+def test_a_blob_is_an_event_with_the_parameters_as_headers():
+    """As blob the body is one event; a parameter that must be there and is not is the client's fault."""
+    with serving("http", format="blob", mandatory_parameters="a") as served:
+        assert _post(served, b"1\n2", params={"a": "x", "b": "y"}).status_code == 200
+        assert served.outlet.events == [({"a": "x", "b": "y"}, b"1\n2")]
+        assert _post(served, b"1", params={"b": "y"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "no json", '{"body": "x"}', '["x"]', '[{"body": 1}]', '[{"headers": []}, {"headers": [1]}]', "[" * 100_000],
+)
+def test_a_body_that_is_none_is_the_clients_fault(body):
+    """What is no list of events is 400 with a reason, nothing of it is put, and the connection goes on."""
+    with serving("http") as served, requests.Session() as session:
+        session.trust_env = False
+        url = "http://{}:{}/".format(*served.address)
+        answer = session.post(url, data=body or b" ", timeout=20)
+        assert (answer.status_code, served.outlet.batches) == (400, [])
+        assert answer.text
+        assert session.post(url, data=_events("x"), timeout=20).status_code == 200
+        assert len({served.source.server._counters.get("OpenConnectionCount")}) == 1
+
+
+def test_a_full_channel_is_503_until_there_is_room():
+    """While a channel is full the answer is 503 with Retry-After; the same request is taken when there is room."""
+    with serving("http", retry_after=7) as served:
+        served.outlet.room.clear()
+        answer = _post(served, _events("x"))
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "7")
+        served.outlet.room.set()
+        assert _post(served, _events("x")).status_code == 200
+        served.got(b"x")
+
+
+def test_packed_bodies_are_unpacked_within_a_bound():
+    """gzip is understood, of several members too; what becomes too large, packed or not, is 413 and is not kept."""
+    with serving("http", format="lines", max_body=10_000) as served:
+        packed = {"headers": {"Content-Encoding": "gzip"}}
+        assert _post(served, gzip.compress(b"a\n") + gzip.compress(b"b\n"), **packed).status_code == 200
+        served.got(b"a", b"b")
+        assert _post(served, gzip.compress(b"x" * 10_000), **packed).status_code == 200
+        assert _post(served, gzip.compress(b"x" * 10_001), **packed).status_code == 413
+        assert _post(served, gzip.compress(bytes(50_000_000)), **packed).status_code == 413
+        assert _post(served, b"x" * 10_001).status_code == 413
+        assert _post(served, iter([b"x" * 6_000, b"y" * 6_000])).status_code == 413
+        assert _post(served, gzip.compress(b"whole")[:-4], **packed).status_code == 400
+        assert _post(served, b"no gzip", **packed).status_code == 400
+        assert _post(served, b"x", headers={"Content-Encoding": "br"}).status_code == 415
+        assert len(served.outlet.batches) == 2
+        assert served.source._limits.budget.left == 128 << 20
+
+
+def test_all_requests_together_have_a_bound():
+    """Where the bodies of all requests would need more memory than allowed, the answer is 503, and later it is 200."""
+    with serving("http", format="lines", max_memory=100) as served:
+        with served.connect() as first:
+            first.sendall(b"POST / HTTP/1.1\r\nContent-Length: 99\r\n\r\n" + b"x" * 80)
+            while served.source._limits.budget.left > 20:
+                pass
+            assert _post(served, b"y" * 30).status_code == 503
+            first.sendall(b"x" * 19)
+            assert first.recv(15) == b"HTTP/1.1 200 OK"
+        assert _post(served, b"y" * 30).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "right", "wrong"),
+    [
+        ({"user": "u", "password": "p"}, "Basic " + b64encode(b"u:p").decode(), "Basic " + b64encode(b"u:q").decode()),
+        ({"token": "t"}, "Bearer t", "Bearer T"),
+    ],
+)
+def test_only_who_is_known_is_heard(options, right, wrong):
+    """With a password or a token others get 401, before their bodies are read."""
+    with serving("http", **options) as served:
+        assert _post(served, _events("x"), headers={"Authorization": right}).status_code == 200
+        assert _post(served, _events("y"), headers={"Authorization": wrong}).status_code == 401
+        assert "WWW-Authenticate" in _post(served, _events("y")).headers
+        served.got(b"x")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\n", 400),
+        (b"GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"POST / HTTP/1.1\r\n\r\n", 411),
+        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", 400),
+        (b"POST / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", 431),
+        (b"POST /" + b"x" * 20_000, 431),
+        (b"POST / HTTP/1.1\r\nContent-Len", 400),
+    ],
+)
+def test_what_is_no_request_is_answered_and_ended(sent, status):
+    """Half, wrong, ambiguous and oversized requests get their answer, put nothing, and end their connection."""
+    with serving("http", format="lines") as served:
+        assert _raw(served, sent).startswith(b"HTTP/1.1 %d " % status)
+        assert served.outlet.batches == []
+
+
+def test_requests_follow_each_other_on_a_connection():
+    """Pipelined requests, chunks and 100-continue are served in order; close ends the connection."""
+    with serving("http", format="lines") as served:
+        answers = _raw(
+            served,
+            b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\na"
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+            b"1;x=y\r\nb\r\n2\r\nc\n\r\n0\r\nt: v\r\n\r\n"
+            b"POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nd"
+            b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\ne",
+        )
+        assert answers.count(b"HTTP/1.1 200 OK") == 3
+        assert answers.count(b"HTTP/1.1 100 Continue\r\n\r\n") == 1
+        served.got(b"a", b"bc", b"d")
+
+
+def test_a_request_that_comes_too_slowly_ends_while_others_are_served():
+    """A request has a time in which to come, however often a byte comes; meanwhile others are served."""
+    with serving("http", format="lines", request_timeout=0.3) as served, served.connect() as slow:
+        slow.sendall(b"POST / HTTP/1.1\r\n")
+        assert _post(served, b"x").status_code == 200
+        slow.settimeout(0.02)
+        answer = None
+        while answer is None:
+            try:
+                slow.sendall(b"a")
+                answer = slow.recv(1)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                answer = b""
+        assert answer == b""
+
+
+def test_a_bug_behind_the_source_is_500_and_ends_only_its_connection():
+    """What an interceptor raises is 500; the next connection is served."""
+    with serving("http", format="lines") as served:
+        put = served.outlet.put
+        served.outlet.put = lambda *_: 1 / 0
+        assert _post(served, b"x").status_code == 500
+        served.outlet.put = put
+        assert _post(served, b"x").status_code == 200
+
+
+def test_flumes_keys_are_understood():
+    """Flume's handlers are formats; one of somebody's is refused."""
+    options = class_of("sources", "http").Options
+    texts = {
+        "port": "1",
+        "handler": "org.apache.flume.sink.solr.morphline.BlobHandler",
+        "handler.mandatoryParameters": "a,b",
+    }
+    assert from_flume(options, texts) == {"port": "1", "format": "blob", "mandatory_parameters": "a b"}
+    assert from_flume(options, {"port": "1"})["format"] == "json"
+    with pytest.raises(AgentConfigError, match="must be one of json, lines, blob"):
+        made("sources", "http", **from_flume(options, {"port": "1", "handler": "com.example.Mine"}))

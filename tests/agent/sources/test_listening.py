@@ -1,0 +1,154 @@
+"""What every listening source promises, whoever connects."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import ssl
+import threading
+
+import pytest
+import trustme
+
+from producer.agent import AgentConfigError
+from tests.agent.components import made
+from tests.agent.sources.listeners import all_of, serving
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A certificate of localhost, its authority, and a client's."""
+    folder, authority = tmp_path_factory.mktemp("certificates"), trustme.CA()
+    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(folder / "client.pem")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    return folder
+
+
+def _open(source):
+    return source.source.server._counters.get("OpenConnectionCount")
+
+
+def test_no_more_connections_than_allowed():
+    """Beyond the bound of all, and of one address, a connection is closed at once, and those that are open go on."""
+    with serving("netcat", max_connections=4, max_connections_per_peer=2) as served:
+        first, second = served.connect(), served.connect()
+        eventually(lambda: _open(served) == 2)
+        with served.connect() as third, first, second:
+            assert all_of(third) == b""
+            first.sendall(b"a\n")
+            assert first.recv(3) == b"OK\n"
+        eventually(lambda: _open(served) == 0)
+        with served.connect() as again:
+            again.sendall(b"b\n")
+            assert again.recv(3) == b"OK\n"
+
+
+def test_a_silent_connection_is_closed():
+    """Who says nothing for the time of a silence is closed."""
+    with serving("netcat", silence=0.05) as served, served.connect() as peer:
+        peer.sendall(b"half a line")
+        assert all_of(peer) == b""
+
+
+def test_lines_come_over_tls(certificates):
+    """With a certificate connections are TLS; a client that checks it is served."""
+    with serving("netcat", certificate=str(certificates / "server.pem")) as served:
+        context = ssl.create_default_context(cafile=str(certificates / "authority.pem"))
+        with context.wrap_socket(served.connect(), server_hostname="localhost") as peer:
+            peer.sendall(b"a" * 60_000 + b"\n")
+            assert peer.recv(3) == b"OK\n"
+    assert served.outlet.bodies == [b"a" * 60_000]
+
+
+def test_clients_without_a_certificate_are_turned_away(certificates):
+    """With client_authorities only a client with a certificate of theirs is heard."""
+    options = {
+        "certificate": str(certificates / "server.pem"),
+        "client_authorities": str(certificates / "authority.pem"),
+    }
+    context = ssl.create_default_context(cafile=str(certificates / "authority.pem"))
+    with serving("netcat", **options) as served:
+        with pytest.raises(OSError), context.wrap_socket(served.connect(), server_hostname="localhost") as peer:  # noqa: PT012
+            peer.sendall(b"a\n")
+            if not peer.recv(3):
+                raise ConnectionResetError
+        context.load_cert_chain(certificates / "client.pem")
+        with context.wrap_socket(served.connect(), server_hostname="localhost") as peer:
+            peer.sendall(b"b\n")
+            assert peer.recv(3) == b"OK\n"
+    assert served.outlet.bodies == [b"b"]
+
+
+def test_handshakes_that_hang_or_are_garbage_hold_nobody_up(certificates):
+    """While peers hang in handshakes, or send something else, another one is served, and in time they are closed."""
+    options = {"certificate": str(certificates / "server.pem"), "handshake_timeout": 1.0}
+    with serving("netcat", **options) as served:
+        hanging, garbage = served.connect(), served.connect()
+        garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        hanging.sendall(b"\x16\x03\x01\x02\x00")
+        context = ssl.create_default_context(cafile=str(certificates / "authority.pem"))
+        with context.wrap_socket(served.connect(), server_hostname="localhost") as peer:
+            peer.sendall(b"a\n")
+            assert peer.recv(3) == b"OK\n"
+        with hanging, garbage:
+            all_of(garbage)
+            assert all_of(hanging) == b""
+
+
+def test_hostile_peers_harm_nobody_and_need_little_memory():
+    """Peers that flood without line ends, send a byte and wait, or reset, leave others served and memory bounded."""
+    chunk, before = b"x" * (1 << 16), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with serving("netcat", max_line_length=1 << 16) as served:
+        slow = [served.connect() for _ in range(20)]
+        for peer in slow:
+            peer.sendall(b"s")
+
+        def flood() -> None:
+            with served.connect() as peer:
+                try:
+                    for _ in range(200):
+                        peer.sendall(chunk)
+                except OSError:
+                    pass  # it is thrown out, as it should be
+
+        floods = [threading.Thread(target=flood) for _ in range(4)]
+        for thread in floods:
+            thread.start()
+        with served.connect() as resetting:
+            resetting.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            resetting.sendall(b"half")
+        with served.connect() as good:
+            good.sendall(b"a\n")
+            assert good.recv(3) == b"OK\n"
+        for thread in floods:
+            thread.join()
+        for peer in slow:
+            peer.close()
+        eventually(lambda: _open(served) == 0)
+    assert sorted(set(served.outlet.bodies)) in ([b"a", b"s"], [b"a", b"half", b"s"])
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 64 << 10, f"{grown} KiB"
+
+
+def test_a_port_that_is_taken_is_told():
+    """An address that cannot be had is an error that names it, and the source can be run again."""
+    with serving("netcat") as served:
+        host, port = served.address
+        with pytest.raises(OSError, match=f"{host}:{port}: Address already in use"):
+            made("sources", "netcat", port=port).run(None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key": "k.pem"}, "is needed for TLS"),
+        ({"port": 70000}, "at most 65535"),
+        ({"max_connections": 0}, "at least 1"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(options, message):
+    """A key without a certificate, or a port that there is not, is an error of the configuration."""
+    with pytest.raises(AgentConfigError, match=message):
+        made("sources", "netcat", **{"port": 0} | options)

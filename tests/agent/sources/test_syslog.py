@@ -1,0 +1,220 @@
+"""syslog_tcp and syslog_udp."""
+
+from __future__ import annotations
+
+import socket
+from datetime import UTC, datetime
+
+import pytest
+
+from producer.agent import AgentConfigError
+from producer.agent.options import from_flume
+from producer.agent.registry import canonical, class_of
+from producer.agent.sources.syslog_events import FIELDS, SyslogParser
+from producer.testing import ManualClock
+from tests.agent.sources.listeners import all_of, serving
+from tests.support.waiting import eventually
+
+_NOW = datetime(2024, 3, 1, 12, tzinfo=UTC).timestamp()
+
+
+def _events(*messages, keep=(), **options):
+    return list(SyslogParser(keep, ManualClock(_NOW)).batch(list(messages), **options).events())
+
+
+def _ms(*parts):
+    """Milliseconds of a local time."""
+    return str(int(datetime(*parts).timestamp() * 1000))
+
+
+@pytest.mark.parametrize(
+    ("message", "headers", "body"),
+    [
+        (
+            b"<34>Oct 11 22:14:15 mymachine su[7]: failed",
+            {"Facility": "4", "Severity": "2", "timestamp": _ms(2023, 10, 11, 22, 14, 15), "host": "mymachine"},
+            b"su[7]: failed",
+        ),
+        (
+            b"<13>Feb 29 00:00:00 h leap",
+            {"Facility": "1", "Severity": "5", "timestamp": _ms(2024, 2, 29), "host": "h"},
+            b"leap",
+        ),
+        (
+            b"<165>1 2003-10-11T22:14:15.003Z host app - ID47 - \xef\xbb\xbfmsg",
+            {"Facility": "20", "Severity": "5", "timestamp": "1065910455003", "host": "host"},
+            b"app - ID47 - \xef\xbb\xbfmsg",
+        ),
+        (
+            b"<34>1 2003-08-24T05:14:15.000003-07:00 192.0.2.1 myproc - - %% It's time",
+            {"Facility": "4", "Severity": "2", "timestamp": "1061727255000", "host": "192.0.2.1"},
+            b"myproc - - %% It's time",
+        ),
+        (b"<10>1 - - app - - -", {"Facility": "1", "Severity": "2"}, b"app - - -"),
+        (
+            b"<013>2024-01-02T03:04:05+01:00 h x",
+            {"Facility": "1", "Severity": "5", "timestamp": "1704161045000", "host": "h"},
+            b"x",
+        ),
+        (b"<0>anything", {"Facility": "0", "Severity": "0"}, b"anything"),
+        (b"<13>", {"Facility": "1", "Severity": "5"}, b""),
+        (b"<192>too much", {"flume.syslog.status": "Invalid"}, b"<192>too much"),
+        (b"<1234>x", {"flume.syslog.status": "Invalid"}, b"<1234>x"),
+        (b"<>x", {"flume.syslog.status": "Invalid"}, b"<>x"),
+        (b"no priority \xff", {"flume.syslog.status": "Invalid"}, b"no priority \xff"),
+        (b"<13>Feb 31 00:00:00 h x", {"Facility": "1", "Severity": "5", "host": "h"}, b"x"),
+    ],
+)
+def test_messages_become_events(message, headers, body):
+    """Of RFC 3164, RFC 5424 and what is neither, headers and body are as Flume's, with a known year and any bytes."""
+    assert _events(message) == [(headers, body)]
+    other = b"<14>other"
+    assert _events(message, other)[0] == (headers, body)
+
+
+@pytest.mark.parametrize(
+    ("keep", "body"),
+    [
+        (FIELDS, b"<34>1 2003-08-24T05:14:15Z h a - - - m"),
+        (("priority",), b"<34>a - - - m"),
+        (("timestamp", "hostname"), b"2003-08-24T05:14:15Z h a - - - m"),
+        (("version",), b"1 a - - - m"),
+    ],
+)
+def test_fields_stay_in_bodies_if_asked_for(keep, body):
+    """keep_fields leaves the named fields in front of the body, each where it was."""
+    ((_, found),) = _events(b"<34>1 2003-08-24T05:14:15Z h a - - - m", keep=keep)
+    assert found == body
+
+
+def test_what_is_not_whole_is_marked():
+    """A message of which bytes are missing has a header that says so; the others have none."""
+    events = _events(b"<13>a", b"<13>b", cut=[1])
+    assert [headers.get("flume.syslog.status") for headers, _ in events] == [None, "Incomplete"]
+
+
+def test_one_read_is_one_batch_and_headers_that_all_share_are_shared():
+    """What comes together stays together; a header of one value needs no column."""
+    with serving("syslog_tcp", client_ip_header="ip", port_header="to") as served, served.connect() as peer:
+        peer.sendall(b"<13>Oct 11 22:14:15 h a\r\n<14>Oct 11 22:14:15 h b\n\n")
+        eventually(lambda: len(served.outlet.bodies) == 2)
+        (batch,) = served.outlet.batches
+        assert batch.bodies() == [b"a", b"b"]
+        assert {"Facility", "host", "timestamp", "ip", "to"} == set(batch.shared)
+        assert batch.columns == {"Severity": ["5", "6"]}
+        assert (batch.shared["ip"], batch.shared["to"]) == ("127.0.0.1", str(served.address[1]))
+
+
+def test_messages_with_their_sizes_come_too():
+    """A connection whose first byte is a digit counts octets; its messages may hold line ends."""
+    with serving("syslog_tcp") as served, served.connect() as peer:
+        peer.sendall(b"7 <13>a\nb9 <14>")
+        served.got(b"a\nb")
+        peer.sendall(b"hello")
+        served.got(b"a\nb", b"hello")
+
+
+def test_a_long_message_is_cut_and_the_next_one_is_right():
+    """Of a message beyond event_size the first bytes come, marked, and the rest is passed over."""
+    with serving("syslog_tcp", event_size=16) as served, served.connect() as peer:
+        peer.sendall(b"<13>" + b"x" * 100 + b"\n<13>b\n<13>last")
+        peer.shutdown(socket.SHUT_WR)
+        assert all_of(peer) == b""
+        served.got(b"x" * 12, b"b", b"last")
+        marks = [headers.get("flume.syslog.status") for headers, _ in served.outlet.events]
+        assert marks == ["Incomplete", None, "Incomplete"]
+
+
+def test_several_ports_are_one_source():
+    """Each port is listened on, and a header says which one a message came to."""
+    with serving("syslog_tcp", port=None, ports="0 0", port_header="port") as served:
+        for number, address in enumerate(served.source.server.addresses):
+            with socket.create_connection(address) as peer:
+                peer.sendall(b"<13>x\n")
+                eventually(lambda n=number: len(served.outlet.batches) == n + 1)
+        ports = [headers["port"] for headers, _ in served.outlet.events]
+        assert ports == [str(port) for _, port in served.source.server.addresses]
+
+
+def test_while_a_channel_is_full_a_connection_waits_and_loses_nothing():
+    """A full channel holds its peers up, and what they sent is there in their order when there is room again."""
+    lines = [b"<13>%06d %s" % (number, b"x" * 200) for number in range(20_000)]
+    with serving("syslog_tcp") as served, served.connect() as peer:
+        served.outlet.room.clear()
+        peer.settimeout(0.1)
+        block, sent = b"".join(line + b"\n" for line in lines), 0
+        with pytest.raises(TimeoutError):  # noqa: PT012
+            while sent < len(block):
+                sent += peer.send(block[sent : sent + 65_536])
+        assert served.outlet.bodies == []
+        served.outlet.room.set()
+        peer.settimeout(20)
+        peer.sendall(block[sent:])
+        eventually(lambda: sum(batch.count for batch in served.outlet.batches) == len(lines))
+        assert served.outlet.bodies == [line[4:] for line in lines]
+
+
+def test_garbage_ends_only_its_own_connection():
+    """Bytes that are no syslog are events without a priority, or end their connection; others are served."""
+    with serving("syslog_tcp") as served, served.connect() as good:
+        with served.connect() as wrong:
+            wrong.sendall(b"12x\0\xff")
+            assert all_of(wrong) == b""
+        with served.connect() as binary:
+            binary.sendall(b"\0\xff\xfe\n")
+            served.got(b"\0\xff\xfe")
+        good.sendall(b"<13>a\n")
+        served.got(b"\0\xff\xfe", b"a")
+
+
+def test_datagrams_are_messages():
+    """Each datagram is a message; its sender is a header if asked for, and an empty one is none."""
+    with (
+        serving("syslog_udp", client_ip_header="ip") as served,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
+    ):
+        for each in (b"<13>a\n", b"\n", b"<14>Oct 11 22:14:15 h b\nc\0"):
+            peer.sendto(each, served.address)
+        served.got(b"a", b"b\nc")
+        assert [(headers["Severity"], headers["ip"]) for headers, _ in served.outlet.events] == [
+            ("5", "127.0.0.1"),
+            ("6", "127.0.0.1"),
+        ]
+
+
+def test_flumes_keys_are_understood():
+    """Flume's three syslog sources are ours, with their keys."""
+    assert canonical("sources", "multiport_syslogtcp") == "syslog_tcp"
+    texts = {
+        "host": "0.0.0.0",
+        "ports": "10001 10002",
+        "portHeader": "port",
+        "eventSize": "2500",
+        "batchSize": "10",
+        "keepFields": "priority version",
+        "charset.default": "UTF-8",
+        "clientIPHeader": "ip",
+    }
+    assert from_flume(class_of("sources", "syslog_tcp").Options, texts) == {
+        "bind": "0.0.0.0",
+        "ports": "10001 10002",
+        "port_header": "port",
+        "event_size": "2500",
+        "keep_fields": "priority version",
+        "client_ip_header": "ip",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"port": None}, "or ports must be given"),
+        ({"ports": "1 2"}, "not both"),
+        ({"port": None, "ports": "70000"}, "from 0 to 65535"),
+        ({"keep_fields": "priority pid"}, "must be none, all, or some of"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(options, message):
+    """Neither port nor ports, or a field that there is not, is an error of the configuration."""
+    with pytest.raises(AgentConfigError, match=message), serving("syslog_tcp", **options):
+        pass
