@@ -60,6 +60,7 @@ READ_OPTIONS: dict[str, str] = {
     "maxRowsPerTrigger": "about so many rows in a micro-batch; the driver counts them by reading them first",
     "maxSecondsPerTrigger": "in a micro-batch only what each shard received in so many seconds",
     "pullCount": "LogGroups in one request, 1 to 1000",
+    "partitionsPerShard": "of a batch: into about so many partitions each shard is divided, by time of receipt",
 }
 
 #: What Spark itself adds, or reads, among the options of a data source. A table of ``CREATE TABLE`` has each of its

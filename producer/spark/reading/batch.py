@@ -1,4 +1,4 @@
-"""``spark.read.format("loghub")``: each shard a partition, its two ends fixed in the driver."""
+"""``spark.read.format("loghub")``: each shard a partition, or several, their ends fixed in the driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ...errors import ConfigError
 from .offsets import LATEST, parse_offsets
 from .plan import ReadPlan
-from .ranges import ShardRange, ranges_between, read_range
+from .ranges import ShardRange, divided, ranges_between, read_range
 
 
 class LogHubReader(DataSourceReader):
@@ -38,7 +38,8 @@ class LogHubReader(DataSourceReader):
             shards = self._plan.shards_of(client)
             begin = self._starting.resolve(client, shards)
             end = self._ending.resolve(client, shards)
-        return ranges_between(begin, end)
+            whole = ranges_between(begin, end)
+            return [part for each in whole for part in divided(client, each, self._plan.partitions or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one range. Runs in an executor."""

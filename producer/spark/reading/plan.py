@@ -31,6 +31,9 @@ SHARED_OPTIONS = tuple(
     or name in {"sign_version", "region", "retries", "base_retry_backoff_ms", "max_retry_backoff_ms"}
 )
 
+#: Of a shard: each is a look-up when the read is planned.
+MAX_PARTITIONS = 1_000
+
 # A driver that plans, or a task, waits less long than a producer, which has nothing to lose.
 _MAX_BACKOFF_MS = 10_000
 
@@ -49,6 +52,7 @@ class ReadPlan:
     :ivar ending: ``endingOffsets``, or None.
     :ivar max_rows: ``maxRowsPerTrigger``, or None.
     :ivar max_seconds: ``maxSecondsPerTrigger``, or None.
+    :ivar partitions: ``partitionsPerShard``, or None.
     """
 
     target: Target
@@ -61,6 +65,7 @@ class ReadPlan:
     ending: str | None = None
     max_rows: int | None = None
     max_seconds: int | None = None
+    partitions: int | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType) -> ReadPlan:
@@ -86,6 +91,7 @@ class ReadPlan:
             ending=options.get("endingOffsets"),
             max_rows=_whole_number(options, "maxRowsPerTrigger"),
             max_seconds=_whole_number(options, "maxSecondsPerTrigger"),
+            partitions=_whole_number(options, "partitionsPerShard", MAX_PARTITIONS),
         )
 
     def client(self) -> LogstoreClient:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -34,6 +35,30 @@ def ranges_between(begin: dict[str, str], end: dict[str, str]) -> list[ShardRang
     """The ranges that hold anything, in order of their shards."""
     found = [ShardRange(shard, begin[shard], end[shard]) for shard in sorted(end, key=int)]
     return [each for each in found if not _is_empty(each)]
+
+
+def divided(client: LogstoreClient, part: ShardRange, most: int) -> list[ShardRange]:
+    """The range in parts, about as long in the time of receipt, which is all that cursors can be asked for by.
+
+    :param most: how many; fewer where a part would hold nothing.
+    :raises LogHubReadError: the server did not say.
+    """
+    if most == 1:
+        return [part]
+    first, last = (client.cursor_time(part.shard, cursor) for cursor in (part.begin, part.end))
+    # Whole seconds: within one nothing can be asked for.
+    times = sorted({first + (last - first) * number // most for number in range(1, most)} - {first})
+    cuts = (client.cursor(part.shard, time) for time in times)
+    # What was received in the second of the end, or since then, may lie behind the end.
+    inner = sorted({cut for cut in cuts if _lies_in(cut, part)}, key=lambda cut: position_of(cut) or 0)
+    edges = [part.begin, *inner, part.end]
+    return [ShardRange(part.shard, begin, end) for begin, end in itertools.pairwise(edges)]
+
+
+def _lies_in(cursor: str, part: ShardRange) -> bool:
+    """Whether a cursor divides a range, as far as cursors tell."""
+    begin, place, end = map(position_of, (part.begin, cursor, part.end))
+    return begin is not None and place is not None and end is not None and begin < place < end
 
 
 def _is_empty(part: ShardRange) -> bool:

@@ -32,6 +32,9 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, plan: ReadPlan) -> None:
         if plan.ending is not None:
             raise ConfigError("endingOffsets", "is for a batch: a stream has no end", plan.ending)
+        if plan.partitions is not None:
+            rule = "is for a batch: in a stream each shard is a partition"
+            raise ConfigError("partitionsPerShard", rule, str(plan.partitions))
         self._plan = plan
         self._starting = parse_offsets("startingOffsets", plan.starting or LATEST)
         self._client: LogstoreClient | None = None

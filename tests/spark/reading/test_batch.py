@@ -93,6 +93,34 @@ def test_offsets_and_shards_bound_what_is_read(server: LogHubServer, put: Put) -
     assert batch_reader(backwards, default_schema()).partitions() == []
 
 
+def test_a_shard_is_divided_where_more_partitions_are_asked_for(server: LogHubServer, put: Put) -> None:
+    """By the time of receipt; each log is read once, in order, and what comes after the planning by none."""
+    for seconds in range(0, 500, 10):
+        server.clock_offset = seconds
+        put(f"after {seconds} s")
+    put("other", shard="1")
+    reader = batch_reader(options_of(server, partitionsPerShard="4"), default_schema())
+    partitions = reader.partitions()
+    put("too late")
+    parts = [messages_of(reader, [part]) for part in partitions]
+    assert [part.shard for part in partitions] == ["0", "0", "0", "0", "1"]
+    assert [each for part in parts for each in part] == [
+        *(f"after {seconds} s" for seconds in range(0, 500, 10)),
+        "other",
+    ]
+    assert all(8 <= len(part) <= 16 for part in parts[:4])
+
+
+def test_what_came_within_a_second_is_one_partition(server: LogHubServer, put: Put) -> None:
+    """Cursors can be asked for by whole seconds alone; nothing is read twice for it."""
+    for number in range(5):
+        put(f"message {number}")
+    reader = batch_reader(options_of(server, partitionsPerShard="1000"), default_schema())
+    partitions = reader.partitions()
+    assert len(partitions) <= 3
+    assert messages_of(reader, partitions) == [f"message {number}" for number in range(5)]
+
+
 def test_nothing_to_read_is_an_empty_read(server: LogHubServer, put: Put) -> None:
     """A logstore that is empty so far has no partitions; the one that Spark makes up has no rows."""
     put("a message")
