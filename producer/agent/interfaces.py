@@ -105,6 +105,11 @@ class Outlet(Protocol):
         first, and ends a batch at each of the others: then no channel gets anything twice.
         """
 
+    def is_safe(self, name: str) -> bool:
+        """Whether what was read under that name may be deleted: nothing that was put is lost then if the process dies,
+        since channels that forget have delivered it.
+        """
+
     def names(self) -> set[str]:
         """The names of all positions that channels have from this source."""
 

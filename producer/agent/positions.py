@@ -41,6 +41,9 @@ class Positions(Protocol):
     def end(self, name: str) -> int:
         """Up to where the channel has it; 0 if nothing."""
 
+    def is_safe(self, name: str) -> bool:
+        """Whether nothing that was put is lost if the process dies now, and what was read is not there any more."""
+
     def names(self) -> Iterable[str]:
         """All that are known."""
 
@@ -95,6 +98,9 @@ class KeptPositions:
         """See :class:`Positions`, as for those that follow."""
         with self._lock:
             return self._ends.get(name, 0)
+
+    def is_safe(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
+        return True
 
     def names(self) -> list[str]:
         with self._lock:
@@ -177,6 +183,10 @@ class DeliveredPositions:
         """See :class:`Positions`, as for those that follow."""
         with self._lock:
             return self._ends.get(name, 0)
+
+    def is_safe(self, name: str) -> bool:
+        with self._lock:
+            return not self._undelivered.get(name)
 
     def names(self) -> list[str]:
         with self._lock:

@@ -68,6 +68,9 @@ class SourceOutlet:
         ends = {channel.positions.end(full) for channel in self._channels.values()}
         return [max(ends)] if self._selector.exclusive else sorted(ends)
 
+    def is_safe(self, name: str) -> bool:
+        return all(channel.positions.is_safe(self._prefix + name) for channel in self._channels.values())
+
     def names(self) -> set[str]:
         return {
             name.removeprefix(self._prefix)

@@ -91,6 +91,10 @@ class RecordingOutlet:
         with self._lock:
             return [self._ends.get(name, 0)]
 
+    def is_safe(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
+        """See :class:`Outlet`."""
+        return True
+
     def names(self) -> set[str]:
         with self._lock:
             return set(self._ends)

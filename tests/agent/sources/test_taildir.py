@@ -13,8 +13,8 @@ import pytest
 from producer.agent import Agent, AgentConfig, AgentConfigError, ComponentConfig, SinkConfig, SourceConfig
 from producer.agent.batch import Position
 from producer.agent.options import from_flume, read_options
+from producer.agent.sources.reading.identity import FileName, parse_name
 from producer.agent.sources.taildir import TaildirSource
-from producer.agent.sources.taildir.identity import FileName, parse_name
 from tests.support.waiting import eventually
 
 from .following import Tail, Writer

@@ -6,11 +6,11 @@
                                                     ▲
              positions, with the channels ──────────┴── notes, in the source's own directory
 
-What is read belongs to a **name** (:mod:`.identity`), which stays with a file's bytes, not with its path: a file that
-was renamed goes on where it was. One that was cut short, or holds other bytes than those that were read, gets a new
-name and begins at byte 0; if the old bytes lie beside it in a copy, as ``copytruncate`` leaves them, the old name goes
-on in the copy. How far each name was read lies with the channels (:class:`~producer.agent.batch.Position`); what only
-helps to know a file again lies in the source's own notes, and may be lost without harm to what follows.
+What is read belongs to a **name** (:mod:`..reading.identity`), which stays with a file's bytes, not with its path: a
+file that was renamed goes on where it was. One that was cut short, or holds other bytes than those that were read, gets
+a new name and begins at byte 0; if the old bytes lie beside it in a copy, as ``copytruncate`` leaves them, the old name
+goes on in the copy. How far each name was read lies with the channels (:class:`~producer.agent.batch.Position`); what
+only helps to know a file again lies in the source's own notes, and may be lost without harm to what follows.
 
 What no reader can see: a file that was cut, and written again beyond the old position with the very bytes there that
 were there before.

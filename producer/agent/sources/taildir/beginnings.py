@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from ...batch import Position
 from ...interfaces import Context, Outlet
+from ..reading.identity import FileName, Key
+from ..reading.reader import BLOCK_BYTES, FileReader, Rules
 from .flume_positions import read_flume_positions
 from .groups import Group
-from .identity import FileName, Key
 from .known import KnownFiles, find_copy, key_if_copy, stem_of
 from .options import TaildirOptions
-from .reader import BLOCK_BYTES, FileReader, Rules
 from .readers import Readers
 
 _log = logging.getLogger("producer.agent.taildir")

@@ -8,11 +8,11 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 
 from ....clock import Clock
+from ..reading.identity import Key, is_compressed, open_quickly
+from ..reading.reader import FileReader
 from .beginnings import Beginnings
 from .groups import Directories, Entry, Group, Scan
-from .identity import Key, is_compressed, open_quickly
 from .known import KnownFiles, stem_of
-from .reader import FileReader
 from .readers import Readers
 
 _log = logging.getLogger("producer.agent.taildir")

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ...interfaces import Context, Outlet, Stop
+from ..reading.reader import Block, ContentChangedError, FileReader
 from .batches import BatchMaker
 from .beginnings import Beginnings
 from .finder import Finder
 from .known import KnownFiles
 from .options import TaildirOptions
-from .reader import Block, ContentChangedError, FileReader
 from .readers import Readers
 
 _log = logging.getLogger("producer.agent.taildir")

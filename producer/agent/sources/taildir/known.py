@@ -10,8 +10,8 @@ from pathlib import Path
 from ....channels.file.store.notes import FileNotes
 from ....clock import Clock
 from ...interfaces import Outlet
-from .identity import FileName, Key, Note, holds, is_compressed, open_quickly, parse_name, parse_note
-from .reader import Block, FileReader
+from ..reading.identity import FileName, Key, Note, holds, is_compressed, open_quickly, parse_name, parse_note
+from ..reading.reader import Block, FileReader
 
 _log = logging.getLogger("producer.agent.taildir")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from .identity import Key
-from .reader import FileReader
+from ..reading.identity import Key
+from ..reading.reader import FileReader
 
 #: Files that have not been written for long are looked at, so many a second.
 _QUIET_LOOKS = 800

@@ -1,0 +1,90 @@
+"""The options of ``spooldir``, with Flume's names."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....errors import ConfigError
+from ...options import option
+
+_NOT_NEEDED = "taken from Flume's files and not needed: "
+_DESERIALIZER = "deserializer."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolDirectoryOptions:
+    """Flume's ``spooldir``'s, and some more."""
+
+    spool_directory: Path = option(flume="spoolDir", doc="where the files are")
+    file_suffix: str = option(".COMPLETED", doc="what the name of a completed file ends with")
+    delete_policy: str = option("never", choices=("never", "immediate"), doc="whether a completed file is deleted")
+    tracking_policy: str = option(
+        "rename",
+        choices=("rename", "tracker_dir"),
+        doc="how a file is completed: by its name, or a mark elsewhere",
+    )
+    tracker_directory: str = option(
+        ".flumespool", flume="trackerDir", doc="for marks; if it is not absolute, below the spool directory"
+    )
+    include_pattern: str = option("^.*$", doc="regular expression: only files with such names")
+    ignore_pattern: str = option("^$", doc="regular expression: no files with such names")
+    consume_order: str = option("oldest", choices=("oldest", "youngest", "random"), doc="which file is the next")
+    recursive_directory_search: bool = option(False, doc="whether directories in it are looked into")
+    poll_delay: float = option(0.5, scale=0.001, least=0.001, doc="seconds between two looks")
+    settle: float = option(5.0, least=0, doc="seconds without a write, after which a file is taken to be complete")
+    input_charset: str = option("UTF-8", doc="of the files; another than UTF-8 is converted to it")
+    decode_error_policy: str = option(
+        "KEEP",
+        choices=("KEEP", "REPLACE", "IGNORE", "FAIL"),
+        doc="what becomes of bytes that are no text: they stay, become U+FFFD, are left out, or the file is put aside",
+    )
+    deserializer: str = option("LINE", choices=("LINE", "BLOB"), doc="what an event is: a line, or a whole file")
+    max_line_length: int | None = option(None, least=1, doc="characters: longer lines are cut into several events")
+    max_blob_length: int = option(32 << 20, least=1, doc="bytes: larger files are cut into several events")
+    max_line_bytes: int = option(16 << 20, least=1024, doc="a longer line comes in parts in any case")
+    file_header: bool = option(False, doc="whether events have a header with the path of their file")
+    file_header_key: str = option("file", doc="the name of that header")
+    basename_header: bool = option(False, doc="whether events have a header with the name of their file")
+    basename_header_key: str = option("basename", doc="the name of that header")
+    batch_size: int = option(100, least=1, doc=_NOT_NEEDED + "lines travel in blocks of 1 MiB at most")
+    max_backoff: float = option(4.0, scale=0.001, doc=_NOT_NEEDED + "a full channel lets in as soon as it has room")
+
+    def __post_init__(self) -> None:
+        for name in ("include_pattern", "ignore_pattern"):
+            try:
+                re.compile(getattr(self, name))
+            except re.error as error:
+                raise ConfigError(name, f"must be a regular expression: {error}", getattr(self, name)) from error
+        try:
+            codecs.lookup(self.input_charset)
+        except LookupError as error:
+            raise ConfigError("input_charset", "must be one that Python knows", self.input_charset) from error
+        if not self.file_suffix:
+            raise ConfigError("file_suffix", "must not be empty", self.file_suffix)
+        if self.decode_error_policy == "KEEP" and not self.is_utf8:
+            object.__setattr__(self, "decode_error_policy", "REPLACE")  # nothing else can be kept in UTF-8
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether the bytes of lines stay as they are."""
+        return codecs.lookup(self.input_charset).name in ("utf-8", "ascii")
+
+    @property
+    def marks(self) -> Path:
+        """Where the marks of completed files lie."""
+        return self.spool_directory / self.tracker_directory
+
+    @staticmethod
+    def translate_flume(values: Mapping[str, str]) -> Mapping[str, str]:
+        """The keys of the deserializer are ours; its class may be named whole."""
+        found = {key.removeprefix(_DESERIALIZER): value for key, value in values.items()}
+        kind = found.get("deserializer", "LINE").removesuffix("$Builder").rpartition(".")[2]
+        if kind in ("LineDeserializer", "BlobDeserializer"):
+            found["deserializer"] = kind.removesuffix("Deserializer").upper()
+        if found.get("outputCharset", "").upper() in ("UTF-8", "UTF8"):
+            del found["outputCharset"]
+        return found

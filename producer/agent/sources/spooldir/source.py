@@ -1,0 +1,246 @@
+"""SpoolDirectorySource: see the package."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...batch import EventBatch, Position
+from ...interfaces import Context, Outlet, Stop
+from ..reading.identity import FileName, Key, is_compressed, parse_name
+from ..reading.reader import Block, ContentChangedError, FileReader, Rules
+from .directory import SpoolDirectory, Waiting
+from .events import EventMaker
+from .options import SpoolDirectoryOptions
+
+_log = logging.getLogger("producer.agent.spooldir")
+
+#: Seconds between two looks for positions of files that are gone: a channel that gives their last events notes them.
+_SWEEP_INTERVAL = 60.0
+#: Files that were put and are not safe yet, at most: then nothing more is read.
+_MOST_UNSAFE = 1000
+
+
+@dataclass(slots=True)
+class _Seen:
+    """When a file was seen to change last, monotonic seconds."""
+
+    size: int
+    mtime_ns: int
+    since: float
+
+
+class SpoolDirectorySource:
+    """See the package."""
+
+    Options = SpoolDirectoryOptions
+
+    def __init__(self, options: SpoolDirectoryOptions, context: Context) -> None:
+        self._options, self._context = options, context
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~...interfaces.Source`.
+
+        :raises SpoolDirectoryError: the directory is not there, or another source reads it.
+        """
+        spooler = Spooler(self._options, self._context, outlet, stop)
+        try:
+            while not stop.is_set():
+                if not spooler.look():
+                    stop.wait(self._options.poll_delay)
+        finally:
+            spooler.close()
+
+
+class Spooler:
+    """One run of the source.
+
+    :ivar _unsafe: files that were put whole, by path.
+    """
+
+    def __init__(self, options: SpoolDirectoryOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
+        self._options, self._context, self._outlet, self._stop = options, context, outlet, stop
+        self._directory = SpoolDirectory(options)
+        self._maker = EventMaker(options)
+        self._rules = Rules(None, options.max_line_bytes, 0.0, 0.0)
+        self._seen: dict[Key, _Seen] = {}
+        self._unsafe: dict[str, FileReader] = {}
+        self._told: set[str] = set()
+        self._names: dict[Key, FileName] = {}
+        self._next_sweep = context.clock.monotonic()
+
+    def close(self) -> None:
+        """Let the directory go."""
+        for reader in self._unsafe.values():
+            reader.close()
+        self._directory.close()
+
+    def look(self) -> bool:
+        """Look into the directory once, and put what is complete; whether there was anything."""
+        now = self._context.clock.monotonic()
+        moved = False
+        try:
+            waiting = self._directory.waiting()
+        except OSError as error:
+            self._tell_once(self._options.spool_directory.name, f"the directory cannot be read: {error.strerror}")
+            return False
+        self._forget_absent(waiting, now)
+        for file in waiting:
+            if self._stop.is_set() or len(self._unsafe) >= _MOST_UNSAFE:
+                break
+            if file.path not in self._unsafe and self._has_rested(file, now):
+                moved = self._take(file, now) or moved
+        self._complete_safe()
+        return moved
+
+    def _has_rested(self, file: Waiting, now: float) -> bool:
+        """Whether nobody has written it for long: by its own time at first, and by what was seen of it then."""
+        status = file.status
+        key = status.st_dev, status.st_ino
+        seen = self._seen.get(key)
+        if seen is None or (seen.size, seen.mtime_ns) != (status.st_size, status.st_mtime_ns):
+            age = self._context.clock.time() - status.st_mtime if seen is None else 0.0
+            seen = self._seen[key] = _Seen(status.st_size, status.st_mtime_ns, now - max(0.0, age))
+        return now - seen.since >= self._options.settle
+
+    def _forget_absent(self, waiting: Sequence[Waiting], now: float) -> None:
+        """Forget what was seen of files that are not there any more, and now and then their positions."""
+        present = {(file.status.st_dev, file.status.st_ino) for file in waiting}
+        self._seen = {key: seen for key, seen in self._seen.items() if key in present}
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + _SWEEP_INTERVAL
+        names = filter(None, map(parse_name, self._outlet.names()))
+        for name in sorted(names, key=lambda each: -each.generation):
+            key = name.device, name.inode
+            if key not in present or self._names.setdefault(key, name) != name:
+                self._outlet.forget(str(name))
+
+    # -- one file
+
+    def _take(self, file: Waiting, now: float) -> bool:
+        """Put what a file has; whether it had anything."""
+        reader = FileReader(file.path, "", (file.status.st_dev, file.status.st_ino), self._rules, now)
+        reader.headers = self._headers(file.path)
+        try:
+            if self._options.deserializer == "LINE" and is_compressed(reader.open()):
+                self._tell_once(file.path, "it is compressed, and not read")
+            elif self._put_all(reader, now):
+                self._unsafe[file.path] = reader
+        except ContentChangedError:
+            self._replaced(reader)
+        except UnicodeDecodeError as error:
+            aside = self._directory.put_aside(file.path)
+            _log.error("%s is not %s: %s; it is now %s", file.path, self._options.input_charset, error.reason, aside)
+        except OSError as error:
+            self._tell_once(file.path, f"cannot be read: {error.strerror}; it is tried again")
+        finally:
+            reader.close()
+        return reader.position > 0
+
+    def _put_all(self, reader: FileReader, now: float) -> bool:
+        """Put a file to its end; False if ``stop`` came before."""
+        self._go_on(reader)
+        reader.look(now)
+        for block, batch in self._batches(reader, now):
+            if not self._outlet.put_until(batch, self._stop):
+                return False
+            reader.take(block)
+        return not self._stop.is_set()
+
+    def _go_on(self, reader: FileReader) -> None:
+        """Begin where the channels are."""
+        name = self._names.get(reader.key)
+        if name is None:
+            return
+        ends, status = self._outlet.ends(str(name)), os.fstat(reader.open())
+        again = status.st_size == ends[-1] and status.st_mtime_ns != name.generation  # the same file, once more
+        if again or not reader.holds(name, None, ends[-1]):
+            raise ContentChangedError
+        reader.go_on(name, ends)
+
+    def _batches(self, reader: FileReader, now: float) -> Iterator[tuple[Block, EventBatch]]:
+        if self._options.deserializer == "BLOB":
+            return self._blobs(reader)
+        if self._maker.needs_whole_file:
+            return self._decoded(reader)
+        return self._lines(reader, now)
+
+    def _lines(self, reader: FileReader, now: float) -> Iterator[tuple[Block, EventBatch]]:
+        while (block := reader.read(now)) is not None:
+            yield block, self._maker.lines(block.data, reader.headers, self._position(reader, block))
+
+    def _blobs(self, reader: FileReader) -> Iterator[tuple[Block, EventBatch]]:
+        while data := os.pread(reader.open(), self._options.max_blob_length, reader.position):
+            block = Block(data, reader.position)
+            yield block, self._maker.blob(data, reader.headers, self._position(reader, block))
+
+    def _decoded(self, reader: FileReader) -> Iterator[tuple[Block, EventBatch]]:
+        """A file whose line ends are more than a byte is decoded whole, from its first one."""
+        if reader.position:
+            return
+        data = os.pread(reader.open(), os.fstat(reader.open()).st_size, 0)
+        if data:
+            whole = Block(data, 0)
+            for batch in self._maker.decoded(data, reader.headers, self._position(reader, whole)):
+                yield whole if batch.position else Block(b"", 0), batch
+
+    def _position(self, reader: FileReader, block: Block) -> Position:
+        if reader.name is None:
+            # Its time of change tells it from a file that had its inode and its first bytes before.
+            reader.name = reader.name_for(block.end, os.fstat(reader.open()).st_mtime_ns)
+            self._names[reader.key] = reader.name
+        return Position(str(reader.name), block.end)
+
+    def _headers(self, path: str) -> dict[str, str]:
+        options, headers = self._options, {}
+        if options.file_header:
+            headers[options.file_header_key] = path
+        if options.basename_header:
+            headers[options.basename_header_key] = os.path.basename(path)  # noqa: PTH119
+        return {name: os.fsencode(value).decode(errors="backslashreplace") for name, value in headers.items()}
+
+    def _replaced(self, reader: FileReader) -> None:
+        """A file that should not change has other bytes than those that were put."""
+        name = self._names.pop(reader.key, None)
+        _log.error("%s was changed after it was read in part: it is read from its first byte", reader.place)
+        if name is not None:
+            self._outlet.forget(str(name))
+
+    # -- completed
+
+    def _complete_safe(self) -> None:
+        for path, reader in list(self._unsafe.items()):
+            if reader.name is None or self._outlet.is_safe(str(reader.name)):
+                del self._unsafe[path]
+                self._complete(path, reader)
+
+    def _complete(self, path: str, reader: FileReader) -> None:
+        try:
+            status = os.stat(path)  # noqa: PTH116
+            if (status.st_dev, status.st_ino) != reader.key:
+                _log.error("%s was replaced by another file before it was completed", path)
+                return
+            if status.st_size != reader.position:
+                _log.warning("%s was written while it was read: what was added is read when it has rested", path)
+                return
+            self._directory.complete(path)
+        except FileNotFoundError:
+            _log.warning("%s was taken away before it was completed", path)
+        except OSError as error:
+            self._tell_once(path, f"cannot be completed: {error.strerror}; it is tried again")
+            return
+        self._told.discard(path)
+        self._seen.pop(reader.key, None)
+        name = self._names.pop(reader.key, None)
+        if name is not None:
+            self._outlet.forget(str(name))
+
+    def _tell_once(self, path: str, what: str) -> None:
+        if path not in self._told:
+            self._told.add(path)
+            self._context.counters.add(EventReadFail=1)
+            self._context.counters.last_error = f"{path}: {what}"
+            _log.error("%s: %s", path, what)

@@ -1,0 +1,429 @@
+"""spooldir: which files are taken, when, as what, and how they are completed."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent import AgentConfigError
+from producer.agent.interfaces import Context
+from producer.agent.options import from_flume, read_options
+from producer.agent.sources.spooldir import SpoolDirectorySource
+from producer.agent.sources.spooldir.directory import SpoolDirectoryError
+from producer.agent.sources.spooldir.source import Spooler
+
+from .following import Tail
+
+
+class Spool(Tail):
+    """A spool directory's source without its thread; files have rested at once unless a test says otherwise."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder)
+        chosen = {"spool_directory": str(self.logs), "settle": 0.0, **options}
+        self.chosen = read_options(SpoolDirectorySource.Options, chosen, "sources.s")
+        self._spooler: Spooler | None = None
+
+    @property
+    def follower(self) -> Spooler:  # type: ignore[override]
+        if self._spooler is None:
+            self._spooler = Spooler(self.chosen, self._context(), self.outlet, self.stop)
+        return self._spooler
+
+    def _context(self) -> Context:
+        return Context("a", "t", self.logs.parent / "state", clock=self.clock)
+
+    def close(self) -> None:
+        if self._spooler is not None:
+            self._spooler.close()
+            self._spooler = None
+
+    def write(self, name: str, data: bytes, age: int = 0) -> Path:
+        path = self.logs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        if age:
+            os.utime(path, (1_600_000_000 - age, 1_600_000_000 - age))
+        return path
+
+    def done(self) -> list[str]:
+        """What is in the directory once all is delivered."""
+        self.look()
+        return sorted(str(path.relative_to(self.logs)) for path in self.logs.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path)
+    yield spool
+    spool.close()
+
+
+def _made(folder: Path, **options: Any) -> Spool:
+    return Spool(folder, **options)
+
+
+def test_each_line_of_a_file_is_an_event_and_the_file_is_renamed(spool: Spool) -> None:
+    """Once it is delivered; the last line counts without an end."""
+    spool.write("a", b"one\ntwo\r\n\nlast")
+    spool.look()
+    assert spool.done() == ["a"]  # a channel that forgets has it, and has not delivered it
+    assert spool.lines() == [b"one", b"two", b"", b"last"]
+
+    assert spool.done() == ["a.COMPLETED"]
+    assert not spool.outlet.names()
+
+
+def test_nothing_is_lost_in_memory(spool: Spool) -> None:
+    """A file is not completed before its lines are delivered: a death before that reads them again."""
+    spool.write("a", b"one\ntwo\n")
+    spool.look()
+    spool.restart()
+    spool.look()
+
+    assert (spool.logs / "a").exists()
+    assert spool.lines() == [b"one", b"two"]
+
+
+def test_an_empty_file_is_completed(spool: Spool) -> None:
+    """It has no event, and keeps nothing up."""
+    spool.write("a", b"")
+    spool.write("b", b"b\n")
+
+    assert spool.seen() == [b"b"]
+    assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]
+
+
+def test_completed_files_are_deleted_if_wanted(tmp_path: Path) -> None:
+    """deletePolicy immediate."""
+    spool = _made(tmp_path, delete_policy="immediate")
+    spool.write("a", b"one\n")
+
+    assert spool.seen() == [b"one"]
+    assert spool.done() == []
+    spool.close()
+
+
+def test_completed_files_are_marked_in_a_directory_beside(tmp_path: Path) -> None:
+    """trackingPolicy tracker_dir: the file stays as it is, and is not read again, by the next start neither."""
+    spool = _made(tmp_path, tracking_policy="tracker_dir", recursive_directory_search=True)
+    spool.write("d/a", b"one\n")
+    assert spool.seen() == [b"one"]
+    assert spool.done() == [".flumespool/d/a.COMPLETED", "d/a"]
+    spool.restart()
+
+    assert spool.seen() == []
+    spool.close()
+
+
+def test_flumes_own_marks_hold(tmp_path: Path) -> None:
+    """An empty mark, as Flume leaves it, says that a file is done."""
+    spool = _made(tmp_path, tracking_policy="tracker_dir")
+    spool.write("a", b"one\n")
+    spool.write(".flumespool/a.COMPLETED", b"")
+
+    assert spool.seen() == []
+    spool.close()
+
+
+@pytest.mark.parametrize(
+    ("order", "wanted"), [("oldest", [b"c", b"a", b"b"]), ("youngest", [b"b", b"a", b"c"]), ("random", None)]
+)
+def test_files_are_consumed_in_order(tmp_path: Path, order: str, wanted: list[bytes] | None) -> None:
+    """By the time of their last change, or by chance."""
+    random.seed(3)
+    spool = _made(tmp_path, consume_order=order)
+    for name, age in (("a", 20), ("b", 10), ("c", 30)):
+        spool.write(name, name.encode() + b"\n", age)
+
+    found = spool.seen()
+    assert sorted(found) == [b"a", b"b", b"c"]
+    assert wanted is None or found == wanted
+    spool.close()
+
+
+def test_files_of_one_time_are_consumed_by_name(spool: Spool) -> None:
+    """Flume's order among those of one second."""
+    for name in ("c", "a", "b"):
+        spool.write(name, name.encode() + b"\n", 10)
+
+    assert spool.seen() == [b"a", b"b", b"c"]
+
+
+def test_patterns_choose_files(tmp_path: Path) -> None:
+    """includePattern and ignorePattern together; hidden files never."""
+    spool = _made(tmp_path, include_pattern=r"\.log$", ignore_pattern="^skip")
+    for name in ("a.log", "skip.log", "b.txt", ".hidden.log"):
+        spool.write(name, name.encode() + b"\n")
+
+    assert spool.seen() == [b"a.log"]
+    spool.close()
+
+
+@pytest.mark.parametrize(("recursive", "wanted"), [(False, [b"1"]), (True, [b"1", b"2", b"3"])])
+def test_directories_are_looked_into_if_wanted(tmp_path: Path, recursive: bool, wanted: list[bytes]) -> None:
+    """recursiveDirectorySearch."""
+    spool = _made(tmp_path, recursive_directory_search=recursive)
+    for number, name in enumerate(("a", "x/a", "x/y/a"), start=1):
+        spool.write(name, b"%d\n" % number)
+
+    assert sorted(spool.seen()) == wanted
+    spool.close()
+
+
+def test_headers_tell_the_file(tmp_path: Path) -> None:
+    """fileHeader and basenameHeader with their keys."""
+    values = {
+        "spoolDir": str(tmp_path / "logs"),
+        "fileHeader": "true",
+        "fileHeaderKey": "path",
+        "basenameHeader": "true",
+        "basenameHeaderKey": "name",
+        "pollDelay": "100",
+    }
+    options = from_flume(SpoolDirectorySource.Options, values)
+    spool = _made(tmp_path, **options)
+    path = spool.write("a", b"one\n")
+    spool.look()
+
+    assert [dict(batch.shared) for batch in spool.batches()] == [{"path": str(path), "name": "a"}]
+    assert spool.chosen.poll_delay == 0.1
+    spool.close()
+
+
+def test_long_lines_are_whole_unless_a_limit_is_set(tmp_path: Path) -> None:
+    """Flume cuts at 2,048 characters; we do if we are told to."""
+    (tmp_path / "x").mkdir()
+    line = b"x" * (1 << 20) + b"end"
+    for folder, limit, wanted in ((tmp_path, None, [line]), (tmp_path / "x", 1 << 20, [line[:-3], b"end"])):
+        spool = _made(folder, max_line_length=limit)
+        spool.write("a", line + b"\n")
+        assert spool.seen() == wanted
+        spool.close()
+
+
+def test_a_blob_is_one_event(tmp_path: Path) -> None:
+    """A whole file; one that is larger than allowed comes in parts."""
+    values = {
+        "spoolDir": str(tmp_path / "logs"),
+        "deserializer": "org.apache.flume.sink.solr.morphline.BlobDeserializer$Builder",
+        "deserializer.maxBlobLength": "10",
+    }
+    spool = _made(tmp_path, **from_flume(SpoolDirectorySource.Options, values))
+    spool.write("a", b"one\ntwo")
+    spool.write("b", b"0123456789abc")
+
+    assert sorted(spool.seen()) == [b"0123456789", b"abc", b"one\ntwo"]
+    spool.close()
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [("KEEP", b"a\xffb"), ("REPLACE", "a\ufffdb".encode()), ("IGNORE", b"ab")],
+)
+def test_bytes_that_are_no_text(tmp_path: Path, policy: str, wanted: bytes) -> None:
+    """decodeErrorPolicy; by default they stay as they are."""
+    spool = _made(tmp_path, decode_error_policy=policy)
+    spool.write("a", b"a\xffb\n")
+
+    assert spool.seen() == [wanted]
+    spool.close()
+
+
+def test_a_file_that_is_no_text_is_put_aside_if_wanted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """FAIL: it is told, kept under another name, and the others are read: in Flume it ends the source."""
+    spool = _made(tmp_path, decode_error_policy="FAIL")
+    spool.write("a", b"a\xffb\n", 10)
+    spool.write("b", b"good\n")
+
+    assert spool.seen() == [b"good"]
+    assert spool.done() == ["a.FAILED", "b.COMPLETED"]
+    assert "a is not UTF-8: invalid start byte" in caplog.text
+    spool.close()
+
+
+@pytest.mark.parametrize(("charset", "text"), [("ISO-8859-1", "grün\nblau\n"), ("UTF-16", "grün\n漢字\n")])
+def test_another_charset_becomes_utf8(tmp_path: Path, charset: str, text: str) -> None:
+    """inputCharset, also with line ends of two bytes."""
+    spool = _made(tmp_path, input_charset=charset)
+    spool.write("a", text.encode(charset))
+
+    assert spool.seen() == text.encode().splitlines()
+    assert spool.done() == ["a.COMPLETED"]
+    spool.close()
+
+
+def test_a_growing_file_is_waited_for(tmp_path: Path) -> None:
+    """In Flume 1,801 of 8,001 lines came, and the file was renamed: here it is taken once it has rested."""
+    spool = _made(tmp_path, settle=5.0)
+    path = spool.write("a", b"")
+    wanted: list[bytes] = []
+    for number in range(20):
+        with path.open("ab") as file:
+            file.write(b"line %d\n" % number)
+        wanted.append(b"line %d" % number)
+        assert spool.seen(2) == []
+    assert spool.seen(6) == wanted
+
+    assert spool.done() == ["a.COMPLETED"]
+    spool.close()
+
+
+def test_a_file_that_is_written_after_it_was_read_is_read_on(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told, and what was added comes, once."""
+    path = spool.write("a", b"one\n")
+    spool.look()
+    with path.open("ab") as file:
+        file.write(b"two\n")
+    assert spool.seen() == [b"one"]
+    assert spool.seen() + spool.seen() == [b"two"]
+
+    assert spool.done() == ["a.COMPLETED"]
+    assert "was written while it was read" in caplog.text
+
+
+def test_a_file_whose_bytes_are_replaced_is_read_anew(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told, nothing is lost, and the source goes on."""
+    path = spool.write("a", b"one\ntwo\n")
+    spool.look()
+    path.write_bytes(b"1\n")
+    spool.write("b", b"b\n")
+    found = spool.lines()
+    found += spool.seen() + spool.seen()
+
+    assert sorted(found) == [b"1", b"b", b"one", b"two"]
+    assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]
+    assert "was changed after it was read in part" in caplog.text
+
+
+def test_a_name_that_is_used_again_gets_a_number(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+    """In Flume it ends the source; here it is told, and nothing is overwritten."""
+    for text in (b"one", b"two", b"three"):
+        spool.write("a", text + b"\n")
+        assert spool.seen() == [text]
+        spool.look()
+
+    assert spool.done() == ["a.1.COMPLETED", "a.2.COMPLETED", "a.COMPLETED"]
+    assert (spool.logs / "a.COMPLETED").read_bytes() == b"one\n"
+    assert "its name was used before" in caplog.text
+
+
+def test_a_marked_name_that_is_used_again_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A mark holds for the file that was completed, not for its name."""
+    spool = _made(tmp_path, tracking_policy="tracker_dir")
+    for text in (b"one\n", b"another\n"):
+        spool.write("a", text)
+        assert spool.seen() == [text.strip()]
+        spool.look()
+    spool.restart()
+
+    assert spool.seen() == []
+    assert "another file had its name" in caplog.text
+    spool.close()
+
+
+def test_the_same_file_once_more_is_read_once_more(spool: Spool) -> None:
+    """Equal bytes, an equal name, perhaps even the inode of the one before: it is another delivery all the same."""
+    for age in (10, 5):
+        spool.write("a", b"one\n", age)
+        assert spool.seen() == [b"one"]
+        spool.look()
+        (spool.logs / "a.COMPLETED").unlink()
+
+
+def test_a_source_goes_on_within_a_file(spool: Spool) -> None:
+    """A stop in the middle of a file: the next start puts the rest."""
+    lines = [b"line %06d %s" % (number, b"x" * 100) for number in range(30_000)]
+    spool.write("a", b"".join(line + b"\n" for line in lines))
+    put, count = spool.outlet.put_until, 0
+
+    def put_one(batch: Any, stop: Any) -> bool:
+        nonlocal count
+        count += 1
+        return put(batch, stop) if count == 1 else False
+
+    spool.outlet.put_until = put_one  # type: ignore[method-assign]
+    spool.stop.set()
+    spool.follower.look()
+    spool.stop._set = False
+    spool.follower.look()
+    spool.outlet.put_until = put  # type: ignore[method-assign]
+    spool.restart()
+    spool.look()
+
+    assert spool.lines() == lines
+    assert spool.done() == ["a.COMPLETED"]
+
+
+def test_a_compressed_file_is_told_and_left(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+    """Its bytes are no lines."""
+    spool.write("a.gz", gzip.compress(b"one\n"))
+
+    assert spool.seen() == []
+    assert spool.done() == ["a.gz"]
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
+        f"{spool.logs}/a.gz: it is compressed, and not read"
+    ]
+
+
+def test_a_directory_belongs_to_one_source(spool: Spool) -> None:
+    """The second one is refused in words, until the first one ends."""
+    spool.look()
+    with pytest.raises(SpoolDirectoryError, match="is read by another source"):
+        Spooler(spool.chosen, spool._context(), spool.outlet, spool.stop)
+    spool.close()
+
+    Spooler(spool.chosen, spool._context(), spool.outlet, spool.stop).close()
+
+
+def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """The path, and why."""
+    spool = _made(tmp_path, spool_directory=str(tmp_path / "none"))
+    with pytest.raises(SpoolDirectoryError, match="none cannot be used: No such file or directory"):
+        spool.look()
+
+
+def test_a_file_of_many_blocks_keeps_every_line(spool: Spool) -> None:
+    """In order, in blocks of no more than 1 MiB."""
+    lines = [b"line %06d %s" % (number, b"y" * (number % 200)) for number in range(30_000)]
+    spool.write("a", b"\n".join(lines))
+    spool.look()
+    batches = spool.batches()
+
+    assert [body for batch in batches for body in batch.bodies()] == lines
+    assert max(batch.size for batch in batches) <= (1 << 20) + 1
+
+
+def test_nothing_is_kept_of_files_that_are_done(spool: Spool) -> None:
+    """Neither positions nor descriptors."""
+    for number in range(30):
+        spool.write(f"{number}", b"%d\n" % number)
+    spool.seen()
+    spool.look()
+    spool.look(61)
+
+    assert not spool.outlet.names()
+    assert len(spool.done()) == 30
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "spool_directory: is missing"),
+        ({"spool_directory": "/x", "include_pattern": "("}, "include_pattern: must be a regular expression"),
+        ({"spool_directory": "/x", "input_charset": "x-no"}, "input_charset: must be one that Python knows"),
+        ({"spool_directory": "/x", "consume_order": "best"}, "must be one of oldest, youngest, random"),
+        ({"spool_directory": "/x", "deserializer": "AVRO"}, "must be one of LINE, BLOB"),
+    ],
+)
+def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, str], said: str) -> None:
+    """What, which rule, which value."""
+    with pytest.raises(AgentConfigError, match=said):
+        read_options(SpoolDirectorySource.Options, values, "sources.s")
