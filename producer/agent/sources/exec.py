@@ -33,6 +33,8 @@ _log = logging.getLogger("producer.agent.exec")
 _READ_BYTES = 1 << 20
 #: Seconds between two looks whether to end.
 _LOOK = 0.2
+#: After less than so many bytes the pipe gathers more for so many seconds: a commit for each line would cost too much.
+_SMALL, _GATHER = 64 << 10, 0.01
 #: Seconds that a command has to end in, once it was told to.
 _GRACE = 2.0
 
@@ -103,6 +105,8 @@ class ExecSource:
                 data = command.read(_LOOK)
                 if data and not self._put(outlet, stop, lines.add(data)):
                     return 0
+                if 0 < len(data) < _SMALL:
+                    stop.wait(_GATHER)
             if stop.is_set():
                 return 0
             status = command.wait()
