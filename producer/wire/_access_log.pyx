@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled twin of ``access_log.py``, which says what it does."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memset
 
+from ._line_parts cimport Cursor, Lines, borrow, give_back, is_digit, is_space, leave_dashes_out, skip, word
 from ._text_columns cimport Span, text_column
 
 from .access_log import AccessLines
@@ -20,25 +20,14 @@ cdef enum:
     FIELDS
 
 
-cdef struct Cursor:
-    # The rest of a line.
-    const uint8_t* data
-    int32_t at
-    int32_t end
-
-
 def split_access(offsets, data, bytes others not None):
     """See the pure twin."""
-    cdef Py_buffer bounds, text
-    PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
+    cdef Lines lines
+    borrow(&lines, offsets, data)
     try:
-        PyObject_GetBuffer(data, &text, PyBUF_SIMPLE)
-        try:
-            return split(<const int32_t*> bounds.buf, bounds.len // 4 - 1, <const uint8_t*> text.buf, others)
-        finally:
-            PyBuffer_Release(&text)
+        return split(lines.bounds, lines.rows, lines.text, others)
     finally:
-        PyBuffer_Release(&bounds)
+        give_back(&lines)
 
 
 cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data, bytes others):
@@ -82,34 +71,9 @@ cdef void take_apart(
             marks[row] = from_address(line, of_line)
         if marks[row]:
             split_request(data, of_line)
-            leave_dashes_out(data, of_line)
+            leave_dashes_out(data, of_line, FIELDS)
         else:
             memset(of_line, 0xFF, FIELDS * sizeof(Span))
-
-
-cdef inline bint is_space(uint8_t byte) noexcept nogil:
-    return byte == 32 or 9 <= byte <= 13
-
-
-cdef inline bint is_digit(uint8_t byte) noexcept nogil:
-    return 48 <= byte <= 57
-
-
-cdef inline bint skip(Cursor* line, uint8_t byte) noexcept nogil:
-    """Whether the next byte is this one; it is taken then."""
-    if line.at < line.end and line.data[line.at] == byte:
-        line.at += 1
-        return True
-    return False
-
-
-cdef inline bint word(Cursor* line, Span* span) noexcept nogil:
-    """Take bytes that are no white space; whether there are some."""
-    span.start = line.at
-    while line.at < line.end and not is_space(line.data[line.at]):
-        line.at += 1
-    span.size = line.at - span.start
-    return span.size > 0
 
 
 cdef inline bint digits(Cursor* line, Span* span) noexcept nogil:
@@ -250,10 +214,3 @@ cdef bint version(Cursor* request, Span* span) noexcept nogil:
         request.at += 1
     span.size = request.at - span.start
     return span.size > 5
-
-
-cdef inline void leave_dashes_out(const uint8_t* data, Span* spans) noexcept nogil:
-    cdef int field
-    for field in range(FIELDS):
-        if spans[field].size == 1 and data[spans[field].start] == 45:
-            spans[field].size = -1

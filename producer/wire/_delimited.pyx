@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Takes lines of values between delimiters apart; ``delimited.py`` says how."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
+from ._line_parts cimport Lines, borrow, give_back
 from ._text_columns cimport Span, text_column
 
 from .delimited import DelimitedLines
@@ -29,16 +29,12 @@ def split_delimited(offsets, data, int delimiter, Py_ssize_t count):
     :param delimiter: the number of an ASCII character.
     :param count: how many values a line has.
     """
-    cdef Py_buffer bounds, text
-    PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
+    cdef Lines lines
+    borrow(&lines, offsets, data)
     try:
-        PyObject_GetBuffer(data, &text, PyBUF_SIMPLE)
-        try:
-            return split(<const int32_t*> bounds.buf, bounds.len // 4 - 1, <const uint8_t*> text.buf, delimiter, count)
-        finally:
-            PyBuffer_Release(&text)
+        return split(lines.bounds, lines.rows, lines.text, delimiter, count)
     finally:
-        PyBuffer_Release(&bounds)
+        give_back(&lines)
 
 
 cdef object split(

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Takes plain JSON objects apart; ``json_objects.py`` says what these are."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from ._key_table cimport Table, column_of, same
+from ._line_parts cimport Lines, borrow, give_back
 from ._text_columns cimport Span, text_column
 
 from .json_objects import ObjectLines
@@ -37,16 +37,12 @@ def split_objects(offsets, data):
     :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
     :param data: the lines without their ends, UTF-8.
     """
-    cdef Py_buffer bounds, text
-    PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
+    cdef Lines lines
+    borrow(&lines, offsets, data)
     try:
-        PyObject_GetBuffer(data, &text, PyBUF_SIMPLE)
-        try:
-            return split(<const int32_t*> bounds.buf, bounds.len // 4 - 1, <const uint8_t*> text.buf)
-        finally:
-            PyBuffer_Release(&text)
+        return split(lines.bounds, lines.rows, lines.text)
     finally:
-        PyBuffer_Release(&bounds)
+        give_back(&lines)
 
 
 cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* original):

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Takes lines of syslog apart; ``syslog.py`` says how."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from ._line_parts cimport Cursor, Lines, borrow, give_back, is_digit, is_space, leave_dashes_out, skip, word
 from ._text_columns cimport Span, text_column
 
 from .access_log import AccessLines
@@ -24,29 +24,18 @@ cdef enum:
     MOST_DIGITS = 9
 
 
-cdef struct Cursor:
-    # The rest of a line.
-    const uint8_t* data
-    int32_t at
-    int32_t end
-
-
 def split_syslog(offsets, data):
     """Take lines apart.
 
     :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
     :param data: the lines without their ends, UTF-8.
     """
-    cdef Py_buffer bounds, text
-    PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
+    cdef Lines lines
+    borrow(&lines, offsets, data)
     try:
-        PyObject_GetBuffer(data, &text, PyBUF_SIMPLE)
-        try:
-            return split(<const int32_t*> bounds.buf, bounds.len // 4 - 1, <const uint8_t*> text.buf)
-        finally:
-            PyBuffer_Release(&text)
+        return split(lines.bounds, lines.rows, lines.text)
     finally:
-        PyBuffer_Release(&bounds)
+        give_back(&lines)
 
 
 cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data):
@@ -67,7 +56,7 @@ cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data):
                 memset(of_line, 0xFF, FIELDS * sizeof(Span))
                 marks[row] = take_line(&line, of_line)
                 if marks[row]:
-                    leave_dashes_out(data, of_line)
+                    leave_dashes_out(data, of_line, FIELDS)
                 else:
                     memset(of_line, 0xFF, FIELDS * sizeof(Span))
         columns = []
@@ -78,41 +67,14 @@ cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data):
         free(spans)
 
 
-cdef inline void leave_dashes_out(const uint8_t* data, Span* spans) noexcept nogil:
-    cdef int field
-    for field in range(FIELDS):
-        if spans[field].size == 1 and data[spans[field].start] == 45:
-            spans[field].size = -1
-
-
-cdef inline bint is_space(uint8_t byte) noexcept nogil:
-    return byte == 32 or 9 <= byte <= 13
-
-
-cdef inline bint is_digit(uint8_t byte) noexcept nogil:
-    return 48 <= byte <= 57
-
-
 cdef inline uint8_t peek(Cursor* line) noexcept nogil:
     """The next byte; at the end 0, which is no byte that is asked for."""
     return line.data[line.at] if line.at < line.end else 0
 
 
-cdef inline bint skip(Cursor* line, uint8_t byte) noexcept nogil:
-    """Whether the next byte is this one; it is taken then."""
-    if line.at < line.end and line.data[line.at] == byte:
-        line.at += 1
-        return True
-    return False
-
-
-cdef inline bint word(Cursor* line, Span* span) noexcept nogil:
-    """Take bytes that are no white space, and the space behind them; whether there are some."""
-    span.start = line.at
-    while line.at < line.end and not is_space(line.data[line.at]):
-        line.at += 1
-    span.size = line.at - span.start
-    return span.size > 0 and skip(line, 32)
+cdef inline bint field(Cursor* line, Span* span) noexcept nogil:
+    """Take a word, and the space behind it; whether there are both."""
+    return word(line, span) and skip(line, 32)
 
 
 cdef inline void rest(Cursor* line, Span* span) noexcept nogil:
@@ -165,9 +127,9 @@ cdef bint from_version(Cursor* line, Span* spans) noexcept nogil:
         return False
     if not skip(line, 32):
         return False
-    if not (word(line, &spans[HOST]) and word(line, &spans[PROGRAM])):
+    if not (field(line, &spans[HOST]) and field(line, &spans[PROGRAM])):
         return False
-    if not (word(line, &spans[PID]) and word(line, &spans[MSGID]) and structured(line, &spans[STRUCTURED_DATA])):
+    if not (field(line, &spans[PID]) and field(line, &spans[MSGID]) and structured(line, &spans[STRUCTURED_DATA])):
         return False
     if line.at == line.end:
         return True
@@ -292,7 +254,7 @@ cdef bint classic(Cursor* line, Span* spans) noexcept nogil:
             return False
     elif not classic_time(line, &spans[TIME]):
         return False
-    if not (skip(line, 32) and word(line, &spans[HOST])):
+    if not (skip(line, 32) and field(line, &spans[HOST])):
         return False
     begin = line.at
     pid.start, pid.size = 0, -1
