@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,46 @@ def test_flumes_example_runs_and_so_does_what_is_made_of_it(tmp_path: Path, serv
     agent = Agent(replace(parse_toml(convert(flume)[0]), state=tmp_path / "state"))
     delivered(agent, agent_has(agent, 1))
     assert lines() == ["one", "three", "two"]
+
+
+def listening_on(agent: Agent, source: str) -> int:
+    """The port of a source, once it listens."""
+    until(lambda: source in agent._reading)
+    server = agent._reading[source].server
+    assert server.listening.wait(10)
+    return int(server.addresses[0][1])
+
+
+def test_two_tiers_deliver_through_the_collector_that_lives(tmp_path: Path, server: LogHubServer) -> None:
+    """The edge finds nobody at the first collector; what the second one has taken is in LogHub."""
+    text = moved("two-tiers-collector.toml", tmp_path / "collector").replace("port = 8443", "port = 0")
+    collector = Agent(parse_toml(re.sub(r"^certificate.*\n", "", text, flags=re.MULTILINE)))
+    collector.start()
+    try:
+        text = moved("two-tiers-edge.toml", tmp_path)
+        second = f"http://127.0.0.1:{listening_on(collector, 'edges')}/"
+        text = text.replace("https://collector-2.example.com:8443/", second)
+        text = text.replace("https://collector-1.example.com:8443/", "http://127.0.0.1:1/")
+        written(tmp_path / "var/log/app/a.log", "one\ntwo\n")
+        delivered(Agent(parse_toml(text)), lambda: server.count("shop", "application") == 2)
+    finally:
+        assert collector.stop(10)
+    logs = server.logs("shop", "application")
+    assert sorted(dict(log.contents)["content"] for log in logs) == ["one", "two"]
+
+
+def test_a_syslog_relay_sends_errors_apart(tmp_path: Path, server: LogHubServer) -> None:
+    """All messages are in one logstore, those of severity 3 and worse in another one, too."""
+    relay = Agent(parse_toml(moved("syslog-relay.toml", tmp_path).replace("port = 5140", "port = 0")))
+    relay.start()
+    try:
+        with socket.create_connection(("127.0.0.1", listening_on(relay, "tcp")), 10) as device:
+            device.sendall(b"<14>Oct 11 22:14:15 switch link up\n<11>Oct 11 22:14:16 switch fan failed\n")
+        until(lambda: (server.count("network", "syslog"), server.count("network", "errors")) == (2, 1))
+    finally:
+        assert relay.stop(10)
+    (log,) = server.logs("network", "errors")
+    assert dict(log.contents)["content"].endswith("fan failed")
 
 
 def agent_has(agent: Agent, count: int) -> Callable[[], bool]:
