@@ -8,8 +8,8 @@ Its shared headers are the event's. Ours begin with ``~``, and a user's that beg
 
       4 bytes   how many columns, little-endian, as all numbers
       count * 8 where each body ends in the block
-      columns   of each: 4 bytes, the size of its name; the name; then for each event 4 bytes, the size of the value
-                (0xFFFFFFFF for none), and the value
+      columns   of each: 4 bytes, the size of its name; the name; 4 bytes, the size of all its values together;
+                count * 4, the size of each (0xFFFFFFFF for none); and the values
       the rest  the block
 
   Lines with columns are written like ends.
@@ -19,7 +19,7 @@ An event without ``~count`` is somebody else's: a batch of one, with its headers
 *Example.* Two events, ``a`` with the header ``n`` = ``1`` and ``bc`` without it; ``~form`` is ``ends``, ``~count`` 2::
 
     01 00 00 00  01 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00
-    01 00 00 00 6e  01 00 00 00 31  ff ff ff ff  61 62 63
+    01 00 00 00 6e  01 00 00 00  01 00 00 00 ff ff ff ff  31  61 62 63
 """
 
 from __future__ import annotations
@@ -96,39 +96,38 @@ def _packed(batch: EventBatch) -> bytes:
         ends, block = batch.ends, batch.block
     parts = [len(batch.columns).to_bytes(4, "little"), _little(ends)]
     for name, column in batch.columns.items():
-        parts += _text(name)
-        for value in column:
-            parts += (_NONE.to_bytes(4, "little"),) if value is None else _text(value)
+        parts += (*_text(name), *_values(column))
     return b"".join([*parts, block])
 
 
 def _unpacked(body: bytes, count: int) -> tuple[dict[str, Column], array[int], bytes]:
     start = 4 + 8 * count
-    ends = array("Q")
-    ends.frombytes(body[4:start])
-    if sys.byteorder == "big":
-        ends.byteswap()
-    if len(ends) != count:
-        raise ValueError(f"the body has only {len(body)} bytes")
+    ends = _numbers("Q", body[4:start], count)
     columns: dict[str, Column] = {}
     for _ in range(int.from_bytes(body[:4], "little")):
         name, start = _read_text(body, start)
-        values: list[str | None] = []
-        for _ in range(count):
-            value, start = _read_text(body, start)
-            values.append(value)
-        columns[name or ""] = values
+        columns[name], start = _read_values(body, start, count)
     block = body[start:]
     if len(block) != (ends[-1] if count else 0):
         raise ValueError(f"its bodies have {len(block)} bytes")
     return columns, ends, block
 
 
-def _little(ends: array[int]) -> bytes:
+def _numbers(kind: str, raw: bytes, count: int) -> array[int]:
+    numbers = array(kind)
+    if len(raw) != count * numbers.itemsize:
+        raise ValueError(f"{count} numbers are {count * numbers.itemsize} bytes, not {len(raw)}")
+    numbers.frombytes(raw)
     if sys.byteorder == "big":
-        ends = array("Q", ends)
-        ends.byteswap()
-    return ends.tobytes()
+        numbers.byteswap()
+    return numbers
+
+
+def _little(numbers: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
 def _text(text: str) -> tuple[bytes, bytes]:
@@ -136,14 +135,38 @@ def _text(text: str) -> tuple[bytes, bytes]:
     return len(raw).to_bytes(4, "little"), raw
 
 
-def _read_text(body: bytes, start: int) -> tuple[str | None, int]:
+def _read_text(body: bytes, start: int) -> tuple[str, int]:
     size = int.from_bytes(body[start : start + 4], "little")
     start += 4
-    if size == _NONE:
-        return None, start
     if start + size > len(body):
         raise ValueError(f"a text of {size} bytes ends behind the body's {len(body)}")
     return body[start : start + size].decode(errors="surrogatepass"), start + size
+
+
+def _values(column: Column) -> tuple[bytes, bytes, bytes]:
+    """A column: the size of all values, of each, and the values. Of ASCII the characters are the bytes."""
+    text = "".join([value for value in column if value is not None])
+    if text.isascii():
+        raw, sizes = text.encode(), [_NONE if value is None else len(value) for value in column]
+    else:
+        values = [None if value is None else value.encode(errors="surrogatepass") for value in column]
+        raw = b"".join([value for value in values if value is not None])
+        sizes = [_NONE if value is None else len(value) for value in values]
+    return len(raw).to_bytes(4, "little"), _little(array("I", sizes)), raw
+
+
+def _read_values(body: bytes, start: int, count: int) -> tuple[list[str | None], int]:
+    total, start = int.from_bytes(body[start : start + 4], "little"), start + 4
+    sizes = _numbers("I", body[start : start + 4 * count], count)
+    raw, start = body[start + 4 * count : start + 4 * count + total], start + 4 * count + total
+    if sum(sizes) - _NONE * sizes.count(_NONE) != len(raw) or len(raw) != total:
+        raise ValueError(f"the values of a column have {len(raw)} bytes, not {total}")
+    at = 0
+    if raw.isascii():
+        text = raw.decode()
+        return [None if size == _NONE else text[at : (at := at + size)] for size in sizes], start
+    each = [None if size == _NONE else raw[at : (at := at + size)] for size in sizes]
+    return [None if value is None else value.decode(errors="surrogatepass") for value in each], start
 
 
 def _is_users(name: str) -> bool:

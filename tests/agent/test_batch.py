@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.agent.batch import EventBatch, Position
-from producer.agent.event_format import read_batch, write_batch
+from producer.agent.event_format import UnreadableBatchError, read_batch, write_batch
 from producer.errors import InvalidArgumentError
 from producer.interfaces import Event
 
@@ -72,7 +72,7 @@ def test_the_example_of_the_format() -> None:
     event = write_batch(EventBatch.of_events([({"n": "1"}, b"a"), ({}, b"bc")]))
     shown = (
         "01 00 00 00  01 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00"
-        "01 00 00 00 6e  01 00 00 00 31  ff ff ff ff  61 62 63"
+        "01 00 00 00 6e  01 00 00 00  01 00 00 00 ff ff ff ff  31  61 62 63"
     )
     assert (event.headers, event.body) == ({"~form": "ends", "~count": "2"}, bytes.fromhex(shown))
 
@@ -93,3 +93,23 @@ def test_a_column_of_another_length_is_refused() -> None:
     """Headers cannot slip to other events."""
     with pytest.raises(InvalidArgumentError, match="1 values for 2 events"):
         EventBatch.of_lines(b"a\nb\n").with_column("n", ["1"])
+
+
+@pytest.mark.parametrize(
+    "values", [["a", None, ""], ["é", None, "x\ud800"], [None, None, None], ["", "", "b" * 70_000]]
+)
+def test_columns_of_any_text_come_back(values: list[str | None]) -> None:
+    """Values that are missing, empty, long, beyond ASCII, or no text that UTF-8 knows come back as they were."""
+    batch = EventBatch.of_bodies([b"1", b"2", b"3"], {}, {"h": values, "other": ["1", "2", None]})
+    back = read_batch(write_batch(batch))
+    assert (back.columns, back.bodies()) == ({"h": values, "other": ["1", "2", None]}, [b"1", b"2", b"3"])
+
+
+@pytest.mark.parametrize("place", [0, 12, 20, 25, 29, 33])
+def test_sizes_that_do_not_fit_together_are_damage(place: int) -> None:
+    """Where a size in a batch is wrong, the batch is unreadable, and no header slips to another event."""
+    event = write_batch(EventBatch.of_bodies([b"a", b"bc"], {}, {"n": ["1", None]}))
+    body = bytearray(event.body)
+    body[place] ^= 0x41
+    with pytest.raises(UnreadableBatchError):
+        read_batch(Event(event.headers, bytes(body), 1))
