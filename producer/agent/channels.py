@@ -116,7 +116,7 @@ class _OnDisk(_Common):
         }
         given |= {key: " ".join(f"{path}/{_BELOW}" for path in paths) for key, paths in places.items()}
         if given.pop("fsyncPerTransaction", "true").strip().lower() == "false":
-            given["fsync"] = str(int(given.pop("fsyncInterval", "5")))
+            given["fsync"] = given.pop("fsyncInterval", "5")
         given.pop("fsyncInterval", None)
         return given
 

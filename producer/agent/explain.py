@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 import textwrap
 import typing
 from collections.abc import Iterable, Iterator
@@ -57,8 +58,11 @@ def _told(kind: str, name: str) -> Iterator[str]:
 
 
 def _first_paragraph(cls: type) -> str:
-    own = inspect.getdoc(cls) or ""
-    text = (inspect.getmodule(cls).__doc__ or own) if own.startswith("See the module") else own
+    text = inspect.getdoc(cls) or ""
+    places = {"See the module": cls.__module__, "See the package": cls.__module__.rpartition(".")[0]}
+    for words, place in places.items():
+        if text.startswith(words):
+            text = sys.modules[place].__doc__ or text
     return " ".join(text.strip().partition("\n\n")[0].split()).replace("``", "")
 
 

@@ -142,6 +142,20 @@ def test_a_syslog_relay_sends_errors_apart(tmp_path: Path, server: LogHubServer)
     assert dict(log.contents)["content"].endswith("fan failed")
 
 
+def test_a_spool_directory_is_emptied_into_files(tmp_path: Path, server: LogHubServer) -> None:
+    """``spool.toml``: lines of both files are collected, other files stay, and what is done has another name."""
+    inbox, collected = tmp_path / "srv/inbox", tmp_path / "srv/collected"
+    written(inbox / "a.log", "one\n")
+    written(inbox / "b.csv", "two\n")
+    written(inbox / "c.txt", "stays\n")
+    text = moved("spool.toml", tmp_path).replace("channels =", "settle = 0\nchannels =")
+    agent = Agent(parse_toml(text))
+    delivered(agent, lambda: (inbox / "a.log.COMPLETED").exists() and (inbox / "b.csv.COMPLETED").exists())
+    lines = "".join(path.read_text() for path in collected.iterdir()).split()
+    assert sorted(lines) == ["one", "two"]
+    assert (inbox / "c.txt").exists()
+
+
 def agent_has(agent: Agent, count: int) -> Callable[[], bool]:
     """Whether its sink has delivered so many."""
     return lambda: agent.counters["sinks.k1"].get("EventDrainSuccessCount") >= count

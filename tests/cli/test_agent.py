@@ -263,6 +263,7 @@ def test_explain_tells_each_types_options(capsys: pytest.CaptureFixture[str]) ->
             assert main(["agent", "explain", f"{kind}.{name}"]) == 0
             told = capsys.readouterr().out
             assert [field for field in fields if f"\n  {field}: " not in told] == []
+            assert "See the" not in told
     main(["agent", "explain", "SEQ"])
     assert "sources.sequence\n" in capsys.readouterr().out
     assert main(["agent", "explain", "memmory"]) == 2

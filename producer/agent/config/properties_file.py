@@ -7,6 +7,7 @@ unit, is translated by the component's own options (:func:`~..options.from_flume
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,7 @@ class _Reader:
             return dict(texts), dict(lines)
         self._check_scaled(cls, where, texts)
         fields = fields_of(cls)
-        options = from_flume(cls, texts)
+        options = self._ours(cls, where, texts)
         ours = {flume_name(field): name for name, field in fields.items()}
         placed = {
             ours.get(key, ours.get(key.partition(".")[0], key)): line for key, line in reversed(list(lines.items()))
@@ -167,6 +168,13 @@ class _Reader:
             self._unknown(f"{where}.{key}", nearest(key, ours), placed.get(key))
             del options[key]
         return typed(cls, options), placed
+
+    def _ours(self, cls: type, where: str, texts: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            return from_flume(cls, texts)
+        except (ValueError, KeyError, re.error) as error:
+            self._wrong(where, f"its values cannot be translated: {error}", self._first_line(where))
+            return {}
 
     def _check_scaled(self, cls: type, where: str, texts: Mapping[str, str]) -> None:
         """A reference that stays one cannot be turned from milliseconds to seconds."""

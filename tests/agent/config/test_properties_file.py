@@ -8,6 +8,7 @@ import pytest
 from producer.agent import AgentConfigError, ComponentConfig
 from producer.agent.blueprint import draw
 from producer.agent.config import convert, parse_flume, parse_toml
+from producer.agent.sources.stress import StressSource
 
 FLUME = r"""
 # two agents
@@ -107,6 +108,20 @@ def test_flumes_channels_have_all_of_their_keys() -> None:
         "capacity": 1_010_000,
         "memory_bytes": 800_000,
     }
+
+
+def test_values_that_cannot_be_translated_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong interval of syncs, and whatever else a component's own translation stumbles over, has its line."""
+    text = FLUME + "a1.channels.c1.fsyncPerTransaction = false\na1.channels.c1.fsyncInterval = often\n"
+    rule = 'must be "commit", "os" or seconds above 0'
+    assert [told.partition(": ")[2] for told in problems_of(text)] == [f"channels.c1.fsync: {rule}, got 'often'"]
+
+    def stumble(values: dict[str, str]) -> dict[str, str]:
+        return {"batchSize": str(int(values["batchSize"] + "x"))}
+
+    monkeypatch.setattr(StressSource.Options, "translate_flume", stumble, raising=False)
+    told = problems_of(FLUME)
+    assert told[0].startswith("line 8: a1.sources.r1: its values cannot be translated: invalid literal for int()")
 
 
 def test_the_agent_is_chosen_by_name() -> None:
