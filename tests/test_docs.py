@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -58,9 +59,29 @@ def blocks() -> Iterator[Block]:
 
 
 BLOCKS = list(blocks())
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+SPARK = [block for block in PYTHON if "build_session" in block.text]
+
+#: Runs programs one after the other in one process, whose JVM takes longer to start than they take to run, and writes
+#: what became of each. Each begins without a session.
+RUNNER = """
+import json, pathlib, runpy, sys, traceback
+from pyspark.sql import SparkSession
+found = {}
+for path in sys.argv[2:]:
+    try:
+        runpy.run_path(path, run_name="__main__")
+        found[path] = ""
+    except BaseException:
+        found[path] = traceback.format_exc()
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
+"""
 
 
-def run(command: list[str], cwd: Path) -> None:
+def run(command: list[str], cwd: Path, timeout: float = 100) -> None:
     """Run to its end; what it started in the background is ended with it."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     environment.pop("COVERAGE_PROCESS_CONFIG", None)  # measured, those with Spark would take half as long again
@@ -69,7 +90,7 @@ def run(command: list[str], cwd: Path) -> None:
             command, cwd=cwd, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            status = process.wait(timeout=100)
+            status = process.wait(timeout=timeout)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -78,7 +99,7 @@ def run(command: list[str], cwd: Path) -> None:
         assert status == 0, output.read()
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)
+@pytest.mark.parametrize("block", [block for block in PYTHON if block not in SPARK], ids=str)
 def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
     """A block is a program of its own, which ends without an error."""
     script = tmp_path / "block.py"
@@ -86,9 +107,34 @@ def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
     run([sys.executable, "-W", "error::SyntaxWarning", str(script)], tmp_path)
 
 
+@pytest.fixture(scope="module")
+def ran(quick_java: str, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
+    """What became of the blocks that need Spark, by their scripts: nothing to be said, or a trace."""
+    folder = tmp_path_factory.mktemp("spark")
+    for block in SPARK:
+        _script(folder, block).write_text(block.text)
+    scripts = [str(_script(folder, block)) for block in SPARK]
+    command = [sys.executable, "-W", "error::SyntaxWarning", "-c", RUNNER, str(folder / "found"), *scripts]
+    run(command, folder, timeout=200)
+    return {Path(path): found for path, found in json.loads((folder / "found").read_text()).items()}
+
+
+def _script(folder: Path, block: Block) -> Path:
+    return folder / f"{block.document.replace('/', '-')}-{block.line}.py"
+
+
+@pytest.mark.parametrize("block", SPARK, ids=str)
+def test_every_block_that_needs_spark_runs(block: Block, ran: dict[Path, str]) -> None:
+    """A block is a program with a session of its own, which ends without an error; they share a JVM."""
+    [found] = [found for path, found in ran.items() if path.name == _script(path.parent, block).name]
+    assert found == ""
+
+
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "bash"], ids=str)
-def test_every_shell_block_runs(block: Block) -> None:
+def test_every_shell_block_runs(block: Block, request: pytest.FixtureRequest) -> None:
     """The commands exist and succeed; ``make`` only checks that its targets do."""
+    if "producer ship" in block.text:
+        request.getfixturevalue("quick_java")
     run(["bash", "-c", SHELL_PREFIX + block.text], ROOT)
 
 

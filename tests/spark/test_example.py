@@ -24,7 +24,7 @@ for path in sys.argv[1:]:
 
 
 @pytest.fixture(scope="module")
-def ran() -> Iterator[tuple[LogHubServer, str]]:
+def ran(quick_java: str) -> Iterator[tuple[LogHubServer, str]]:
     """A server against which all examples ran as their documentation says, and what they printed."""
     with LogHubServer() as server:
         environment = os.environ | {

@@ -56,6 +56,7 @@ def kill(query: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.timeout(1200 if KILLS > 2 else 240)
+@pytest.mark.usefixtures("quick_java")
 def test_killed_query_is_completed_and_repeats_nothing(server: LogHubServer, tmp_path: Path) -> None:
     """However often the whole query dies in the midst of a micro-batch, its restart adds exactly what is missing."""
     (tmp_path / "in").mkdir()
