@@ -1,0 +1,259 @@
+"""The agent beside Apache Flume: the same properties file for both, by turns.
+
+``python -m tests.benchmarks.agent`` writes a file of lines, lets each agent read it into a sink, and asks its
+monitoring how many events have left the channel for good: the rate is that between the first ones and the last, so that
+starting counts for nothing. CPU seconds and memory are those of the whole process. ``--case``, ``--rounds`` and
+``--megabytes`` choose; without Maven or Java ours runs alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .installation import FOLDER, HERE, PATIENCE, NotInstalledError, locked, once
+
+_POM = HERE / "clients" / "flume" / "pom.xml"
+_LINE = b'127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a/path/of/some/length HTTP/1.1" 200 2326 "-" "%s"\n'
+_LINE_BYTES = 250
+#: Events of a transaction: what Flume is fastest with.
+_BATCH = 1000
+#: Between two looks at the counters, seconds.
+_LOOK = 0.02
+
+_SOURCES = {
+    "taildir": "type = TAILDIR\nfilegroups = f\nfilegroups.f = {input}/.*\\\\.log\n"
+    f"positionFile = {{state}}/positions.json\nbatchSize = {_BATCH}",
+    "spooldir": f"type = spooldir\nspoolDir = {{input}}\ndeserializer.maxLineLength = 4096\nbatchSize = {_BATCH}",
+}
+_CHANNELS = {
+    "memory": f"type = memory\ncapacity = 100000\ntransactionCapacity = {_BATCH}",
+    "file": "type = file\ncheckpointDir = {state}/checkpoint\ndataDirs = {state}/data\n"
+    f"transactionCapacity = {_BATCH}",
+}
+_SINKS = {
+    "null": f"type = null\nbatchSize = {_BATCH}",
+    "file_roll": f"type = file_roll\nsink.directory = {{output}}\nsink.rollInterval = 0\nsink.batchSize = {_BATCH}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A path through an agent.
+
+    :ivar goal: of the rate, as a multiple of Flume's.
+    :ivar share: of the megabytes that are asked for: slow paths need fewer.
+    """
+
+    source: str
+    channel: str
+    sink: str
+    goal: float
+    share: float
+
+
+CASES = {
+    "memory": Case("taildir", "memory", "null", 2, 1),
+    "file": Case("taildir", "file", "null", 10, 0.4),
+    "spooldir": Case("spooldir", "file", "null", 10, 0.4),
+    "roll": Case("taildir", "file", "file_roll", 10, 0.2),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a run has taken.
+
+    :ivar rate: events a second.
+    :ivar cpu: microseconds of CPU an event, the start included.
+    :ivar memory: MiB resident at the end.
+    """
+
+    rate: float
+    cpu: float
+    memory: float
+
+
+def properties(case: Case, folder: Path) -> str:
+    """The file that both agents run."""
+    names = {"input": folder / "in", "state": folder / "state", "output": folder / "out"}
+    parts = {"sources.r": _SOURCES[case.source], "channels.c": _CHANNELS[case.channel], "sinks.k": _SINKS[case.sink]}
+    lines = ["a1.sources = r", "a1.channels = c", "a1.sinks = k", "a1.sources.r.channels = c", "a1.sinks.k.channel = c"]
+    for part, text in parts.items():
+        lines += [f"a1.{part}.{line}" for line in text.format(**names).splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def install_flume(folder: Path = FOLDER) -> Path:
+    """Flume's jars, by Maven.
+
+    :raises NotInstalledError: if they cannot be had.
+    """
+    for command in ("java", "mvn"):
+        if shutil.which(command) is None:
+            raise NotInstalledError(f"`{command}` was not found")
+    target = folder / "flume"
+    with locked(folder), once(target, _POM.read_bytes()) as needed:
+        if needed:
+            target.mkdir(parents=True)
+            goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+            try:
+                with (folder / "flume.log").open("w") as log:
+                    maven = ["mvn", "--batch-mode", "--file", str(_POM), *goal]
+                    subprocess.run(maven, check=True, timeout=PATIENCE, stdout=log, stderr=log)
+            except (OSError, subprocess.SubprocessError) as error:
+                raise NotInstalledError(f"Maven failed: {type(error).__name__}; see {folder / 'flume.log'}") from error
+    return target
+
+
+def _ours(file: Path, port: int, _folder: Path) -> list[str]:
+    state = str(file.with_name("agent"))
+    monitoring = ["--monitoring", f"127.0.0.1:{port}", "--state", state, "--no-reload"]
+    return [sys.executable, "-m", "producer", "agent", "--flume", str(file), "--name", "a1", *monitoring]
+
+
+def _flume(file: Path, port: int, folder: Path) -> list[str]:
+    jars = install_flume()
+    monitoring = ["-Dflume.monitoring.type=http", f"-Dflume.monitoring.port={port}", "-Xmx1g"]
+    main = ["org.apache.flume.node.Application", "-n", "a1", "-f", str(file), "--no-reload-conf"]
+    return ["java", *monitoring, "-cp", f"{folder}:{jars}/*", *main]
+
+
+AGENTS = {"flume": _flume, "ours": _ours}
+
+
+def measure(agent: str, case: Case, events: int) -> Figures:
+    """Run one agent once."""
+    with tempfile.TemporaryDirectory(prefix="agent-") as name:
+        folder = Path(name)
+        for part in ("in", "out", "state"):
+            (folder / part).mkdir()
+        _write(folder / "in" / "a.log", events)
+        file, port = folder / "agent.properties", _free_port()
+        file.write_text(properties(case, folder))
+        with _started(AGENTS[agent](file, port, folder)) as process:
+            rate = _watch(process, port, events)
+            return Figures(rate, _cpu_seconds(process) / events * 1e6, _memory(process))
+
+
+def _free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def _write(path: Path, events: int) -> None:
+    line = _LINE % (b"x" * (_LINE_BYTES - len(_LINE) + 2))
+    assert len(line) == _LINE_BYTES
+    with path.open("wb") as file:
+        for first in range(0, events, _BATCH):
+            file.write(line * min(_BATCH, events - first))
+    if (old := time.time() - 3600) > 0:
+        os.utime(path, (old, old))  # it rests: nobody waits for more
+
+
+@contextmanager
+def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _watch(process: subprocess.Popen[bytes], port: int, events: int) -> float:
+    """Events a second, once the first were delivered."""
+    begun = first = 0.0
+    before = 0
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"the agent ended with {process.returncode}: {' '.join(map(str, process.args))}")  # type: ignore[arg-type]
+        count, now = _delivered(port), time.monotonic()
+        if count and not first:
+            first, before = now, count
+        if count >= events:
+            return (count - before) / (now - first) if count > before else count / max(now - begun, _LOOK)
+        if not first:
+            begun = now
+        time.sleep(_LOOK)
+    raise TimeoutError(f"{before} of {events} events in {PATIENCE} s")
+
+
+def _delivered(port: int) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics.json", timeout=5) as answer:
+            figures = json.load(answer)
+    except (OSError, ValueError):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                figures = json.load(answer)
+        except (OSError, ValueError):
+            return 0
+    return int(figures.get("CHANNEL.c", {}).get("EventTakeSuccessCount", 0))
+
+
+def _cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(process: subprocess.Popen[bytes]) -> float:
+    return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.agent")
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="all by default")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--megabytes", type=int, default=500, help="of lines")
+    args = parser.parse_args(argv)
+    agents = list(AGENTS)
+    try:
+        install_flume()
+    except NotInstalledError as error:
+        print(f"Flume does not run here: {error}")
+        agents.remove("flume")
+    print("| path | agent | events/s | MB/s | CPU µs/event | MiB | against Flume | goal |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in args.case or CASES:
+        case = CASES[name]
+        events = int(args.megabytes * case.share * 1e6 / _LINE_BYTES)
+        found: dict[str, list[Figures]] = {agent: [] for agent in agents}
+        for _ in range(args.rounds):
+            for agent in agents:
+                found[agent].append(measure(agent, case, events))
+        _print(case, found)
+
+
+def _print(case: Case, found: dict[str, list[Figures]]) -> None:
+    rates = {agent: statistics.median(each.rate for each in runs) for agent, runs in found.items()}
+    for agent, runs in found.items():
+        cpu, memory = (statistics.median(getattr(each, name) for each in runs) for name in ("cpu", "memory"))
+        ratio = (
+            f"{rates[agent] / rates['flume']:.2f} | {case.goal:g}" if agent == "ours" and "flume" in rates else " | "
+        )
+        path = f"{case.source} → {case.channel} → {case.sink}"
+        rate = f"{rates[agent]:,.0f} | {rates[agent] * _LINE_BYTES / 1e6:.0f}"
+        print(f"| {path} | {agent} | {rate} | {cpu:.2f} | {memory:.0f} | {ratio} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
