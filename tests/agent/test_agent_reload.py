@@ -258,3 +258,20 @@ def test_a_sink_that_does_not_end_is_left_behind(tmp_path: Path, hubs: tuple[Hub
         a.hanging.set()
         until(lambda: other.delivered == [b"next", b"held"])
         assert a.delivered == []
+
+
+def test_a_file_channel_is_changed_while_its_sink_hangs(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """The former channel is closed under the sink that does not end; what it had taken is delivered by the new one."""
+    a, _, other = hubs
+    a.hanging.clear()
+    with running(config_of(tmp_path, kind="file", timeout=0.2)) as agent:
+        a.lines.put(b"held\n")
+        until(lambda: a.writing)
+        changes = ('"file"', '"file"\ncapacity = 9'), ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')
+        agent.reload(config_of(tmp_path, *changes, kind="file", timeout=0.2))
+        a.lines.put(b"next\n")
+        until(lambda: other.delivered == [b"held", b"next"])
+        a.failing = True
+        a.hanging.set()
+        until(lambda: agent.channels["c1"].held == 0)
+        assert other.delivered == [b"held", b"next"]
