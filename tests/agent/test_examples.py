@@ -150,12 +150,13 @@ def test_a_spool_directory_is_emptied_into_files(tmp_path: Path, server: LogHubS
     written(inbox / "c.txt", "stays\n")
     text = moved("spool.toml", tmp_path).replace("channels =", "settle = 0\nchannels =")
     agent = Agent(parse_toml(text))
-    delivered(agent, lambda: (inbox / "a.log.COMPLETED").exists() and (inbox / "b.csv.COMPLETED").exists())
+    done = [inbox / "a.log.COMPLETED", inbox / "b.csv.COMPLETED"]
+    delivered(agent, lambda: all(path.exists() for path in done) and agent_has(agent, 2, "files")())
     lines = "".join(path.read_text() for path in collected.iterdir()).split()
     assert sorted(lines) == ["one", "two"]
     assert (inbox / "c.txt").exists()
 
 
-def agent_has(agent: Agent, count: int) -> Callable[[], bool]:
-    """Whether its sink has delivered so many."""
-    return lambda: agent.counters["sinks.k1"].get("EventDrainSuccessCount") >= count
+def agent_has(agent: Agent, count: int, sink: str = "k1") -> Callable[[], bool]:
+    """Whether a sink of it has delivered so many."""
+    return lambda: agent.counters[f"sinks.{sink}"].get("EventDrainSuccessCount") >= count
