@@ -16,6 +16,17 @@ from .lines import EncodedLines
 from .protobuf import delimited as delimited_bytes, varint
 
 
+cdef extern from "Python.h":
+    ctypedef struct PyVarObject:
+        pass
+    void Py_SET_SIZE(PyVarObject*, Py_ssize_t)
+
+
+cdef enum:
+    # More memory than the lines take, bytes.
+    LEAST = 4096
+
+
 cdef struct Around:
     # What is around the text in every record of a call: Time, the name and the tag of the value, Time_ns.
     Text time
@@ -59,25 +70,36 @@ def encode_lines(
 
 
 cdef object encode_piece(
-    const Py_buffer* view, Py_ssize_t start, const Around* around, Py_ssize_t capacity, Py_ssize_t most_lines, bint final
+    const Py_buffer* view, Py_ssize_t start, const Around* around, Py_ssize_t most, Py_ssize_t most_lines, bint final
 ):
-    """The records that fit; if not even one does, that one."""
+    """The records that fit into so many bytes; if not even one does, that one. They get a little more memory than their
+    lines, and more where these are short.
+    """
     cdef Text block
     cdef Out out
-    cdef Py_ssize_t end
+    cdef Py_ssize_t end = start, left = max(0, view.len - start)
+    cdef Py_ssize_t capacity = min(most, left + left // 4 + LEAST)
     cdef size_t missing = 0
-    cdef PyObject* records
+    cdef PyObject* records = PyBytes_FromStringAndSize(NULL, capacity)
     block.data, block.size = <const uint8_t*> view.buf, view.len
+    out.size = out.lines = 0
     while True:
-        records = PyBytes_FromStringAndSize(NULL, capacity)
-        out.data, out.capacity, out.size, out.lines = <uint8_t*> PyBytes_AS_STRING(records), capacity, 0, 0
+        out.data, out.capacity, missing = <uint8_t*> PyBytes_AS_STRING(records), capacity, 0
         with nogil:
-            end = encode(block, start, around, most_lines, final, &out, &missing)
-        if out.lines or not missing:
+            end = encode(block, end, around, most_lines, final, &out, &missing)
+        if not missing or (capacity >= most and out.lines):
             break
-        Py_DECREF(<object> records)
-        capacity, missing = missing, 0
-    _PyBytes_Resize(&records, out.size)
+        if not out.lines:  # a record that is larger than a piece is one by itself
+            most = max(most, <Py_ssize_t> missing)
+        capacity = min(most, max(2 * capacity, capacity + <Py_ssize_t> missing))
+        _PyBytes_Resize(&records, capacity)
+    if <Py_ssize_t> out.size >= capacity - capacity // 3:
+        # What is behind the end stays, untouched. To give it back would have the system take all of it back later, and
+        # make new pages for the next piece, whose first touch costs half as much as the encoding.
+        PyBytes_AS_STRING(records)[out.size] = 0
+        Py_SET_SIZE(<PyVarObject*> records, out.size)
+    else:
+        _PyBytes_Resize(&records, out.size)
     return EncodedLines(owned(records), out.lines, end)
 
 

@@ -161,6 +161,37 @@ def test_the_twins_agree(block: bytes, start: int, **rest: Any) -> None:
 
 
 @native
+@pytest.mark.parametrize("line", [b"\n", b"ab\n", b"\xff\xfe\n", b"x" * 300 + b"\n"])
+@pytest.mark.parametrize("most_bytes", [5000, 70_000, 1 << 20, MANY])
+def test_the_twins_agree_on_pieces_of_any_size(line: bytes, most_bytes: int) -> None:
+    """Also where the records are many times as large as their lines, and where one alone is larger than a piece."""
+    from producer.wire import _lines
+
+    block = (line * 20_000) + b"y" * 90_000 + b"\n" + line * 10
+    start = 0
+    while start < len(block):
+        piece = _lines.encode_lines(block, start, b"content", NOW, 5, most_bytes, MANY, True)
+        assert piece == lines.encode_lines(block, start, b"content", NOW, 5, most_bytes, MANY, True)
+        assert piece.end > start
+        start = piece.end
+
+
+@native
+def test_a_piece_of_lines_takes_no_new_memory_each_time() -> None:
+    """The memory of the one before is used again: new pages would cost more than the encoding."""
+    from producer.wire import _lines
+
+    resource = pytest.importorskip("resource")
+    block = b"10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] GET /index.html 200 2326 and some more of it\n" * 12_000
+    for _ in range(3):
+        _lines.encode_lines(block, 0, b"content", NOW, 0, MANY, MANY, True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        _lines.encode_lines(block, 0, b"content", NOW, 0, MANY, MANY, True)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 20 * 50
+
+
+@native
 def test_the_compiled_twin_runs_beside_others() -> None:
     """While it encodes, other threads have the interpreter."""
     from producer.wire import _lines
