@@ -192,7 +192,7 @@ def test_requests_follow_each_other_on_a_connection():
 
 def test_a_request_that_comes_too_slowly_ends_while_others_are_served():
     """A request has a time in which to come, however often a byte comes; meanwhile others are served."""
-    with serving("http", format="lines", request_timeout=0.3) as served, served.connect() as slow:
+    with serving("http", format="lines", request_timeout=1.0) as served, served.connect() as slow:
         slow.sendall(b"POST / HTTP/1.1\r\n")
         assert _post(served, b"x").status_code == 200
         slow.settimeout(0.02)

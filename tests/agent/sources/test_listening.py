@@ -83,7 +83,7 @@ def test_clients_without_a_certificate_are_turned_away(certificates):
 
 def test_handshakes_that_hang_or_are_garbage_hold_nobody_up(certificates):
     """While peers hang in handshakes, or send something else, another one is served, and in time they are closed."""
-    options = {"certificate": str(certificates / "server.pem"), "handshake_timeout": 1.0}
+    options = {"certificate": str(certificates / "server.pem"), "handshake_timeout": 2.0}
     with serving("netcat", **options) as served:
         hanging, garbage = served.connect(), served.connect()
         garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")

@@ -141,6 +141,7 @@ def test_while_a_channel_is_full_a_connection_waits_and_loses_nothing():
     lines = [b"<13>%06d %s" % (number, b"x" * 200) for number in range(20_000)]
     with serving("syslog_tcp") as served, served.connect() as peer:
         served.outlet.room.clear()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
         peer.settimeout(0.1)
         block, sent = b"".join(line + b"\n" for line in lines), 0
         with pytest.raises(TimeoutError):  # noqa: PT012
