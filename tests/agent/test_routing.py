@@ -226,3 +226,22 @@ def test_a_batch_that_is_dropped_moves_the_position_on(channels: dict[str, Batch
     assert outlet.ends("f") == [9]
     outlet.forget("f")
     assert (outlet.ends("f"), outlet.names()) == ([0], set())
+
+
+def test_what_was_put_is_safe_once_no_channel_can_lose_it(channels: dict[str, BatchChannel], tmp_path: Path) -> None:
+    """One that forgets has delivered it; one that keeps its events has it."""
+    outlet = _outlet(channels)
+    outlet.put(_LINES.at(Position("f", 4)))
+    assert not outlet.is_safe("f")
+    for channel in channels.values():
+        taken(channel)
+    assert outlet.is_safe("f")
+    assert outlet.is_safe("never put")
+
+    kept = {"k": file_channel(tmp_path)}
+    try:
+        outlet = _outlet(kept)
+        outlet.put(_LINES.at(Position("f", 4)))
+        assert outlet.is_safe("f")
+    finally:
+        kept["k"].close()

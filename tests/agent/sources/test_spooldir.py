@@ -18,6 +18,7 @@ from producer.agent.options import from_flume, read_options
 from producer.agent.sources.spooldir import SpoolDirectorySource
 from producer.agent.sources.spooldir.directory import SpoolDirectoryError
 from producer.agent.sources.spooldir.source import Spooler
+from tests.support.waiting import Call, eventually
 
 from .following import Tail
 
@@ -362,6 +363,21 @@ def test_a_source_goes_on_within_a_file(spool: Spool) -> None:
     assert spool.done() == ["a.COMPLETED"]
 
 
+def test_a_full_channel_holds_the_source_up(spool: Spool) -> None:
+    """The source does not end, and nothing is lost."""
+    spool.channels["c0"].capacity = 1
+    spool.write("a", b"one\n", 10)
+    spool.write("b", b"two\n")
+    call = Call(spool.follower.look)
+    eventually(lambda: spool.clock.waiting)
+    assert call.thread.is_alive()
+    found = spool.lines()
+    call.thread.join(20)
+
+    assert found + spool.lines() == [b"one", b"two"]
+    assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]
+
+
 def test_a_compressed_file_is_told_and_left(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
     """Its bytes are no lines."""
     spool.write("a.gz", gzip.compress(b"one\n"))
@@ -388,6 +404,24 @@ def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
     spool = _made(tmp_path, spool_directory=str(tmp_path / "none"))
     with pytest.raises(SpoolDirectoryError, match="none cannot be used: No such file or directory"):
         spool.look()
+
+
+def test_a_directory_that_may_not_be_written_is_told(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its files are read once, it is told once, and they are completed when they can be."""
+    spool.write("a", b"one\n")
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        patch.setattr(os, "rename", refuse)
+        assert [spool.seen() for _ in range(4)] == [[b"one"], [], [], []]
+    assert spool.done() == ["a.COMPLETED"]
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
+        f"{spool.logs}/a: cannot be completed: Permission denied; it is tried again"
+    ]
 
 
 def test_a_file_of_many_blocks_keeps_every_line(spool: Spool) -> None:

@@ -15,7 +15,7 @@ from producer.agent.batch import Position
 from producer.agent.options import from_flume, read_options
 from producer.agent.sources.reading.identity import FileName, parse_name
 from producer.agent.sources.taildir import TaildirSource
-from tests.support.waiting import eventually
+from tests.support.waiting import Call, eventually
 
 from .following import Tail, Writer
 
@@ -32,6 +32,44 @@ def test_lines_keep_their_bytes(tail: Tail) -> None:
     Writer(tail.logs / "a.log").append(b"one\r\ntwo\rtwo\n\n\xff\xfe\x00\n")
 
     assert tail.seen() == [b"one", b"two\rtwo", b"", b"\xff\xfe\x00"]
+
+
+def test_older_files_are_read_first(tail: Tail) -> None:
+    """At the start, so that what was rotated comes before what came after it."""
+    for age, name in enumerate(("a.log", "a.log.1", "a.log.2")):
+        path = tail.logs / name
+        path.write_bytes(name.encode() + b"\n")
+        os.utime(path, (1_600_000_000 - age, 1_600_000_000 - age))
+
+    assert tail.seen() == [b"a.log.2", b"a.log.1", b"a.log"]
+
+
+def test_directories_are_not_files(tail: Tail) -> None:
+    """Nor are pipes: neither is opened for good, nor waited for."""
+    (tail.logs / "directory.log").mkdir()
+    os.mkfifo(tail.logs / "pipe.log")
+    written = Writer(tail.logs / "a.log").lines(1)
+
+    assert tail.seen() == written
+    assert tail.seen(60) == []
+
+
+def test_a_full_channel_holds_the_source_up(tmp_path: Path) -> None:
+    """Nothing is lost, and nothing read on: it is put when there is room."""
+    tail = Tail(tmp_path)
+    tail.channels["c0"].capacity = 10
+    a = Writer(tail.logs / "a.log")
+    first = a.lines(10)
+    tail.look()
+    second = a.lines(10)
+    call = Call(tail.follower.look)
+    eventually(lambda: tail.clock.waiting)
+    assert call.thread.is_alive()
+    found = tail.lines()
+    call.thread.join(20)
+
+    assert found + tail.lines() == first + second
+    tail.close()
 
 
 def test_lines_of_several_mebibytes_are_whole(tail: Tail) -> None:

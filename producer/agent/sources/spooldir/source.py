@@ -124,7 +124,10 @@ class Spooler:
         """Put what a file has; whether it had anything."""
         reader = FileReader(file.path, "", (file.status.st_dev, file.status.st_ino), self._rules, now)
         reader.headers = self._headers(file.path)
+        start = 0
         try:
+            self._go_on(reader)
+            start = reader.position
             if self._options.deserializer == "LINE" and is_compressed(reader.open()):
                 self._tell_once(file.path, "it is compressed, and not read")
             elif self._put_all(reader, now):
@@ -138,11 +141,10 @@ class Spooler:
             self._tell_once(file.path, f"cannot be read: {error.strerror}; it is tried again")
         finally:
             reader.close()
-        return reader.position > 0
+        return reader.position > start
 
     def _put_all(self, reader: FileReader, now: float) -> bool:
         """Put a file to its end; False if ``stop`` came before."""
-        self._go_on(reader)
         reader.look(now)
         for block, batch in self._batches(reader, now):
             if not self._outlet.put_until(batch, self._stop):

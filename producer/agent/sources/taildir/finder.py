@@ -107,11 +107,16 @@ class Finder:
         self._forget_names(scan, prefix)
 
     def _in_order(self, scan: Scan, prefix: str) -> Iterable[Entry]:
-        """At first those that are known, before others are taken for copies of them."""
+        """At first those that are known, before others are taken for copies of them, and the older ones first."""
         if not self._beginnings.first:
             return scan.entries
         held = self._known.held_by
-        return sorted(scan.entries, key=lambda entry: held((scan.device, entry.inode), prefix + entry.name) is None)
+
+        def rank(entry: Entry) -> tuple[bool, float, str]:
+            path = prefix + entry.name
+            return held((scan.device, entry.inode), path) is None, _time_of(path), entry.name
+
+        return sorted(scan.entries, key=rank)
 
     def _key_of(self, path: str, entry: Entry, scan: Scan, now: float) -> Key | None:
         """Which reader has what is under a name; None if none has."""
@@ -231,3 +236,10 @@ def _is_like(reader: FileReader, descriptor: int, size: int) -> bool:
 
 def _directory_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
+
+
+def _time_of(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime  # noqa: PTH116
+    except OSError:
+        return 0.0  # whoever opens it will say what is wrong with it
