@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -21,3 +23,10 @@ class TextColumn(NamedTuple):
     def empty(self) -> bool:
         """Whether there is no value at all."""
         return not any(self.validity)
+
+    def texts(self) -> list[str | None]:
+        """The values, one by one; None where there is none. Only for ASCII, of which the bytes are the characters."""
+        bounds, text = array("i", self.offsets), self.data.decode("ascii")
+        values = [text[start:end] for start, end in pairwise(bounds)]
+        has = f"{int.from_bytes(self.validity, 'little'):0{len(values)}b}"[::-1]
+        return [value if there == "1" else None for value, there in zip(values, has, strict=False)]

@@ -6,23 +6,45 @@ Formats are ``access`` (common and combined log format), ``syslog`` (RFC 3164 an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, compress
 
 from ...errors import ConfigError
+from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.access_log import parse_access_line
 from ...wire.delimited import fields_parser
 from ...wire.logfmt import parse_logfmt
-from ...wire.syslog import parse_syslog
-from ..batch import EventBatch, columns_of
+from ...wire.speed import split_access, split_syslog
+from ...wire.syslog import FIELDS as SYSLOG_FIELDS
+from ...wire.syslog import facility_and_severity, parse_syslog
+from ...wire.text_column import TextColumn
+from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
 from .texts import texts, with_values
 
+#: Which lines are of the format, and their fields as columns.
+_Found = tuple[Sequence[object], dict[str, list[str | None]]]
 _Parser = Callable[[str], dict[str, str] | None]
 
 _PARSERS: dict[str, _Parser] = {"access": parse_access_line, "logfmt": parse_logfmt, "syslog": parse_syslog}
+
+
+def _split_access(offsets: bytes, data: bytes) -> tuple[bytes, dict[str, TextColumn]]:
+    known, columns = split_access(offsets, data, b"")
+    return known, dict(zip(ACCESS_FIELDS, columns, strict=True))
+
+
+def _split_syslog(offsets: bytes, data: bytes) -> tuple[bytes, dict[str, TextColumn]]:
+    assert split_syslog is not None  # noqa: S101  # it is asked only where it is
+    known, columns = split_syslog(offsets, data)
+    return known, dict(zip(SYSLOG_FIELDS, columns, strict=True))
+
+
+_SPLITTERS = {"access": _split_access} | ({} if split_syslog is None else {"syslog": _split_syslog})
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
@@ -46,20 +68,36 @@ class ParseInterceptor:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
-        self._parse = _parser_of(options)
+        self._parse, self._split = _parser_of(options), _SPLITTERS.get(options.format)
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""
-        parsed = list(map(self._fields, texts(batch, "replace")))
-        if self._options.drop_others and None in parsed:
-            kept = batch.select([each is not None for each in parsed])
+        known, columns = self._found_in_block(batch) or self._found_one_by_one(batch)
+        if self._options.drop_others and not all(known):
+            kept = batch.select(known)
             self._counters.add(EventDroppedCount=batch.count - kept.count)
-            batch, parsed = kept, [each for each in parsed if each is not None]
-        shared, columns = columns_of([each or {} for each in parsed])
-        batch = batch.with_shared({self._options.prefix + name: value for name, value in shared.items()})
+            batch, columns = kept, {name: list(compress(column, known)) for name, column in columns.items()}
         for name, column in columns.items():
             batch = with_values(batch, self._options.prefix + name, column, preserve=False)
         return batch
+
+    def _found_in_block(self, batch: EventBatch) -> _Found | None:
+        """What compiled code finds in all lines at once; None where it cannot be asked."""
+        if self._split is None or not batch.count or not batch.block.isascii():
+            return None
+        bodies, wanted = batch.bodies(), self._options.fields
+        known, columns = self._split(array("i", accumulate(map(len, bodies), initial=0)).tobytes(), b"".join(bodies))
+        found = {name: column.texts() for name, column in columns.items() if not column.empty}
+        if "priority" in found:
+            codes = [(None, None) if each is None else facility_and_severity(each) for each in found["priority"]]
+            found["facility"], found["severity"] = map(list, zip(*codes, strict=True))
+        return known, {name: column for name, column in found.items() if not wanted or name in wanted}
+
+    def _found_one_by_one(self, batch: EventBatch) -> _Found:
+        parsed = list(map(self._fields, texts(batch, "replace")))
+        names = dict.fromkeys(name for fields in parsed if fields for name in fields)
+        columns = {name: [fields.get(name) if fields else None for fields in parsed] for name in names}
+        return [fields is not None for fields in parsed], columns
 
     def _fields(self, line: str) -> dict[str, str] | None:
         wanted, found = self._options.fields, self._parse(line)

@@ -37,3 +37,21 @@ def test_values_between_delimiters_are_named():
     assert headers(made.intercept(lines('1,"x,y"', "1,2,3"))) == [{"a": "1", "b": "x,y"}, {}]
     with pytest.raises(AgentConfigError, match="must name the fields of csv"):
         interceptor("parse", format="csv")
+
+
+_ACCESS = '1.2.3.4 - joe [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326'
+_LINES = {
+    "access": [_ACCESS, "none", f'{_ACCESS} "-" "Mozilla"', f"h:80 {_ACCESS}", _ACCESS.replace("GET /a HTTP/1.0", "-")],
+    "syslog": ["<34>Oct 11 22:14:15 box su[7]: failed", "none", "<165>1 2003-10-11T22:14:15Z h app - ID - msg", "<1>x"],
+}
+
+
+@pytest.mark.parametrize("name", _LINES)
+@pytest.mark.parametrize("drop_others", [False, True])
+def test_a_block_and_single_lines_are_parsed_alike(name, drop_others):
+    """What is found in a block at once is what is found line by line, as a line beyond ASCII makes it be."""
+    made = interceptor("parse", format=name, drop_others=drop_others)
+    at_once = headers(made.intercept(lines(*_LINES[name])))
+    one_by_one = headers(made.intercept(lines(*_LINES[name], "é")))
+    assert at_once == (one_by_one if drop_others else one_by_one[:-1])
+    assert sum(map(bool, at_once)) >= 2
