@@ -168,7 +168,7 @@ def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "state").mkdir()
     with (tmp_path / "state/lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert main(["agent", "--config", path]) == 1
+        assert main(["agent", "--config", path, "--until-done"]) == 1
     assert "another agent works with the state directory" in capsys.readouterr().err
     assert main(["agent", "--config", path, "--state", str(tmp_path / "agent.toml/x")]) == 1
     assert "cannot use the state directory" in capsys.readouterr().err
