@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....wire.compressed_heads import compression_of
@@ -81,7 +81,7 @@ class Note:
 
     def dump(self) -> bytes:
         """As it is kept."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode()
 
 
 def parse_note(raw: bytes | None) -> Note | None:
