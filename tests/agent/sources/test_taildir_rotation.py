@@ -163,6 +163,21 @@ def test_a_copy_is_known_again_after_a_restart(tail: Tail) -> None:
     assert tail.seen() == []
 
 
+def test_a_copy_that_is_made_across_a_restart_is_not_read_twice(tail: Tail) -> None:
+    """The copy was there when the source was started, and the file was cut after that."""
+    a = Writer(tail.logs / "a.log")
+    a.lines(100)
+    tail.seen()
+    tail.restart()
+    unread = a.lines(5)
+    shutil.copyfile(a.path, tail.logs / "a.log.1")
+    assert tail.seen() == unread
+    os.truncate(a.path, 0)
+    new = a.lines(20)
+
+    assert tail.seen(0.1) + tail.seen(60) == new
+
+
 def test_a_plain_copy_of_a_live_file_is_read_as_a_file_of_its_own(tail: Tail) -> None:
     """A file that begins like another, and stays beside it, is one that the pattern names."""
     a = Writer(tail.logs / "a.log")

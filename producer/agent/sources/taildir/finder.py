@@ -199,7 +199,8 @@ class Finder:
         """Whether a new file is, up to its end, what is in a file that is being read: somebody may be copying it, to
         cut the other one next. One that stays as it is for a while is a file of its own.
         """
-        if self._beginnings.first or not size or self._known.held_by(key, path) is not None:
+        begins = self._beginnings.first and self._known.first_start  # nothing was read that could be copied
+        if begins or not size or self._known.held_by(key, path) is not None:
             return False
         waiting = self._waiting.get(path)
         if waiting is not None and size != waiting.size:
