@@ -200,13 +200,15 @@ class Finder:
         cut the other one next. One that stays as it is for a while is a file of its own.
         """
         begins = self._beginnings.first and self._known.first_start  # nothing was read that could be copied
-        if begins or not size or self._known.held_by(key, path) is not None:
+        if begins or self._known.held_by(key, path) is not None:
             return False
         waiting = self._waiting.get(path)
         if waiting is not None and size != waiting.size:
             waiting.size, waiting.since = size, now
         if waiting is not None and now - waiting.since >= _COPY_SETTLE:
             return False
+        if not size:
+            return True  # somebody has begun to write, or to copy
         directory, _, base = path.rpartition("/")
         beside = [reader for reader in self._readers.by_key.values() if reader.directory == directory]
         return any(base.startswith(stem_of(each.path)) and _is_like(each, descriptor, size) for each in beside)
