@@ -5,22 +5,24 @@ does; what may stand in a head, and how much, is as in ``http.client``.
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 #: A line has no more bytes, and a head no more headers.
 _LONGEST_LINE, _MOST_HEADERS = 65536, 100
 
 
-class Headers(Mapping[str, str]):
+class Headers(http.client.HTTPMessage):
     """Headers by name, in whatever case; of those that stand there several times the first.
+
+    It is a message only since urllib3 asks each answer for what its parser could not read: nothing.
 
     :param lines: of the head, without the first.
     """
 
-    __slots__ = ("_values",)
+    defects = ()  # type: ignore[assignment]
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str]) -> None:  # not the message's own, which costs what is to be spared
         self._values: dict[str, list[str]] = {}
         last: list[str] = []
         for line in lines:
@@ -37,15 +39,43 @@ class Headers(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()][0]
 
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._values
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
     def __len__(self) -> int:
         return len(self._values)
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """The first value of a header; ``default`` if it is not there."""
+        values = self._values.get(name.lower())
+        return default if values is None else values[0]
+
     def get_all(self, name: str, default: Any = None) -> Any:
         """Every value of a header; ``default`` if it is not there."""
         return self._values.get(name.lower(), default)
+
+    def keys(self) -> Any:
+        """Every name, once."""
+        return self._values.keys()
+
+    def values(self) -> Any:
+        """The first value of each name."""
+        return [values[0] for values in self._values.values()]
+
+    def items(self) -> Any:
+        """Each name with its first value."""
+        return [(name, values[0]) for name, values in self._values.items()]
+
+    def is_multipart(self) -> bool:
+        """It has no body of its own."""
+        return False
+
+    def get_payload(self, *_: Any, **__: Any) -> Any:
+        """Nothing was left over."""
+        return None
 
 
 class Response(http.client.HTTPResponse):
@@ -65,7 +95,7 @@ class Response(http.client.HTTPResponse):
         self.version = 10 if version in ("HTTP/1.0", "HTTP/0.9") else 11
         self.code = self.status = status
         self.reason = reason.strip()
-        self.headers = self.msg = Headers(_read_lines(self.fp))  # type: ignore[assignment]
+        self.headers = self.msg = Headers(_read_lines(self.fp))
         self._find_end()
 
     def _find_end(self) -> None:

@@ -34,7 +34,7 @@ def test_a_mark_costs_the_same_for_any_number_of_events(name, options):
 @pytest.mark.parametrize("preserve", [True, False])
 def test_a_header_of_before_is_kept_or_replaced(name, options, preserve):
     """With preserve_existing each event that has the header keeps its value, and only the others get one."""
-    made = interceptor(name, **options | {"preserve_existing": preserve})
+    made = interceptor(name, ManualClock(), **options | {"preserve_existing": preserve})
     (given,) = headers(made.intercept(lines("a")))
     new = given["h"]
     assert headers(made.intercept(lines("a", h="old"))) == [{"h": "old" if preserve else new}]

@@ -7,6 +7,8 @@ import socket
 
 import pytest
 
+from producer import Producer, ProjectConfig
+from producer.server import LogHubServer
 from producer.sinks.http.answers import Response
 
 HEADS = {
@@ -73,3 +75,12 @@ def test_what_follows_a_line_that_is_no_header_is_none() -> None:
         assert dict(answer.headers) == {"a": "b c"}
         assert answer.will_close
         answer.close()
+
+
+def test_urllib3_finds_nothing_wrong_with_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """It asks each one for what could not be parsed, and would write a trace into the log."""
+    with LogHubServer() as server:
+        keys = {"access_key_id": server.access_key_id, "access_key_secret": server.access_key_secret}
+        with Producer(ProjectConfig("p", endpoint=server.endpoint, **keys)) as producer:
+            assert producer.send("p", "l", {"k": "v"}).result(20).successful
+    assert [record.message for record in caplog.records if record.name.startswith("urllib3")] == []
