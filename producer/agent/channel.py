@@ -158,7 +158,7 @@ class BatchChannel:
         transaction = self.channel.transaction()
         transaction.begin()
         try:
-            events = transaction.take(min(_MOST_BATCHES, most_events), max_bytes=most_bytes, timeout=timeout)
+            events = _take(transaction, most_events, most_bytes, timeout)
             if not events:
                 transaction.rollback()
                 transaction.close()
@@ -250,6 +250,21 @@ class BatchChannel:
             _log.error("channel %s: event %s is delivered as it is: %s", self.name, event.sequence, error)
             headers = {name: value for name, value in event.headers.items() if value is not None}
             return EventBatch.of_bodies([event.body], headers).numbered(event.sequence)
+
+
+def _take(transaction: Transaction, most_events: int, most_bytes: int, timeout: float) -> list[Event]:
+    """Take as many batches as are likely to fit: what is taken too much has been read for nothing."""
+    events = transaction.take(1, max_bytes=most_bytes, timeout=timeout)
+    while events and len(events) < _MOST_BATCHES:
+        held, size = sum(map(count_of, events)), sum(len(event.body) for event in events)
+        if held >= most_events or size >= most_bytes:
+            break
+        likely = max(1, (most_events - held) * len(events) // max(held, 1))
+        more = transaction.take(min(likely, _MOST_BATCHES - len(events)), max_bytes=most_bytes - size, timeout=0)
+        if not more:
+            break
+        events += more
+    return events
 
 
 def _fitting(events: Sequence[Event], most: int) -> int:

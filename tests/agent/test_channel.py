@@ -100,6 +100,22 @@ def test_a_take_holds_at_most_so_many_events_but_one_batch(tmp_path: Path) -> No
         assert sizes == [[5], [2], [2]]
 
 
+def test_a_take_reads_little_more_than_it_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that takes few events, and blocks of many: what lies behind is not read again for each of them."""
+    with opened(file_channel(tmp_path)) as channel:
+        for number in range(20):
+            channel.put(_lines(10 * number, 10 * number + 10))
+        segments = channel.channel._segments  # type: ignore[attr-defined]
+        read, seen = segments.read, list[int]()
+        monkeypatch.setattr(segments, "read", lambda entries: (seen.append(len(entries)), read(entries))[1])
+        for _ in range(20):
+            taking = channel.take(5, 1000, 0)
+            assert taking is not None
+            assert taking.count == 10
+            taking.commit()
+        assert sum(seen) == 20
+
+
 def test_a_file_channel_counts_what_it_finds(tmp_path: Path) -> None:
     """After a restart the events in the batches are counted again."""
     with opened(file_channel(tmp_path)) as channel:

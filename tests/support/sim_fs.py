@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from typing import Self
+from typing import NamedTuple, Self
 
 from tests.support.sim_fault import Fault
 from tests.support.sim_file import SimFile
@@ -33,8 +33,7 @@ PLENTY = 1 << 40
 _NUMBERS = count(1000)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One entry of :attr:`SimFS.calls`.
 
     :ivar operation: the method.
