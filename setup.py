@@ -27,6 +27,20 @@ FAST = ["-g0"] if "-O" in os.environ.get("CFLAGS", "") else ["-O3", "-g0"]
 class BuildExtensions(build_ext):
     """Says in one line what was not built."""
 
+    def run(self) -> None:
+        """Let Cython make its C only now: most commands, such as those for metadata, compile nothing."""
+        try:
+            from Cython.Build import cythonize  # noqa: PLC0415
+        except ImportError:
+            if MODE in ("native", "checked"):
+                raise
+            print("without Cython nothing is compiled: the pure Python twins are used", file=sys.stderr)
+            self.extensions = []
+            return
+        for ext, made in zip(self.extensions, cythonize(modules(), build_dir="build/cython", quiet=True), strict=True):
+            ext.sources = made.sources
+        super().run()
+
     def build_extension(self, ext: Extension) -> None:
         if self.compiler.compiler_type == "unix":
             ext.extra_compile_args += [*WARNINGS, *(["-O1", *CHECKS] if MODE == "checked" else FAST)]
@@ -43,22 +57,12 @@ class BuildExtensions(build_ext):
         return sorted(map(str, Path("producer").rglob("*.p[yx][xd]")))
 
 
-def extensions() -> list[Extension]:
-    """One a source; none where they would be of no use, or cannot be made."""
+def modules() -> list[Extension]:
+    """One a source; none where they would be of no use."""
     if MODE == "pure" or sysconfig.get_config_var("Py_GIL_DISABLED") or sys.implementation.name != "cpython":
         return []
-    try:
-        from Cython.Build import cythonize  # noqa: PLC0415
-    except ImportError:
-        if MODE in ("native", "checked"):
-            raise
-        print("without Cython nothing is compiled: the pure Python twins are used", file=sys.stderr)
-        return []
-    modules = [Extension(".".join(source.with_suffix("").parts), [str(source)]) for source in SOURCES]
-    modules = cythonize(modules, build_dir="build/cython", quiet=True)
-    for module in modules:
-        module.optional = MODE not in ("native", "checked")
-    return list(modules)
+    optional = MODE not in ("native", "checked")
+    return [Extension(".".join(each.with_suffix("").parts), [str(each)], optional=optional) for each in SOURCES]
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExtensions})
+setup(ext_modules=modules(), cmdclass={"build_ext": BuildExtensions})
