@@ -123,7 +123,7 @@ class LogHubSink:
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
         deadline = Deadline.after(self._clock, self._options.timeout)
-        lanes: dict[int, _Lane] = {}
+        lanes: dict[tuple[str, int], _Lane] = {}
         refused: list[EventBatch] = []
         later: list[EventBatch] = []
         reason = ""
@@ -143,14 +143,14 @@ class LogHubSink:
         """See :class:`~..interfaces.Sink`."""
         self._producer.close(timeout=_CLOSE_SECONDS)
 
-    def _send(self, batch: EventBatch, lanes: dict[int, _Lane], deadline: Deadline) -> None:
+    def _send(self, batch: EventBatch, lanes: dict[tuple[str, int], _Lane], deadline: Deadline) -> None:
         """Put a batch on its way, behind those of its lane."""
         origin, sequence = batch.origin, batch.sequence
         if origin is None or sequence is None:
             origin, sequence = self._own, self._count
             self._count += 1
         number, first = sequence % self._options.lanes, (sequence + 1) * _PIECES
-        lane = lanes.setdefault(number, _Lane())
+        lane = lanes.setdefault((origin, number), _Lane())  # each with a key, whose numbers rise
         tags = batch.shared if self._options.headers == "tags" else {}
         if lane.stream is None or lane.tags != tags:
             self._await(lane, deadline)  # streams know nothing of each other, and the numbers of a key must rise
@@ -217,7 +217,14 @@ class LogHubSink:
         """Another one for whatever would make other requests of the same batch."""
         options = self._options
         target = options.endpoint, options.project, options.logstore
-        form = options.field, options.headers, options.columns, str(options.lanes), str(_PIECE_BYTES)
+        form = (
+            options.field,
+            options.headers,
+            options.columns,
+            str(options.time_header),
+            str(options.lanes),
+            str(_PIECE_BYTES),
+        )
         text = "\0".join((origin, str(lane), self._name, *target, *form))
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 

@@ -199,3 +199,14 @@ def test_what_no_producer_can_use_is_told_before_anything_starts(wrong: dict[str
         read_options(LogHubSink.Options, {**right, **wrong}, "sinks.k")
     assert f"sinks.k.{rule}" in str(raised.value)
     assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize("known_first", [True, False])
+def test_a_batch_without_a_number_of_its_own_is_stored_beside_numbered_ones(
+    server: LogHubServer, sinks: _Sinks, *, known_first: bool
+) -> None:
+    """Each has the key that its number belongs to: under the other's key the lower one would be taken for stored."""
+    known = EventBatch.of_lines(b"known\n").numbered(5000, "origin")
+    batches = [known, EventBatch.of_lines(b"unknown\n").numbered(7)]
+    sinks(lanes=1).write(batches if known_first else batches[::-1])
+    assert sorted(_stored(server)) == ["known", "unknown"]
