@@ -201,8 +201,13 @@ class FileChannel:
     def _note_passed(self, sequence: int) -> None:
         """An event will come behind others; also whoever opens the channel next must know."""
         self.passed_through = max(sequence, self.passed_through)
-        if self.notes is not None:
-            self.notes.write(_PASSED, b"%d" % self.passed_through, self.passed_through)
+        try:
+            if self.notes is not None:
+                self.notes.write(_PASSED, b"%d" % self.passed_through, self.passed_through)
+        except ChannelError as error:  # what was taken with it must not be lost for this
+            _log.error(
+                "channel %s: the next one to open it will not know that events were passed: %s", self.name, error
+            )
 
     @property
     def quarantined(self) -> bool:
