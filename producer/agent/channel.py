@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Sequence
 
+from ..channels.limits import first_within
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelFullError, TransactionStateError
 from ..interfaces import Channel, ChannelStats, Event, Transaction
@@ -163,7 +164,7 @@ class BatchChannel:
                 transaction.rollback()
                 transaction.close()
                 return None
-            fitting = _fitting(events, most_events)
+            fitting = first_within(map(count_of, events), most_events)
             if fitting < len(events):
                 transaction.give_back(events[fitting:])
             self._make_safe(events[fitting - 1])
@@ -265,14 +266,3 @@ def _take(transaction: Transaction, most_events: int, most_bytes: int, timeout: 
             break
         events += more
     return events
-
-
-def _fitting(events: Sequence[Event], most: int) -> int:
-    """How many of them hold at most so many events together; at least one."""
-    total = number = 0
-    for event in events:
-        total += count_of(event)
-        if number and total > most:
-            break
-        number += 1
-    return number

@@ -14,7 +14,7 @@ from ..channels.file.options import LEAST_SEGMENT
 from ..channels.file.store.notes import FileNotes
 from ..channels.file.store.pointers import MOST_OFFSET
 from ..errors import ConfigError
-from ..interfaces import Event
+from ..interfaces import Channel, Event
 from .channel import BatchChannel
 from .event_format import count_of
 from .interfaces import Context
@@ -82,14 +82,7 @@ class MemoryChannelBuilder:
             name=context.name,
             clock=context.clock,
         )
-        return BatchChannel(
-            channel,
-            DeliveredPositions(_own_notes(context), context.clock),
-            context.clock,
-            capacity=options.capacity,
-            keep_alive=options.keep_alive,
-            origin=secrets.token_hex(16),
-        )
+        return _forgetting(channel, options, context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,14 +186,7 @@ class SpillableChannelBuilder:
         options, context = self._options, self._context
         memory = MemoryChannel(byte_capacity=options.memory_bytes, name=context.name, clock=context.clock)
         channel = SpillableChannel(memory, _file_channel(options, context), name=context.name)
-        return BatchChannel(
-            channel,
-            DeliveredPositions(_own_notes(context), context.clock),
-            context.clock,
-            capacity=options.capacity,
-            keep_alive=options.keep_alive,
-            origin=secrets.token_hex(16),
-        )
+        return _forgetting(channel, options, context)
 
 
 class _Counted:
@@ -230,6 +216,18 @@ def _file_channel(options: _OnDisk, context: Context) -> FileChannel:
         data_directories=options.data_directories,
         name=context.name,
         clock=context.clock,
+    )
+
+
+def _forgetting(channel: Channel, options: _Common, context: Context) -> BatchChannel:
+    """One whose events, and numbers, die with the process."""
+    return BatchChannel(
+        channel,
+        DeliveredPositions(_own_notes(context), context.clock),
+        context.clock,
+        capacity=options.capacity,
+        keep_alive=options.keep_alive,
+        origin=secrets.token_hex(16),
     )
 
 

@@ -87,12 +87,12 @@ def _headers_size(headers: Mapping[str, str | None]) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
-def total_within(bodies: Iterable[bytes], max_bytes: int) -> int:
-    """How many of them are at most ``max_bytes`` together: the first is always one."""
+def first_within(sizes: Iterable[int], most: int) -> int:
+    """How many of the first are at most ``most`` together: at least one."""
     total = number = 0
-    for body in bodies:
-        total += len(body)
-        if number and total > max_bytes:
+    for size in sizes:
+        total += size
+        if number and total > most:
             break
         number += 1
     return number

@@ -33,7 +33,7 @@ from ..errors import ChannelClosedError, ChannelError, ChannelFullError, Transac
 from ..forks import Stage, watch_fork
 from ..interfaces import ChannelStats, Event, Stored
 from .counters import ChannelCounters
-from .limits import Limits, check_integer, event_sizes, total_within
+from .limits import Limits, check_integer, event_sizes, first_within
 from .transaction import BaseTransaction
 from .turns import Redo, Turn, Turns
 
@@ -470,7 +470,7 @@ class MemoryChannel:
         if not entries:
             return
         if max_bytes is not None:
-            del entries[total_within((entry[2].body for entry in entries), max_bytes) :]
+            del entries[first_within((len(entry[2].body) for entry in entries), max_bytes) :]
         number, size = len(entries), sum([entry[1] for entry in entries])
         counters, blanks = self._counters, [None] * number
         taken, entered = self._taken + number, {entry[0]: entry for entry in entries}
