@@ -28,6 +28,7 @@ from ..credentials import EnvironmentCredentials
 from ..durable.event_format import IDENT_SIZE
 from ..errors import (
     AttemptError,
+    ChannelError,
     ConfigError,
     FlushTimeoutError,
     MisconfiguredError,
@@ -59,6 +60,9 @@ _ADVICE = {
     "LogstoreNotExist": _LOGSTORE,
     "BadResponse": "check --endpoint",
 }
+
+#: A header of the agent's batches (producer/agent/event_format.py).
+_OF_AN_AGENT = "~count"
 
 
 class DrainRefusedError(ProducerError):
@@ -236,6 +240,11 @@ def _words(project: str, logstore: str, error: AttemptError) -> str:
 @contextmanager
 def _sink_for(channel: FileChannel, endpoint: str) -> Iterator[_Sink]:
     """A sink that knows the projects in the channel, and has asked LogHub for their logstores."""
+    if any(_OF_AN_AGENT in event.headers for event in channel.peek()):
+        raise ChannelError(
+            channel.name,
+            "its events are batches of an agent's, whose configuration says where to: run `producer agent`",
+        )
     destinations = sorted(
         {
             (str(event.headers["project"]), str(event.headers.get("logstore") or ""))

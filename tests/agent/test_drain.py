@@ -1,0 +1,29 @@
+"""``producer channel drain`` and a channel of an agent's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from producer.agent.batch import EventBatch
+from producer.cli import main
+from producer.server import LogHubServer
+
+from .doubles import file_channel, opened
+
+
+def test_drain_leaves_the_batches_of_an_agent_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are no records of a producer's: it says who can deliver them, and moves none to the dead letters."""
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(EventBatch.of_lines(b"a\nb\n"))
+        directory = str(channel.channel.directory)  # type: ignore[attr-defined]
+    with LogHubServer() as server:
+        monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)
+        monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", server.access_key_secret)
+        assert main(["channel", "drain", directory, "--endpoint", server.endpoint]) == 2
+    assert "run `producer agent`" in capsys.readouterr().err
+    with opened(file_channel(tmp_path)) as channel:
+        assert channel.held == 2
