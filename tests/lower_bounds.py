@@ -1,4 +1,5 @@
-"""The lowest versions that pyproject.toml allows, as constraints for pip: ``python -m tests.lower_bounds``.
+"""The lowest versions that pyproject.toml allows, as constraints for pip: ``python -m tests.lower_bounds``; with names
+of extras, those of the core and of these extras only, as requirements.
 
 Needs nothing but the standard library, since it runs before anything is installed.
 """
@@ -6,7 +7,9 @@ Needs nothing but the standard library, since it runs before anything is install
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
@@ -17,15 +20,18 @@ _TOOLS = ("dev", "bench")
 _BOUND = re.compile(r"(?P<name>[\w.-]+)(?:\[[^]]*\])?>=(?P<version>[\w.]+)[^;]*(?P<marker>;.*)?")
 
 
-def lower_bounds(pyproject: str) -> list[str]:
+def lower_bounds(pyproject: str, extras: Collection[str] = ()) -> list[str]:
     """``name==version`` of every dependency, of those of the extras too, with its marker if it has one.
 
     :param pyproject: the text of the file.
+    :param extras: empty for all.
+    :raises KeyError: there is no such extra.
     :raises ValueError: a dependency has no lower bound.
     """
     project = tomllib.loads(pyproject)["project"]
-    extras = (wanted for name, wanted in project["optional-dependencies"].items() if name not in _TOOLS)
-    wanted = {one for part in (project["dependencies"], *extras) for one in part}
+    optional = project["optional-dependencies"]
+    parts = (optional[name] for name in extras or optional if name not in _TOOLS)
+    wanted = {one for part in (project["dependencies"], *parts) for one in part}
     return sorted(_lowest(one) for one in wanted if not one.startswith(project["name"] + "["))
 
 
@@ -37,4 +43,4 @@ def _lowest(requirement: str) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join(lower_bounds(PYPROJECT.read_text(encoding="utf-8"))))
+    print("\n".join(lower_bounds(PYPROJECT.read_text(encoding="utf-8"), sys.argv[1:])))

@@ -25,6 +25,11 @@ def test_each_lower_bound_becomes_a_constraint() -> None:
     assert lower_bounds(_PROJECT) == ["a==1.2", "b==2", "c==3; python_version < '3.13'"]
 
 
+def test_those_of_some_extras_are_told_apart() -> None:
+    """What the tests with the lowest versions install is the core, and what they name."""
+    assert lower_bounds(_PROJECT + 'few = ["d>=4"]\n', ["few"]) == ["a==1.2", "d==4"]
+
+
 def test_a_dependency_without_a_lower_bound_is_refused() -> None:
     """Nothing would be known of the versions that work."""
     with pytest.raises(ValueError, match="a<2: has no lower bound"):

@@ -79,3 +79,8 @@ def _dependencies() -> str:
 def _run(*command: str, **environ: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environ})
     assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}"
+
+
+if __name__ == "__main__":
+    for each in found():
+        print(f"==> tests have Python {each}: {environment(each)}")

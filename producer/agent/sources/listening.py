@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ConfigError
+from ...tls import closed_if_it_fails
 from ..interfaces import Context, Stop
 from ..options import option
 
@@ -86,7 +87,8 @@ class Connection:
 
         :raises OSError: it failed, or took too long.
         """
-        self._socket = tls.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
+        with closed_if_it_fails():
+            self._socket = tls.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
         self._socket.settimeout(timeout)
         self._socket.do_handshake()
 

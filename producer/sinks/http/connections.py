@@ -25,6 +25,7 @@ from typing import Any
 import requests.adapters
 from urllib3 import HTTPConnectionPool, PoolManager
 
+from ...tls import closed_if_it_fails
 from .answers import Response
 from .watchdog import guard
 
@@ -98,6 +99,11 @@ class Followed:
     broken = False
     _request: Outgoing | None = None
     _body = b""
+
+    def connect(self) -> None:
+        """See :class:`urllib3.connection.HTTPConnection`."""
+        with closed_if_it_fails():
+            super().connect()  # type: ignore[misc]
 
     def _new_conn(self) -> Any:
         sock = super()._new_conn()  # type: ignore[misc]

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from producer.tls import closed_if_it_fails
+
 #: Between two bytes, seconds.
 PACE = 0.01
 
@@ -185,20 +187,6 @@ def _repeat(connection: socket.socket, data: bytes, stop: threading.Event) -> No
         connection.sendall(data)
 
 
-def _handshake(connection: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
-    try:
-        return tls.wrap_socket(connection, server_side=True)
-    except OSError as error:
-        # Of a client that is gone already, the ssl module leaves an open socket behind: in a frame of its own.
-        trace = error.__traceback__
-        while trace is not None:
-            left = trace.tb_frame.f_locals.get("self")
-            if isinstance(left, ssl.SSLSocket):
-                left.close()
-            trace = trace.tb_next
-        raise
-
-
 @contextmanager
 def serve(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """Treat every connection in the same way, each on a thread of its own.
@@ -218,7 +206,9 @@ def serve(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[int]
             if tls is None:
                 behave(connection, stop)
             else:
-                with _handshake(connection, tls) as wrapped:
+                with closed_if_it_fails():
+                    wrapped = tls.wrap_socket(connection, server_side=True)
+                with wrapped:
                     behave(wrapped, stop)
 
     def accept() -> None:

@@ -1,0 +1,28 @@
+"""Sockets of handshakes that fail."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+
+import pytest
+
+from producer.tls import closed_if_it_fails
+
+
+def test_a_peer_that_resets_before_the_handshake_leaves_no_socket_open() -> None:
+    """The socket that the ssl module took over is closed with the error, whatever holds on to that."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        number = ours.fileno()
+        theirs, _ = listener.accept()
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+        select.select([ours], [], [], 10)
+        with pytest.raises(ConnectionResetError) as raised, closed_if_it_fails():
+            ssl.create_default_context().wrap_socket(ours, server_hostname="localhost")
+        assert raised.value.__traceback__ is not None
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            socket.socket(fileno=socket.dup(number))
