@@ -12,7 +12,7 @@ ones are started again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +24,7 @@ from .changes import Changes, compare
 from .channel import BatchChannel
 from .config.model import AgentConfig
 from .counters import Counters
-from .interfaces import Context, Lag, Sink, Source, Stop
+from .interfaces import Context, Lag, Patience, Sink, Source, Stop
 from .positions import DeliveredPositions
 from .routing import SourceOutlet
 from .sink_runner import CountedSink, SinkRunner
@@ -256,6 +256,8 @@ class Agent:
                     dead_letters=letters,
                     most_events=min(sink.most_events for sink in sinks.values()),
                     most_bytes=min(sink.most_bytes for sink in sinks.values()),
+                    patience=_patience(sinks.values()),
+                    hurried=lambda: bool(self.sources) and self.finished(),
                     clock=self._clock,
                 ).run(stop)
             finally:
@@ -306,6 +308,15 @@ def _end(parts: Mapping[str, Supervised], deadline: Deadline) -> list[str]:
     for part in late:
         _log.error("%s %s has not ended in time", part.kind, part.name)
     return [part.name for part in late]
+
+
+def _patience(sinks: Iterable[Sink]) -> Patience | None:
+    """Of several sinks the shortest; none if one of them has none."""
+    found: list[Patience | None] = [getattr(sink, "patience", None) for sink in sinks]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    return Patience(min(each.seconds for each in known), min(each.idle for each in known))
 
 
 def _close(channel: BatchChannel) -> None:

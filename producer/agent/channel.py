@@ -28,18 +28,43 @@ class Taking:
     """Batches on their way to a sink.
 
     :ivar batches: in the channel's order; at least one.
+    :ivar count: events in all batches.
+    :ivar size: their bytes.
+    :ivar full: whether the next batch would be too much.
     """
 
-    def __init__(
-        self, channel: BatchChannel, transaction: Transaction, events: Sequence[Event], batches: Sequence[EventBatch]
-    ) -> None:
-        self._channel, self._transaction, self._events = channel, transaction, events
-        self.batches = batches
+    def __init__(self, channel: BatchChannel, transaction: Transaction, most_events: int, most_bytes: int) -> None:
+        self._channel, self._transaction = channel, transaction
+        self._most_events, self._most_bytes = most_events, most_bytes
+        self._events: list[Event] = []
+        self.batches: list[EventBatch] = []
+        self.count = self.size = 0
+        self.full = False
 
-    @property
-    def count(self) -> int:
-        """Events in all batches."""
-        return sum(batch.count for batch in self.batches)
+    def more(self, timeout: float) -> bool:
+        """Take further batches; whether any came in time, and fitted.
+
+        :param timeout: seconds; 0 for what is there.
+        """
+        events_left, bytes_left = self._most_events - self.count, self._most_bytes - self.size
+        if events_left <= 0 or bytes_left <= 0:
+            self.full = True
+        if self.full:
+            return False
+        events = _take(self._transaction, events_left, bytes_left, timeout)
+        fitting = first_within(map(count_of, events), events_left) if events else 0
+        if self.batches and events and count_of(events[0]) > events_left:
+            fitting = 0
+        if fitting < len(events):
+            self._transaction.give_back(events[fitting:])
+            self.full = True
+        if fitting:
+            self._events += events[:fitting]
+            batches = self._channel.read(events[:fitting])
+            self.batches += batches
+            self.count += sum(batch.count for batch in batches)
+            self.size += sum(batch.size for batch in batches)
+        return fitting > 0
 
     def commit(self, later: Sequence[EventBatch] = ()) -> None:
         """They were delivered: they leave the channel.
@@ -82,6 +107,7 @@ class BatchChannel:
     :param held: events that are in the channel already.
     :ivar origin: names the channel, so that with its number a batch is known again, also by another
         process if the channel keeps its events; None if several take from it, who would not do so in order.
+    :ivar hurried: whether somebody waits until it is empty.
     :ivar counters: events put and taken, under Flume's names.
     """
 
@@ -102,6 +128,7 @@ class BatchChannel:
         self._room = WaitingRoom(clock, look_again=1.0)
         self._lock = threading.Lock()  # guards _held
         self._held = held
+        self.hurried = False
         self.counters = Counters()
 
     @property
@@ -159,21 +186,21 @@ class BatchChannel:
         transaction = self.channel.transaction()
         transaction.begin()
         try:
-            events = _take(transaction, most_events, most_bytes, timeout)
-            if not events:
-                transaction.rollback()
-                transaction.close()
-                return None
-            fitting = first_within(map(count_of, events), most_events)
-            if fitting < len(events):
-                transaction.give_back(events[fitting:])
-            self._make_safe(events[fitting - 1])
-            taken = events[:fitting]
-            return Taking(self, transaction, taken, [self._read(event) for event in taken])
+            taking = Taking(self, transaction, most_events, most_bytes)
+            if taking.more(timeout):
+                return taking
+            transaction.rollback()
+            transaction.close()
+            return None
         except BaseException:
             transaction.rollback()
             transaction.close()
             raise
+
+    def read(self, events: Sequence[Event]) -> list[EventBatch]:
+        """The batches of events that were taken."""
+        self._make_safe(events[-1])
+        return [self._read(event) for event in events]
 
     def leave(self, count: int) -> None:
         """So many events have left."""
@@ -188,8 +215,12 @@ class BatchChannel:
             self.channel.close()
 
     def wait_until_empty(self, deadline: Deadline) -> bool:
-        """Wait until all that was put is delivered; False if it is not in time."""
-        return self._room.wait_until(lambda: self._held <= 0, deadline)
+        """Wait until all that was put is delivered; False if it is not in time. No sink waits for more meanwhile."""
+        self.hurried = True
+        try:
+            return self._room.wait_until(lambda: self._held <= 0, deadline)
+        finally:
+            self.hurried = False
 
     def _withdraw(self, count: int) -> None:
         with self._lock:

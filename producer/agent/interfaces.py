@@ -183,8 +183,23 @@ class Routes:
     optional: Mapping[str, EventBatch] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a sink waits until there is enough for one delivery.
+
+    :ivar seconds: since the first batch was taken.
+    :ivar idle: since the last one was.
+    """
+
+    seconds: float
+    idle: float
+
+
 class Sink(Protocol):
     """Delivers events.
+
+    One that delivers much at a time has ``patience``, a :class:`Patience`: batches are taken until there are
+    ``most_events`` or ``most_bytes``, it was long enough, or the channel is half full.
 
     One that has something to do when nothing comes, such as to end a file when its time is over, has a method ``tick``,
     called by the thread that calls :meth:`write`: between writes, and twice a second where there is nothing to write.

@@ -8,14 +8,14 @@ is dropped that nobody was told to drop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ..clock import Clock
+from ..clock import Clock, SystemClock
 from ..errors import ChannelClosedError, ChannelError
 from .batch import EventBatch
 from .channel import BatchChannel, Taking
 from .counters import Counters
-from .interfaces import RefusedError, Sink, SinkError, SinkProcessor, Stop, tick
+from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, tick
 from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.sink")
@@ -24,6 +24,8 @@ _log = logging.getLogger("producer.agent.sink")
 _LOOK = 0.5
 #: Between two tries of what failed, at first and at most: Flume's are 1 and 5.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+#: A channel that is so full waits for its sink, not the sink for it.
+_FILL = 0.5
 
 
 class SinkRunner:
@@ -34,6 +36,8 @@ class SinkRunner:
     :param dead_letters: where refused ones go; None to try them again.
     :param most_events: of one delivery.
     :param most_bytes: likewise.
+    :param patience: how long to wait for so much; None not at all.
+    :param hurried: whether nothing more will come.
     """
 
     def __init__(
@@ -46,11 +50,14 @@ class SinkRunner:
         dead_letters: BatchChannel | None,
         most_events: int,
         most_bytes: int,
+        patience: Patience | None = None,
+        hurried: Callable[[], bool] = bool,
         clock: Clock | None = None,
     ) -> None:
         self._name, self._channel, self._processor = name, channel, processor
         self._counters, self._dead_letters = counters, dead_letters
-        self._repeated = RepeatedLog(clock)
+        self._repeated, self._clock = RepeatedLog(clock), clock or SystemClock()
+        self._patience, self._hurried = patience, hurried
         self._most_events, self._most_bytes = most_events, most_bytes
 
     def run(self, stop: Stop) -> None:
@@ -60,23 +67,29 @@ class SinkRunner:
         """
         pause = _FIRST_PAUSE
         while not stop.is_set():
-            if self.deliver(_LOOK):
+            if self.deliver(_LOOK, stop):
                 pause = _FIRST_PAUSE
             else:
                 stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             tick(self._processor)
 
-    def deliver(self, timeout: float) -> bool:
+    def deliver(self, timeout: float, stop: Stop | None = None) -> bool:
         """Take, deliver and commit once; False if it failed. Nothing to take is no failure.
 
         :param timeout: seconds to wait for something.
+        :param stop: ends the wait for more.
         """
         taking = self._channel.take(self._most_events, self._most_bytes, timeout)
         if taking is None:
             self._counters.add(BatchEmptyCount=1)
             self._channel.positions.flush()
             return True
+        try:
+            self._collect(taking, stop)
+        except BaseException:
+            taking.rollback()
+            raise
         self._count(taking)
         try:
             self._processor.write(taking.batches)
@@ -92,8 +105,27 @@ class SinkRunner:
         self._counters.add(EventDrainSuccessCount=taking.count)
         return True
 
+    def _collect(self, taking: Taking, stop: Stop | None) -> None:
+        """Take more, until it is enough or was long enough. What is there already is always taken: so what failed is
+        taken again as it was, or with more behind it.
+        """
+        if self._patience is None:
+            return
+        begun = last = self._clock.monotonic()
+        while not taking.full:
+            if taking.more(0):
+                last = self._clock.monotonic()
+                continue
+            now = self._clock.monotonic()
+            left = min(begun + self._patience.seconds, last + self._patience.idle) - now
+            ended = stop is not None and stop.is_set()
+            if left <= 0 or ended or self._hurried() or self._channel.hurried or self._channel.fill >= _FILL:
+                return
+            if taking.more(min(left, _LOOK)):
+                last = self._clock.monotonic()
+
     def _count(self, taking: Taking) -> None:
-        full = taking.count >= self._most_events or sum(batch.size for batch in taking.batches) >= self._most_bytes
+        full = taking.count >= self._most_events or taking.size >= self._most_bytes
         self._counters.add(EventDrainAttemptCount=taking.count)
         self._counters.add(**{"BatchCompleteCount" if full else "BatchUnderflowCount": 1})
 
@@ -146,6 +178,7 @@ class CountedSink:
 
     def __init__(self, sink: Sink, counters: Counters) -> None:
         self._sink, self._counters = sink, counters
+        self.patience: Patience | None = getattr(sink, "patience", None)
         self.most_events, self.most_bytes = sink.most_events, sink.most_bytes
 
     def write(self, batches: Sequence[EventBatch]) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from producer.agent import Agent, AgentConfig, ComponentConfig, SinkConfig, SourceConfig
 from producer.agent.batch import EventBatch
 from producer.agent.channel import BatchChannel
 from producer.agent.counters import Counters
-from producer.agent.interfaces import RefusedError, SinkError
+from producer.agent.interfaces import Patience, RefusedError, SinkError, Stop
 from producer.agent.sink_runner import SinkRunner
+from producer.testing import ManualClock
+from tests.support.waiting import Call, eventually
 
-from .doubles import RecordingSink, file_channel, taken
+from .doubles import RecordingSink, file_channel, memory_channel, opened, taken
+from .parts import KeepSink, plug_in
 
 
 @pytest.fixture
@@ -109,3 +114,92 @@ def test_dead_letters_that_are_full_lose_nothing(channel: BatchChannel, letters:
     letters.keep_alive = 0
     assert not _runner(channel, _refusing([1]), letters).deliver(0)
     assert taken(channel) == [b"0", b"1", b"2", b"3"]
+
+
+def _patient(channel: BatchChannel, sink: RecordingSink, clock: ManualClock, **options: Any) -> SinkRunner:
+    rest = {"dead_letters": None, "most_events": 10, "most_bytes": 1 << 20, "patience": Patience(60, 20)} | options
+    return SinkRunner("k", channel, sink, Counters(), clock=clock, **rest)
+
+
+def _numbers(channel: BatchChannel, *numbers: int) -> None:
+    for number in numbers:
+        channel.put(EventBatch.of_lines(b"%d\n" % number))
+
+
+def test_a_patient_sink_gets_much_at_a_time(tmp_path: Path) -> None:
+    """What comes while it waits travels with what came before; as soon as there is enough, it is delivered."""
+    clock, sink = ManualClock(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        _numbers(channel, 0, 1)
+        call = Call(lambda: _patient(channel, sink, clock).deliver(0))
+        eventually(lambda: clock.waiting)
+        _numbers(channel, *range(2, 12))
+        assert call.result()
+        assert [len(batch.bodies()) for batch in sink.batches] == [1] * 10
+        assert taken(channel) == [b"10", b"11"]
+
+
+@pytest.mark.parametrize("steps", [(20,), (15, 15, 15, 15)], ids=["idle", "seconds"])
+def test_a_patient_sink_waits_so_long(steps: Sequence[int], tmp_path: Path) -> None:
+    """Since the last batch, and since the first one."""
+    clock, sink = ManualClock(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        _numbers(channel, 0)
+        call = Call(lambda: _patient(channel, sink, clock).deliver(0))
+        for number, step in enumerate(steps):
+            if number:
+                _numbers(channel, number)
+                eventually(lambda: not channel.stats().size)
+            eventually(lambda: clock.waiting)
+            assert not sink.batches
+            clock.advance(step)
+        assert call.result()
+        assert sink.bodies == [b"%d" % number for number in range(len(steps))]
+
+
+def _stopped() -> Stop:
+    stop = Stop()
+    stop.set()
+    return stop
+
+
+@pytest.mark.parametrize(
+    ("hurry", "options", "stop"),
+    [
+        (lambda channel: setattr(channel, "hurried", True), {}, None),
+        (lambda channel: setattr(channel, "capacity", 4), {}, None),
+        (lambda channel: None, {"hurried": lambda: True}, None),
+        (lambda channel: None, {}, _stopped()),
+    ],
+    ids=["to be emptied", "half full", "nothing more comes", "told to end"],
+)
+def test_a_patient_sink_does_not_wait_where_that_helps_nobody(
+    hurry: Callable[[BatchChannel], None], options: dict[str, Any], stop: Stop | None, tmp_path: Path
+) -> None:
+    """What is there is taken whole, and delivered at once."""
+    clock, sink = ManualClock(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        _numbers(channel, 0, 1)
+        hurry(channel)
+        assert _patient(channel, sink, clock, **options).deliver(0, stop)
+        assert sink.bodies == [b"0", b"1"]
+
+
+def test_an_agent_that_stops_does_not_wait_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that would wait for an hour delivers what a channel in memory has, and the agent ends."""
+    (hub,) = plug_in(monkeypatch, "patient")
+    monkeypatch.setattr(KeepSink, "patience", Patience(3600, 3600), raising=False)
+    feed, keep = {"hub": "patient"}, {"hub": "patient"}
+    config = AgentConfig(
+        "a1",
+        {"s": SourceConfig("s", "feed", feed, channels=("c",))},
+        {"c": ComponentConfig("c", "memory")},
+        {"k": SinkConfig("k", "keep", keep, channel="c")},
+        state=tmp_path,
+    )
+    agent = Agent(config)
+    agent.start()
+    hub.lines.put(b"one\n")
+    eventually(lambda: agent.channels["c"].held)
+    assert agent.stop(10)
+    assert hub.delivered == [b"one"]
