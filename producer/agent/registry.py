@@ -67,6 +67,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
         "logger": ("sinks.logger", "LoggerSink"),
         "loghub": ("sinks.loghub", "LogHubSink"),
         "null": ("sinks.null", "NullSink"),
+        "objects": ("sinks.objects", "ObjectsSink"),
     },
 }
 
@@ -117,6 +118,8 @@ FLUME: dict[str, dict[str, str]] = {
         "defaultsinkprocessor": "default",
     },
     "sinks": {
+        "hdfs": "objects",
+        "hdfseventsink": "objects",
         "httpsink": "http",
         "kafkasink": "kafka",
         "loggersink": "logger",

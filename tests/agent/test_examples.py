@@ -29,6 +29,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogHubServer]:
         monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)
         monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", server.access_key_secret)
         monkeypatch.setenv("NODE_NAME", "node-1")
+        monkeypatch.setenv("S3_KEY", "a-key")
+        monkeypatch.setenv("S3_SECRET", "a-secret")
         yield server
 
 

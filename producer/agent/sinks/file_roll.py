@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import logging
 import os
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,6 +25,7 @@ from pathlib import Path
 from ..batch import EventBatch
 from ..interfaces import Context, SinkError
 from ..options import option
+from .json_lines import json_line
 
 _log = logging.getLogger("producer.agent.sink.file_roll")
 
@@ -109,7 +108,7 @@ class FileRollSink:
 
     def _text(self, batch: EventBatch) -> bytes:
         if self._options.serializer == "json":
-            return b"".join([_json_line(headers, body) for headers, body in batch.events()])
+            return b"".join([json_line(headers, body) for headers, body in batch.events()])
         return batch.lines() if self._options.append_newline else b"".join(batch.bodies())
 
     def _open(self) -> _OpenFile:
@@ -248,11 +247,3 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _json_line(headers: Mapping[str, str], body: bytes) -> bytes:
-    try:
-        line = {"headers": headers, "body": body.decode()}
-    except UnicodeDecodeError:
-        line = {"headers": headers, "body_base64": b64encode(body).decode()}
-    return json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"

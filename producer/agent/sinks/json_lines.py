@@ -1,0 +1,16 @@
+"""An event as a line of JSON: ``{"headers": {…}, "body": "…"}``, with ``body_base64`` where the body is not UTF-8."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+
+
+def json_line(headers: Mapping[str, str], body: bytes) -> bytes:
+    """One line, with its end."""
+    try:
+        line = {"headers": headers, "body": body.decode()}
+    except UnicodeDecodeError:
+        line = {"headers": headers, "body_base64": b64encode(body).decode()}
+    return json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"

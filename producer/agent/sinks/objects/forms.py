@@ -1,0 +1,71 @@
+"""What an object holds: lines of text or JSON, packed or not, or a table as Parquet."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import zstandard
+
+from ...batch import EventBatch
+from ..json_lines import json_line
+
+FORMATS = ("text", "json", "parquet")
+COMPRESSIONS = ("none", "gzip", "zstd", "snappy")
+#: By format: how it is packed if nobody says.
+PACKED_BY_DEFAULT = {"text": "gzip", "json": "gzip", "parquet": "zstd"}
+_ENDINGS = {"text": ".txt", "json": ".json", "parquet": ".parquet"}
+_PACKED_ENDINGS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+_PACK: Mapping[str, Callable[[bytes], bytes]] = {
+    "none": lambda data: data,
+    "gzip": lambda data: gzip.compress(data, 6, mtime=0),
+    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
+}
+
+
+def ending(form: str, compression: str) -> str:
+    """Of the names of objects."""
+    return _ENDINGS[form] + ("" if form == "parquet" else _PACKED_ENDINGS[compression])
+
+
+def encoded(batches: Sequence[EventBatch], form: str, compression: str, columns: Sequence[str]) -> bytes:
+    """An object; of the same batches always the same one.
+
+    :param columns: headers that are columns of a table.
+    """
+    if form == "parquet":
+        return _table(batches, compression, columns)
+    if form == "text":
+        data = b"".join([batch.lines() for batch in batches])
+    else:
+        data = b"".join([json_line(headers, body) for batch in batches for headers, body in batch.events()])
+    return _PACK[compression](data)
+
+
+def _table(batches: Sequence[EventBatch], compression: str, columns: Sequence[str]) -> bytes:
+    """A column ``body``, one of each of these headers, and ``headers`` with the others."""
+    import pyarrow  # noqa: PLC0415  # it is an extra
+    from pyarrow import parquet  # noqa: PLC0415
+
+    named = set(columns)
+    rows = [headers for batch in batches for headers in batch.headers()]
+    texts = pyarrow.string()
+    made: dict[str, Any] = {"body": _bodies([body for batch in batches for body in batch.bodies()])}
+    made |= {name: pyarrow.array([row.get(name) for row in rows], texts) for name in columns}
+    rest = [[(name, value) for name, value in row.items() if name not in named] for row in rows]
+    made["headers"] = pyarrow.array(rest, pyarrow.map_(texts, texts))
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.table(made), file, compression=compression)
+    return file.getvalue()
+
+
+def _bodies(bodies: Sequence[bytes]) -> Any:
+    """As text; bytes that are none are replaced."""
+    import pyarrow  # noqa: PLC0415
+
+    try:
+        return pyarrow.array(bodies, pyarrow.binary()).cast(pyarrow.string())
+    except pyarrow.ArrowInvalid:
+        return pyarrow.array([body.decode(errors="replace") for body in bodies], pyarrow.string())

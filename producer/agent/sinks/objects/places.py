@@ -1,0 +1,152 @@
+"""Where objects go: paths in which stand headers and times, with Flume's escapes.
+
+``%{name}`` is a header, ``%[localhost]``, ``%[IP]`` and ``%[FQDN]`` are this machine, ``%t`` is milliseconds since 1970
+and all other letters are those of a time. What a header says is one part of a path, whatever it says: it leads nowhere
+else.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from ....errors import ConfigError
+from ...batch import EventBatch
+
+_ESCAPE = re.compile(r"%(?:\{(?P<header>[^{}]+)\}|\[(?P<host>\w+)\]|(?P<letter>.))")
+#: What a header may not bring into a path.
+_UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
+_NOTHING = "_"
+
+_TIMES: Mapping[str, Callable[[datetime], str]] = {
+    **{letter: lambda time, each=f"%{letter}": time.strftime(each) for letter in "aAbBdHIjmMpSyYzD"},  # type: ignore[misc]
+    "c": lambda time: time.strftime("%a %b %d %H:%M:%S %Y"),
+    "e": lambda time: str(time.day),
+    "k": lambda time: str(time.hour),
+    "l": lambda time: str((time.hour - 1) % 12 + 1),
+    "s": lambda time: str(int(time.timestamp())),
+    "t": lambda time: str(round(time.timestamp() * 1000)),
+}
+_HOSTS: Mapping[str, Callable[[], str]] = {
+    "localhost": socket.gethostname,
+    "IP": lambda: socket.gethostbyname(socket.gethostname()),
+    "FQDN": socket.getfqdn,
+}
+
+
+class Rounding(NamedTuple):
+    """Times are rounded down to so many of a unit.
+
+    :ivar unit: ``second``, ``minute`` or ``hour``; empty for no rounding.
+    """
+
+    unit: str
+    value: int
+
+    def down(self, time: datetime) -> datetime:
+        """The time, rounded."""
+        if not self.unit:
+            return time
+        lower = {"second": {}, "minute": {"second": 0}, "hour": {"second": 0, "minute": 0}}[self.unit]
+        number: int = getattr(time, self.unit)
+        return time.replace(**{self.unit: number - number % self.value}, **lower, microsecond=0)  # type: ignore[arg-type]
+
+
+class Places:
+    """See the module.
+
+    :param template: the path.
+    :param zone: of times; None is this machine's.
+    :param time_header: milliseconds since 1970; None takes the time of writing.
+    :raises ConfigError: an escape is not known.
+    """
+
+    def __init__(self, template: str, zone: tzinfo | None, rounding: Rounding, time_header: str | None) -> None:
+        self._zone, self._rounding = zone, rounding
+        self._headers: list[str] = []
+        self._parts: list[str | int | Callable[[datetime], str]] = []
+        at = 0
+        for escape in _ESCAPE.finditer(template):
+            self._parts += [template[at : escape.start()], self._part(escape, template)]
+            at = escape.end()
+        self._parts.append(template[at:])
+        has_time = any(callable(part) for part in self._parts)
+        self._time_header = time_header if has_time else None
+        #: Times that are equal in all that the path shows of them: milliseconds.
+        self._step = 1 if re.search("%[tscS]", template) or not has_time else 60_000
+
+    def split(self, batch: EventBatch, now: int) -> list[tuple[str, EventBatch]]:
+        """The events of each place.
+
+        :param now: for events without a time, milliseconds.
+        """
+        used = [*self._headers, *([self._time_header] if self._time_header else [])]
+        if not any(name in batch.columns for name in used):
+            return [(self._place([batch.shared.get(name) for name in used], now), batch)]
+        rows = list(zip(*(self._values(batch, name) for name in used), strict=True))
+        known = {row: self._place(row, now) for row in dict.fromkeys(rows)}
+        places = [known[row] for row in rows]
+        return [(place, batch.select([each == place for each in places])) for place in dict.fromkeys(places)]
+
+    def _values(self, batch: EventBatch, name: str) -> Sequence[str | None]:
+        values = batch.values(name)
+        if name != self._time_header or self._step == 1:
+            return values
+        return [_stepped(value, self._step) for value in values]
+
+    def _part(self, escape: re.Match[str], template: str) -> str | int | Callable[[datetime], str]:
+        header, host, letter = escape["header"], escape["host"], escape["letter"]
+        if header is not None:
+            if header not in self._headers:
+                self._headers.append(header)
+            return self._headers.index(header)
+        if letter == "%":
+            return "%"
+        found = _HOSTS.get(host) if host is not None else _TIMES.get(letter)
+        if found is None:
+            raise ConfigError("path", f"{escape[0]} is not known: there are %{{header}} and times such as %Y", template)
+        return found() if host is not None else found  # type: ignore[call-arg,return-value]
+
+    def _place(self, row: Sequence[str | None], now: int) -> str:
+        stamp = row[-1] if self._time_header else None
+        time = self._time(stamp if stamp is not None and stamp.isascii() and stamp.isdecimal() else str(now), now)
+        return "".join(
+            [
+                part if isinstance(part, str) else _safe(row[part]) if isinstance(part, int) else part(time)
+                for part in self._parts
+            ]
+        )
+
+    def _time(self, stamp: str, now: int) -> datetime:
+        try:
+            time = datetime.fromtimestamp(int(stamp) / 1000, self._zone)
+        except (ValueError, OverflowError, OSError):  # no time that anybody meant
+            time = datetime.fromtimestamp(now / 1000, self._zone)
+        return self._rounding.down(time)
+
+
+def zone_named(name: str | None) -> tzinfo | None:
+    """The zone of times; None is this machine's.
+
+    :raises ConfigError: there is none of this name.
+    """
+    try:
+        return None if name is None else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ConfigError("time_zone", "must be a time zone, such as Europe/Berlin", name) from error
+
+
+def _stepped(value: str | None, step: int) -> str | None:
+    if value is None or not (value.isascii() and value.isdecimal() and len(value) < 20):
+        return None
+    return str(int(value) // step * step)
+
+
+def _safe(value: str | None) -> str:
+    """A header's value as one part of a path."""
+    cleaned = _UNSAFE.sub("_", value or "")
+    return _NOTHING if cleaned in ("", ".", "..") else cleaned

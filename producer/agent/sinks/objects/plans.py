@@ -1,0 +1,131 @@
+"""Plans: which batches become an object, noted before it is written, so that it becomes the same one when it is tried
+again, also by another process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...batch import EventBatch
+
+_log = logging.getLogger("producer.agent.sink.objects")
+
+_FILE = "plans.json"
+
+
+class Plan(NamedTuple):
+    """Batches that are written together.
+
+    :ivar origin: names their channel.
+    :ivar first: the number of the first batch.
+    :ivar last: of the last.
+    :ivar time: milliseconds since 1970, when they were to be written first.
+    """
+
+    origin: str
+    first: int
+    last: int
+    time: int
+
+    @property
+    def name(self) -> str:
+        """For all that is made of them."""
+        return f"{sha256(self.origin.encode()).hexdigest()[:12]}-{self.first:012d}-{self.last:012d}"
+
+
+class Plans:
+    """The plans of what was taken last.
+
+    :param directory: where they are kept.
+    :param run: names this run: of batches that cannot be known again.
+    """
+
+    def __init__(self, directory: Path, run: str) -> None:
+        self._path, self._run = directory / _FILE, run
+        self._unnumbered = itertools.count()
+        self._plans: list[Plan] = []
+        self.hidden: list[str] = []
+        self._read()
+
+    def cut(self, batches: Sequence[EventBatch], now: int) -> list[tuple[Plan, list[EventBatch]]]:
+        """What is written together: as it was planned before, where it was.
+
+        :param now: milliseconds since 1970.
+        """
+        known = {(plan.origin, plan.first): plan for plan in self._plans}
+        batches = [batch if batch.sequence is not None else self._numbered(batch) for batch in batches]
+        found: list[tuple[Plan, list[EventBatch]]] = []
+        for group in self._groups(batches, known):
+            origin, first, last = *self._identity(group[0]), self._identity(group[-1])[1]
+            plan = known.get((origin, first))
+            time = plan.time if plan is not None and plan.last == last else now
+            found.append((Plan(origin, first, last, time), group))
+        return found
+
+    def note(self, plans: Sequence[Plan], hidden: Sequence[str]) -> None:
+        """Have it on the disk what is to be written, and under which hidden names.
+
+        :raises OSError: it cannot be.
+        """
+        if list(plans) == self._plans and list(hidden) == self.hidden:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_name(f"{_FILE}~")
+        with draft.open("w", encoding="utf-8") as file:
+            json.dump({"plans": plans, "hidden": hidden}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._path)
+        sync_directory(self._path.parent)
+        self._plans, self.hidden = list(plans), list(hidden)
+
+    def _groups(self, batches: Sequence[EventBatch], known: dict[tuple[str, int], Plan]) -> Iterator[list[EventBatch]]:
+        """Cut where a plan began or ended, and where batches of another origin begin."""
+        there = {self._identity(batch) for batch in batches}
+        group: list[EventBatch] = []
+        last: int | None = None
+        for batch in batches:
+            identity = self._identity(batch)
+            plan = known.get(identity)
+            whole = plan is not None and (plan.origin, plan.last) in there
+            if group and (whole or last == self._identity(group[-1])[1] or identity[0] != self._identity(group[-1])[0]):
+                yield group
+                group, last = [], None
+            group.append(batch)
+            if whole and plan is not None:
+                last = plan.last
+        if group:
+            yield group
+
+    def _numbered(self, batch: EventBatch) -> EventBatch:
+        """One that no channel has numbered is not known again."""
+        return batch.numbered(next(self._unnumbered), f"{self._run}/")
+
+    def _identity(self, batch: EventBatch) -> tuple[str, int]:
+        return batch.origin or self._run, batch.sequence or 0
+
+    def _read(self) -> None:
+        try:
+            kept: dict[str, Any] = json.loads(self._path.read_text("utf-8"))
+            self._plans = [Plan(str(o), int(f), int(end), int(t)) for o, f, end, t in kept["plans"]]
+            self.hidden = [str(path) for path in kept["hidden"]]
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.warning("%s cannot be read, what it names may be written twice: %s", self._path, error)
+
+
+def sync_directory(directory: Path) -> None:
+    """Have the names in a directory on the disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

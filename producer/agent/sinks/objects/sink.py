@@ -1,0 +1,79 @@
+"""ObjectsSink: makes an object of each place of what is taken at once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from math import inf
+
+from ...batch import EventBatch
+from ...interfaces import Context, Patience, SinkError
+from .forms import encoded
+from .options import ObjectsOptions
+from .plans import Plan, Plans
+from .stores import store_of
+
+_MOST_SAID = 300
+#: Shorter values are words that stand in messages anyway.
+_SECRET_LENGTH = 8
+
+
+class ObjectsSink:
+    """See the package."""
+
+    Options = ObjectsOptions
+
+    def __init__(self, options: ObjectsOptions, context: Context) -> None:
+        self._options, self._clock, self._counters = options, context.clock, context.counters
+        self.most_events, self.most_bytes = options.most_events, options.most_bytes
+        self.patience = Patience(options.roll_interval or inf, options.idle_timeout or inf)
+        self._places, self._store = options.places(), store_of(options.path, options.storage)
+        self._plans = Plans(context.state, secrets.token_hex(16))
+        self._clean = False
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """See :class:`~...interfaces.Sink`."""
+        try:
+            self._remove_left()
+            groups = self._plans.cut([batch for batch in batches if batch.count], round(self._clock.time() * 1000))
+            placed = [self._placed(plan, group) for plan, group in groups]
+            paths = [path for objects in placed for path in objects]
+            hidden = [name for path in paths if (name := self._store.hidden(path)) is not None]
+            self._plans.note([plan for plan, _ in groups], hidden)
+            for objects in placed:
+                for path, parts in objects.items():
+                    self._put(path, parts)
+        except Exception as error:  # each store has errors of its own, and of those that it stands on
+            raise SinkError(f"{self._options.path}: {self._said(error)}") from error
+
+    def close(self) -> None:
+        """See :class:`~...interfaces.Sink`."""
+        self._store.close()
+
+    def _placed(self, plan: Plan, batches: Sequence[EventBatch]) -> dict[str, list[EventBatch]]:
+        """The objects of a plan, by their paths."""
+        found: dict[str, list[EventBatch]] = {}
+        for batch in batches:
+            for place, part in self._places.split(batch, plan.time):
+                found.setdefault(f"{place}-{plan.name}{self._options.suffix}", []).append(part)
+        return found
+
+    def _put(self, path: str, batches: Sequence[EventBatch]) -> None:
+        options = self._options
+        self._store.put(path, encoded(batches, options.format, options.packed, options.columns))
+        self._counters.add(ObjectCount=1)
+
+    def _remove_left(self) -> None:
+        """What a death left under hidden names."""
+        if not self._clean:
+            for path in self._plans.hidden:
+                self._store.remove(path)
+            self._clean = True
+
+    def _said(self, error: Exception) -> str:
+        """In one line, without the secrets that the store was given."""
+        line = " ".join(f"{type(error).__name__}: {error}".split())
+        for secret in self._options.storage.values():
+            if len(secret) >= _SECRET_LENGTH:
+                line = line.replace(secret, "…")
+        return line[:_MOST_SAID]

@@ -1,0 +1,165 @@
+"""Where objects are stored: a disk, a store of objects, or another file system.
+
+=============  ==================================================================
+a disk         written under a hidden name, on the disk, and then renamed
+S3 and others  one request: an object is there as a whole, or not at all
+HDFS, others   written under a hidden name, and then renamed
+=============  ==================================================================
+
+All but the disk by fsspec, and the package that it needs for each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from ....errors import ConfigError
+from .plans import sync_directory
+
+#: Stores in which an object appears as a whole.
+_WHOLE = ("s3", "s3a", "oss", "gs", "gcs", "abfs", "abfss", "az", "adl")
+#: Seconds and attempts of a request to S3; what fails is tried again by whoever wrote.
+_S3_SECONDS, _S3_ATTEMPTS = 10, 2
+
+
+class Store(Protocol):
+    """See the module."""
+
+    def hidden(self, path: str) -> str | None:
+        """The name under which an object is written first; None if it has its own from the beginning."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Have an object there, as a whole; one that is there under this name is the same one.
+
+        :raises Exception: it is not.
+        """
+
+    def remove(self, path: str) -> None:
+        """Remove what was left under a hidden name, if it is there."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+def store_of(path: str, options: Mapping[str, str]) -> Store:
+    """The store of a path."""
+    scheme = scheme_of(path)
+    if scheme in ("", "file"):
+        return _Disk()
+    return (_Whole if scheme in _WHOLE else _Moving)(scheme, options)
+
+
+def scheme_of(path: str) -> str:
+    """Empty for a path of this machine."""
+    return path.partition("://")[0].lower() if "://" in path else ""
+
+
+def check_scheme(path: str) -> None:
+    """Whether what the path needs is installed.
+
+    :raises ConfigError: it is not.
+    """
+    scheme = scheme_of(path)
+    if scheme in ("", "file"):
+        return
+    try:
+        import fsspec  # noqa: PLC0415  # it is an extra
+
+        fsspec.get_filesystem_class(scheme)
+    except (ImportError, ValueError) as error:
+        install = "pip install 'loghub-producer[s3]' has fsspec and S3's package"
+        raise ConfigError("path", f"cannot be used: {error} ({install})", path) from error
+
+
+def _hidden(path: str) -> str:
+    """Beside it; what reads directories passes over such names."""
+    head, slash, name = path.rpartition("/")
+    return f"{head}{slash}.{name}~"
+
+
+class _Disk:
+    def hidden(self, path: str) -> str:
+        return _hidden(path)
+
+    def put(self, path: str, data: bytes) -> None:
+        target = Path(path.removeprefix("file://"))
+        draft = Path(_hidden(str(target)))
+        _make(target.parent)
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+        sync_directory(target.parent)
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            Path(path.removeprefix("file://")).unlink()
+
+    def close(self) -> None:
+        pass
+
+
+def _make(directory: Path) -> None:
+    """A directory whose name, and those above it, outlive a power cut."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_directory(each.parent)
+
+
+class _Fsspec:
+    def __init__(self, scheme: str, options: Mapping[str, str]) -> None:
+        self._scheme, self._options = scheme, options
+        self._connected: Any = None
+
+    @property
+    def _files(self) -> Any:
+        if self._connected is None:
+            import fsspec  # noqa: PLC0415  # it is an extra
+
+            more: dict[str, Any] = {"use_listings_cache": False}
+            if self._scheme in ("s3", "s3a"):
+                retries = {"max_attempts": 1}
+                more["config_kwargs"] = {"connect_timeout": _S3_SECONDS, "read_timeout": 60, "retries": retries}
+            self._connected = fsspec.filesystem(self._scheme, skip_instance_cache=True, **(more | dict(self._options)))
+            if hasattr(self._connected, "retries"):
+                self._connected.retries = _S3_ATTEMPTS
+        return self._connected
+
+    def close(self) -> None:
+        files, self._connected = self._connected, None
+        if getattr(files, "_s3", None) is not None:
+            files.close_session(files.loop, files._s3)
+
+
+class _Whole(_Fsspec):
+    def hidden(self, path: str) -> None:
+        pass
+
+    def put(self, path: str, data: bytes) -> None:
+        self._files.pipe_file(path, data)
+
+    def remove(self, path: str) -> None:
+        pass
+
+
+class _Moving(_Fsspec):
+    def hidden(self, path: str) -> str:
+        return _hidden(path)
+
+    def put(self, path: str, data: bytes) -> None:
+        files, draft = self._files, _hidden(path)
+        if files.exists(path):  # it was moved, and nobody heard of that
+            return
+        files.makedirs(str(PurePosixPath(files._strip_protocol(path)).parent), exist_ok=True)
+        files.pipe_file(draft, data)
+        files.mv(draft, path)
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(path)

@@ -1,0 +1,346 @@
+"""objects: on a disk, in S3 (moto's), and in a file system of fsspec that moves."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fsspec
+import pytest
+import zstandard
+from pyarrow import parquet
+
+from producer.agent.batch import EventBatch
+from producer.agent.config import parse_flume
+from producer.agent.interfaces import Patience, Sink, SinkError
+from producer.agent.options import read_options
+from producer.agent.sinks.objects import ObjectsSink
+from producer.agent.sinks.objects.stores import store_of
+from producer.agent.testing import SinkConformance
+from producer.errors import ConfigError
+from producer.testing import ManualClock
+from tests.agent.doubles import context
+from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server
+
+TIME = 1_700_000_000_123  # 2023-11-14T22:13:20.123Z
+
+
+def sink(state: Path, path: object, **options: Any) -> ObjectsSink:
+    given = {"path": str(path), "compression": "none", "time_zone": "UTC", **options}
+    given = {name: value for name, value in given.items() if value is not None}
+    return ObjectsSink(read_options(ObjectsSink.Options, given, "sinks.k"), context(state, "k", ManualClock()))
+
+
+def numbered(first: int, *bodies: bytes, **headers: str) -> list[EventBatch]:
+    """Batches as a channel gives them, one for each body."""
+    return [
+        EventBatch.of_lines(body + b"\n", headers).numbered(number, "origin")
+        for number, body in enumerate(bodies, first)
+    ]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class TestOnADisk(SinkConformance):
+    """The rules of all sinks."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self._objects = tmp_path / "objects"
+
+    def make(self) -> Sink:
+        return sink(self.context.state, self._objects)
+
+    def delivered(self) -> list[bytes]:
+        return b"".join(files(self._objects).values()).split() if self._objects.is_dir() else []
+
+    def break_destination(self) -> Callable[[], None]:
+        self._objects.write_text("a file in its place")
+        return self._objects.unlink
+
+
+class S3(NamedTuple):
+    """A store: what fsspec needs for it, and what it looks like from outside."""
+
+    storage: dict[str, str]
+    files: Any
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3]:
+    """With a bucket ``logs``."""
+    with s3_server() as url:
+        storage = {"key": ACCESS_KEY, "secret": SECRET_KEY, "endpoint_url": url}
+        files = fsspec.filesystem("s3", skip_instance_cache=True, use_listings_cache=False, **storage)
+        files.mkdir("logs")
+        yield S3(storage, files)
+        files.close_session(files.loop, files._s3)
+
+
+class TestInS3(SinkConformance):
+    """The rules of all sinks, where the bucket is missing for a while."""
+
+    @pytest.fixture(autouse=True)
+    def _store(self, s3: S3, request: pytest.FixtureRequest) -> None:
+        self._s3, self._bucket = s3, request.node.name.replace("_", "-")[:50].strip("-")
+        s3.files.mkdir(self._bucket)
+
+    def make(self) -> Sink:
+        return sink(self.context.state, f"s3://{self._bucket}/a", storage=self._s3.storage)
+
+    def delivered(self) -> list[bytes]:
+        files = self._s3.files
+        return b"".join(files.cat_file(path) for path in sorted(files.find(self._bucket))).split()
+
+    def break_destination(self) -> Callable[[], None]:
+        self._s3.files.rmdir(self._bucket)
+        return lambda: self._s3.files.mkdir(self._bucket)
+
+
+def test_parquet_in_s3_has_a_column_for_each_header_named(s3: S3, tmp_path: Path) -> None:
+    """One object an hour and host; the body as text, the named headers as columns, the others as a map."""
+    options = {"format": "parquet", "compression": "snappy", "columns": ["level"], "storage": s3.storage}
+    made = sink(tmp_path, "s3://logs/table/day=%Y-%m-%d/host=%{host}", **options)
+    batch = EventBatch.of_events(
+        [
+            ({"host": "h1", "level": "INFO", "timestamp": str(TIME), "n": "1"}, b"one"),
+            ({"host": "h1", "timestamp": str(TIME + 1)}, b"two \xff"),
+            ({"host": "h2", "timestamp": str(TIME + 86_400_000)}, b"three"),
+        ]
+    )
+    made.write([batch.numbered(7, "origin")])
+    made.close()
+    found = {
+        path.rpartition("/")[0]: parquet.read_table(io.BytesIO(s3.files.cat_file(path))).to_pylist()
+        for path in s3.files.find("logs/table")
+    }
+    first, second = {"host": "h1", "timestamp": str(TIME), "n": "1"}, {"host": "h1", "timestamp": str(TIME + 1)}
+    assert found["logs/table/day=2023-11-14/host=h1"] == [
+        {"body": "one", "level": "INFO", "headers": list(first.items())},
+        {"body": "two \ufffd", "level": None, "headers": list(second.items())},
+    ]
+    assert [row["body"] for row in found["logs/table/day=2023-11-15/host=h2"]] == ["three"]
+
+
+def test_an_object_whose_answer_was_lost_is_not_stored_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the process died, more batches are there now, and it is another day: its name is the same."""
+    folder, state = tmp_path / "objects", tmp_path / "state"
+    first = sink(state, folder / "%Y-%m-%d")
+
+    def lose(path: str, data: bytes) -> None:
+        store_of(str(folder), {}).put(path, data)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(first._store, "put", lose)
+    with pytest.raises(SinkError, match="no answer"):
+        first.write(numbered(5, b"a", b"b"))
+    before = files(folder)
+    assert list(before.values()) == [b"a\nb\n"]
+    second = sink(state, folder / "%Y-%m-%d")
+    second._clock.advance(86_400)  # type: ignore[attr-defined]
+    second.write(numbered(5, b"a", b"b", b"c"))
+    after = files(folder)
+    assert sorted(after.values()) == [b"a\nb\n", b"c\n"]
+    assert before.items() <= after.items()
+    second.write(numbered(5, b"a", b"b", b"c"))
+    assert files(folder) == after
+
+
+def test_what_lies_between_two_plans_is_an_object_again(tmp_path: Path) -> None:
+    """Each plan of a take is known again at the next start, the one behind the first, too."""
+    folder, state = tmp_path / "objects", tmp_path / "state"
+    made = sink(state, folder)
+    made.write(numbered(5, b"a", b"b"))
+    made.write(numbered(5, b"a", b"b", b"c"))
+    before = files(folder)
+    sink(state, folder).write(numbered(5, b"a", b"b", b"c", b"d"))
+    assert sorted(files(folder).values()) == [b"a\nb\n", b"c\n", b"d\n"]
+    assert before.items() <= files(folder).items()
+
+
+@pytest.mark.parametrize("kept", ["{", '{"plans": [[1]]}', "[]"])
+def test_plans_that_cannot_be_read_are_no_failure(kept: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said; what they name may be stored twice."""
+    (tmp_path / "state/k").mkdir(parents=True)
+    (tmp_path / "state/k/plans.json").write_text(kept)
+    sink(tmp_path / "state", tmp_path / "objects").write(numbered(1, b"a"))
+    assert "may be written twice" in caplog.text
+    assert list(files(tmp_path / "objects").values()) == [b"a\n"]
+
+
+def test_nothing_hidden_is_left_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a death left under a hidden name goes at the next start; readers see whole objects only."""
+    folder, state = tmp_path / "objects", tmp_path / "state"
+    first = sink(state, folder)
+    monkeypatch.setattr(Path, "replace", _dies_for_objects(Path.replace))
+    with pytest.raises(KeyboardInterrupt):
+        first.write(numbered(1, b"a"))
+    monkeypatch.undo()
+    (left,) = files(folder)
+    assert left.startswith(".")
+    assert left.endswith("~")
+    sink(state, folder).write(numbered(9, b"b"))
+    assert list(files(folder).values()) == [b"b\n"]
+
+
+def _dies_for_objects(replace: Callable[..., Path]) -> Callable[..., Path]:
+    def dies(self: Path, target: Path) -> Path:
+        if target.suffix == ".txt":
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    return dies
+
+
+def test_a_file_system_gets_an_object_by_a_move(tmp_path: Path) -> None:
+    """Hidden first; one that was moved already is left as it is."""
+    path = f"memory://{tmp_path.name}/a"
+    made = sink(tmp_path / "state", path)
+    made.write(numbered(1, b"a"))
+    made.write(numbered(1, b"a"))
+    found = fsspec.filesystem("memory").find(tmp_path.name)
+    assert [name.rpartition("/")[2] for name in found] == [f"events-{made._plans._plans[0].name}.txt"]
+    made._store.remove(f"{path}/nothing")
+
+
+@pytest.mark.parametrize(
+    ("options", "ending", "unpack"),
+    [
+        ({"compression": "gzip"}, ".txt.gz", gzip.decompress),
+        ({"compression": "zstd"}, ".txt.zst", lambda data: zstandard.ZstdDecompressor().decompress(data)),
+        ({"compression": None}, ".txt.gz", gzip.decompress),
+        ({"file_suffix": ".log"}, ".log", bytes),
+    ],
+)
+def test_objects_of_text_hold_lines(
+    options: dict[str, Any], ending: str, unpack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """Packed as it was said, with a name that tells."""
+    sink(tmp_path / "state", tmp_path / "objects", **options).write([EventBatch.of_bodies([b"a", b"b"])])
+    ((name, data),) = files(tmp_path / "objects").items()
+    assert name.endswith(ending)
+    assert unpack(data) == b"a\nb\n"
+
+
+def test_objects_of_json_hold_headers_too(tmp_path: Path) -> None:
+    """A line an event."""
+    sink(tmp_path / "state", tmp_path / "objects", format="json").write(numbered(1, b"a", host="h"))
+    ((name, data),) = files(tmp_path / "objects").items()
+    assert name.endswith(".json")
+    assert json.loads(data) == {"headers": {"host": "h"}, "body": "a"}
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("%Y/%m/%d/%H%M%S", "2023/11/14/221320"),
+        ("%y-%e-%k-%l-%p-%j", "23-14-22-10-PM-318"),
+        ("%a %A %b %B", "Tue Tuesday Nov November"),
+        ("%D|%I|%z", "11/14/23|10|+0000"),
+        ("%s,%t,%%", "1700000000,1700000000123,%"),
+        ("%c", "Tue Nov 14 22:13:20 2023"),
+        ("%{host}/%{none}", "h/_"),
+        ("%{way}/%{up}", ".._.._etc_x/_"),
+    ],
+)
+def test_paths_hold_headers_and_times(path: str, place: str, tmp_path: Path) -> None:
+    """Flume's escapes; a header is one part of the path, whatever it says."""
+    made = sink(tmp_path, f"/base/{path}", file_prefix="p")
+    headers = {"host": "h", "timestamp": str(TIME), "way": "../../etc/x", "up": ".."}
+    assert made._places.split(EventBatch.of_lines(b"a\n", headers), 0)[0][0] == f"/base/{place}/p"
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "place"), [("second", 15, "22:13:15"), ("minute", 5, "22:10:00"), ("hour", 6, "18:00:00")]
+)
+def test_times_are_rounded_down(unit: str, value: int, place: str, tmp_path: Path) -> None:
+    """As Flume does with round, roundValue and roundUnit."""
+    options = {"round": True, "round_value": value, "round_unit": unit}
+    made = sink(tmp_path, "/%H:%M:%S", **options)
+    columns = {"timestamp": [str(TIME), str(TIME + 1)]}
+    batch = EventBatch.of_bodies([b"a", b"b"], {}, columns)
+    assert [place for place, _ in made._places.split(batch, 0)] == [f"/{place}/events"]
+
+
+@pytest.mark.parametrize("stamp", [None, "", "soon", "9" * 30, "-5"])
+def test_an_event_without_a_time_has_that_of_writing(stamp: str | None, tmp_path: Path) -> None:
+    """Where Flume stops at such an event."""
+    batch = EventBatch.of_bodies([b"a", b"b"], {}, {"timestamp": [stamp, str(TIME)]})
+    made = sink(tmp_path, "/%Y")
+    assert [place for place, _ in made._places.split(batch, 86_400_000)] == ["/1970/events", "/2023/events"]
+
+
+def test_times_may_be_those_of_writing(tmp_path: Path) -> None:
+    """With use_local_time_stamp."""
+    made = sink(tmp_path, "/%Y", use_local_time_stamp=True)
+    assert made._places.split(EventBatch.of_lines(b"a\n", {"timestamp": str(TIME)}), 0)[0][0] == "/1970/events"
+
+
+def test_it_waits_until_there_is_enough(tmp_path: Path) -> None:
+    """By size, by count, by time, by idleness; 0 is no such end."""
+    options = {"roll_size": "1m", "roll_count": 7, "roll_interval": 60, "idle_timeout": 5}
+    made = sink(tmp_path, "/a", **options)
+    assert (made.most_events, made.most_bytes, made.patience) == (7, 1 << 20, Patience(60, 5))
+    made = sink(tmp_path, "/a", roll_size=0, roll_interval=0)
+    assert made.patience == Patience(float("inf"), float("inf"))
+    assert made.most_bytes == 256 << 20
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"path": "/%q"}, "%q is not known"),
+        ({"path": "nosuch://a"}, "cannot be used"),
+        ({"path": "/a", "compression": "snappy"}, "snappy is for parquet"),
+        ({"path": "/a", "time_zone": "Mars"}, "must be a time zone"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_starts(options: dict[str, str], message: str) -> None:
+    """By name, with the rule."""
+    with pytest.raises(ConfigError, match=message):
+        ObjectsSink.Options(**options)  # type: ignore[arg-type]
+
+
+def test_no_secret_is_in_an_error(tmp_path: Path) -> None:
+    """What the store was given is blotted out."""
+    storage = {"key": "not-a-secret", "secret": "hush-hush-hush"}
+    made = sink(tmp_path, "/a", storage=storage)
+    assert made._said(ValueError("bad key hush-hush-hush")) == "ValueError: bad key …"
+
+
+_FLUME = """
+a1.sources = s
+a1.channels = c
+a1.sinks = k
+a1.sources.s.type = seq
+a1.sources.s.channels = c
+a1.channels.c.type = memory
+a1.sinks.k.type = hdfs
+a1.sinks.k.channel = c
+a1.sinks.k.hdfs.path = /flume/%y-%m-%d/%H
+a1.sinks.k.hdfs.rollSize = 134217728
+a1.sinks.k.hdfs.rollCount = 0
+a1.sinks.k.hdfs.idleTimeout = 60
+a1.sinks.k.hdfs.batchSize = 1000
+a1.sinks.k.hdfs.round = true
+a1.sinks.k.hdfs.roundUnit = minute
+a1.sinks.k.hdfs.useLocalTimeStamp = true
+"""
+
+
+def test_flumes_hdfs_sink_is_this_one() -> None:
+    """Its keys are understood; sequence files, which are its default, are refused in words."""
+    config = parse_flume(_FLUME + "a1.sinks.k.hdfs.fileType = CompressedStream\na1.sinks.k.hdfs.codeC = gzip\n", "a1")
+    assert not config.problems
+    options = read_options(ObjectsSink.Options, config.sinks["k"].options, "sinks.k")
+    assert config.sinks["k"].type == "objects"
+    assert (options.file_prefix, options.roll_interval, options.packed) == ("FlumeData", 30.0, "gzip")
+    assert (options.roll_size, options.roll_count, options.idle_timeout) == (128 << 20, 0, 60.0)
+    (problem,) = parse_flume(_FLUME, "a1").problems
+    assert "SequenceFile is not written here" in str(problem)
