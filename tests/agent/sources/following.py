@@ -82,6 +82,13 @@ class Tail:
         self.close()
         self._follower = None
 
+    def kill(self) -> None:
+        """End the source as ``kill -9`` does: what is not on the disk is gone. What channels have committed stays."""
+        if self._follower is not None:
+            self._follower._readers.close()
+            self._follower._known._notes.close()
+        self._follower = None
+
     def close(self) -> None:
         if self._follower is not None:
             self._follower.close()

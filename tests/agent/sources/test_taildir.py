@@ -44,14 +44,17 @@ def test_older_files_are_read_first(tail: Tail) -> None:
     assert tail.seen() == [b"a.log.2", b"a.log.1", b"a.log"]
 
 
-def test_directories_are_not_files(tail: Tail) -> None:
+def test_directories_are_not_files(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
     """Nor are pipes: neither is opened for good, nor waited for."""
     (tail.logs / "directory.log").mkdir()
     os.mkfifo(tail.logs / "pipe.log")
     written = Writer(tail.logs / "a.log").lines(1)
 
     assert tail.seen() == written
+    os.mkfifo(tail.logs / "later.log")
+    assert tail.seen(1) == []
     assert tail.seen(60) == []
+    assert not caplog.records
 
 
 def test_a_full_channel_holds_the_source_up(tmp_path: Path) -> None:
@@ -324,7 +327,7 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
 def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 2,000 files that nobody writes, some hundreds are looked at in a second, and each has its turn."""
     for number in range(2000):
-        (tail.logs / f"{number}.log").write_bytes(b"x\n")
+        (tail.logs / f"{number}.log").write_bytes(b"%d\n" % number)
     tail.seen()
     tail.look(121)
     looks: list[object] = []

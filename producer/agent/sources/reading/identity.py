@@ -10,7 +10,8 @@ A name is made when the first bytes of a file are taken, and never changes::
     └ inode
 
 A note holds what the name cannot, since it changes: the path, the size, and the CRC-32 of the last bytes before a place
-up to which it was read. So the part of the file that is known grows with the file.
+up to which it was read. So the part of the file that is known grows with the file. Before that place it has marks, the
+further back the fewer: by one of them a copy is known that was made before the last bytes were written.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +27,8 @@ from ....wire.compressed_heads import compression_of
 
 HEAD_BYTES = 1024
 TAIL_BYTES = 256
+#: Each mark is so many times as far from the end as the one behind it, and they are so many.
+_MARK_FACTOR, _MOST_MARKS = 4, 12
 
 #: Device and inode.
 Key = tuple[int, int]
@@ -53,6 +57,17 @@ def parse_name(text: str) -> FileName | None:
         return None
 
 
+class Mark(NamedTuple):
+    """A place up to which a file was read.
+
+    :ivar end: it.
+    :ivar tail: CRC-32 of the last bytes before it, at most 256.
+    """
+
+    end: int
+    tail: int
+
+
 @dataclass(slots=True)
 class Note:
     """What was seen of a file.
@@ -66,6 +81,8 @@ class Note:
     :ivar tail_size: bytes before ``end``.
     :ivar tail: CRC-32 of them.
     :ivar gone: since when it cannot be found, seconds since the epoch; None if it can.
+    :ivar marks: places before ``end``, in order.
+    :ivar short: the file that holds it now is a copy that was made before all was read: it ends there.
     """
 
     path: str
@@ -78,6 +95,8 @@ class Note:
     tail_size: int
     tail: int
     gone: float | None = None
+    marks: Sequence[Mark] = ()
+    short: bool = False
 
     def dump(self) -> bytes:
         """As it is kept."""
@@ -87,9 +106,41 @@ class Note:
 def parse_note(raw: bytes | None) -> Note | None:
     """The note that was kept; None if it is none."""
     try:
-        return None if raw is None else Note(**json.loads(raw))
+        if raw is None:
+            return None
+        note = Note(**json.loads(raw))
+        note.marks = tuple(Mark(*mark) for mark in note.marks)
+        return note
     except (ValueError, TypeError):
         return None
+
+
+def marks_of(tail: bytes, data: bytes, end: int, earlier: Sequence[Mark]) -> tuple[Mark, ...]:
+    """The marks of a file of which a block was read.
+
+    :param tail: what stands before the block, at most 256 bytes.
+    :param end: where the block ends.
+    :param earlier: those before the block.
+    """
+    new = []
+    back = 0
+    while back < len(data):
+        at = len(data) - back
+        seen = data[at - TAIL_BYTES : at] if at >= TAIL_BYTES else (tail + data[:at])[-TAIL_BYTES:]
+        new.append(Mark(end - back, zlib.crc32(seen)))
+        back = max(TAIL_BYTES, _MARK_FACTOR * back)
+    return _thinned([*earlier, *reversed(new)])
+
+
+def _thinned(marks: Sequence[Mark]) -> tuple[Mark, ...]:
+    kept: list[Mark] = []
+    least = 0
+    for mark in reversed(marks):
+        distance = marks[-1].end - mark.end
+        if distance >= least and len(kept) < _MOST_MARKS:
+            kept.append(mark)
+            least = max(TAIL_BYTES, _MARK_FACTOR * distance)
+    return tuple(reversed(kept))
 
 
 def holds(descriptor: int, name: FileName, note: Note | None, end: int) -> bool:
@@ -98,13 +149,29 @@ def holds(descriptor: int, name: FileName, note: Note | None, end: int) -> bool:
     :param end: up to there a channel has it.
     """
     size = os.fstat(descriptor).st_size
-    if size < max(end, name.head_size) or zlib.crc32(os.pread(descriptor, name.head_size, 0)) != name.head:
+    if size < max(end, name.head_size) or not _has_head(descriptor, name):
         return False
     if note is None:
         return True
     if size < note.end:
         return False
     return zlib.crc32(os.pread(descriptor, note.tail_size, note.end - note.tail_size)) == note.tail
+
+
+def held_part(descriptor: int, name: FileName, note: Note) -> int | None:
+    """The size of a file that holds the first part of what was read under a name, such as a copy that was made before
+    the rest was written; None if it does not.
+    """
+    size = os.fstat(descriptor).st_size
+    mark = max((mark for mark in note.marks if mark.end <= size), default=None)
+    if mark is None or size < name.head_size or not _has_head(descriptor, name):
+        return None
+    seen = min(TAIL_BYTES, mark.end)
+    return size if zlib.crc32(os.pread(descriptor, seen, mark.end - seen)) == mark.tail else None
+
+
+def _has_head(descriptor: int, name: FileName) -> bool:
+    return zlib.crc32(os.pread(descriptor, name.head_size, 0)) == name.head
 
 
 def is_compressed(descriptor: int) -> bool:

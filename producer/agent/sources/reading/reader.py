@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....wire.log_start import Logs, last_start
-from .identity import HEAD_BYTES, TAIL_BYTES, FileName, Key, Note, holds, open_quickly
+from .identity import HEAD_BYTES, TAIL_BYTES, FileName, Key, Mark, Note, held_part, holds, marks_of, open_quickly
 
 #: Most bytes of one batch, but for a line that is longer.
 BLOCK_BYTES = 1 << 20
@@ -64,6 +64,7 @@ class FileReader:
     :ivar place: where it was found last.
     :ivar headers: that all its events have.
     :ivar name: under which its position is kept; None as long as nothing was taken.
+    :ivar short: whether it is a copy that was made before all was read that its name stands for.
     :ivar position: up to there it was put.
     :ivar stops: where batches have to end, since a channel has it up to there.
     :ivar size: as it was when it was looked at last.
@@ -83,7 +84,10 @@ class FileReader:
         self.located = True
         self.trouble: str | None = None
         self._rules = rules
-        self._tail = b""
+        self.short = False
+        self._tail = b""  # what was read stands before the position
+        self._head = b""  # and this at byte 0, if that is the position
+        self._marks: Sequence[Mark] = ()
         self._written: int | None = None
         self._tried: tuple[int, bool, bool] | None = None
         self._descriptor: int | None = None
@@ -108,6 +112,11 @@ class FileReader:
         """Bytes that were there before the last change, and were not put."""
         return max(0, self._earlier - self.position)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a descriptor."""
+        return self._descriptor is not None
+
     def open(self) -> int:
         """Its descriptor.
 
@@ -128,33 +137,46 @@ class FileReader:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def go_on(self, name: FileName, ends: Sequence[int]) -> None:
-        """Go on with what was read under a name.
+    def go_on(self, name: FileName, note: Note | None, ends: Sequence[int]) -> bool:
+        """Go on with what was read under a name, if the file holds that; whether it does.
 
         :param ends: up to where the channels have it, sorted.
         :raises OSError: it cannot be read.
         """
-        self.name, self.position, self.stops = name, ends[0], [end for end in ends[1:] if end > ends[0]]
-        size = min(TAIL_BYTES, self.position)
-        self._tail = os.pread(self.open(), size, self.position - size)
-
-    def holds(self, name: FileName, note: Note | None, end: int) -> bool:
-        """See :func:`~.identity.holds`."""
-        return holds(self.open(), name, note, end)
+        descriptor, key = self.open(), None if note is None else (note.device, note.inode)
+        part = None if note is None or (key == self.key and not note.short) else held_part(descriptor, name, note)
+        position = ends[0] if part is None else min(part, ends[0])
+        known = min(TAIL_BYTES, position)
+        tail = os.pread(descriptor, known, position - known)
+        head = b"" if position else os.pread(descriptor, name.head_size, 0)
+        # What was cut never holds it again: so if the file does now, what was just read of it is what was put.
+        if holds(descriptor, name, note, ends[-1]):
+            part = None
+        elif part is None:
+            return False
+        self.name, self.position, self.short = name, position, part is not None
+        self.stops = [end for end in ends[1:] if end > position and (part is None or end <= part)]
+        self._tail, self._head = tail, head
+        self._marks = () if note is None else [m for m in note.marks if m.end <= (position if part is None else part)]
+        return True
 
     def begins_like(self, descriptor: int, size: int) -> bool:
         """Whether another file of ``size`` bytes is what this one begins with; also if this one was just cut.
 
         :raises OSError: one of them cannot be read.
         """
-        name, own = self.name, self.open()
-        if name is None or (size >= name.head_size and _checksum(descriptor, name.head_size) != name.head):
+        name = self.name
+        if name is not None and size >= name.head_size and _checksum(descriptor, name.head_size) != name.head:
             return False
-        if not self._is_same():
-            return True
-        last = max(0, size - _COMPARED)
-        parts = ((0, min(size, HEAD_BYTES)), (last, size - last))
-        return all(os.pread(descriptor, length, at) == os.pread(own, length, at) for at, length in parts)
+        return not self.is_same() or begins_alike(descriptor, self.open(), size)
+
+    def is_same(self) -> bool:
+        """Whether what was read last still stands there.
+
+        :raises OSError: it cannot be read.
+        """
+        known = self._tail + self._head
+        return os.pread(self.open(), len(known), self.position - len(self._tail)) == known
 
     def look(self, now: float) -> bool:
         """Look at its size and time; whether there may be something to read.
@@ -172,7 +194,7 @@ class FileReader:
         if size != self.size or status.st_mtime_ns != self._written:
             first = self._written is None
             self._earlier, self.size, self._written, self.changed = self.size, size, status.st_mtime_ns, now
-            if size < self.position or (size == self.position and not first and not self._is_same()):
+            if size < self.position or (size == self.position and not first and not self.is_same()):
                 raise ContentChangedError
         return size > self.position and self._tried != (size, *self._rested(now))
 
@@ -187,7 +209,7 @@ class FileReader:
         want = BLOCK_BYTES if stop is None else min(stop, BLOCK_BYTES)
         while True:
             data = os.pread(descriptor, known + want, self.position - known)
-            if not data.startswith(self._tail):
+            if not data.startswith(self._tail) or not data.startswith(self._head[:want], known):
                 raise ContentChangedError
             whole = len(data) < known + want  # the file has no more
             cut = self._cut(data, known, rested if whole else (False, False))
@@ -207,34 +229,28 @@ class FileReader:
         self.position = block.end
         self.size = max(self.size, block.end)
         data = block.data if len(block.data) >= TAIL_BYTES else self._tail + block.data
-        self._tail = data[-TAIL_BYTES:]
+        if not self.short:  # it has those of the whole
+            self._marks = marks_of(self._tail, block.data, block.end, self._marks)
+        self._tail, self._head = data[-TAIL_BYTES:], b""
         while self.stops and self.stops[0] <= self.position:
             del self.stops[0]
 
-    def name_for(self, end: int, generation: int) -> FileName:
-        """A name made of the bytes up to ``end``.
+    def name_by(self, first: bytes, generation: int) -> FileName:
+        """Give it a name.
 
-        :raises OSError: they cannot be read.
+        :param first: what was read at byte 0, and is about to be put; nothing else is put under this name.
         """
-        size = min(HEAD_BYTES, end)
         device, inode = self.key
-        return FileName(inode, device, generation, size, _checksum(self.open(), size))
+        self._head = first[:HEAD_BYTES]
+        self.name = FileName(inode, device, generation, len(self._head), zlib.crc32(self._head))
+        return self.name
 
     def note(self) -> Note:
         """What is known of it."""
-        return self._note(self.position, self._tail)
-
-    def note_after(self, block: Block) -> Note:
-        """What will be known of it when a block, its first one, is put."""
-        return self._note(block.end, block.data[-TAIL_BYTES:])
-
-    def _note(self, end: int, tail: bytes) -> Note:
-        device, inode = self.key
-        return Note(*(self.path, self.place, self.group, device, inode, self.size, end, len(tail), zlib.crc32(tail)))
-
-    def _is_same(self) -> bool:
-        size = len(self._tail)
-        return os.pread(self.open(), size, self.position - size) == self._tail
+        end, tail = (self.position, self._tail) if self.position else (len(self._head), self._head[-TAIL_BYTES:])
+        seen = len(tail), zlib.crc32(tail)
+        known = *self.key, self.size, end, *seen
+        return Note(self.path, self.place, self.group, *known, marks=self._marks, short=self.short)
 
     def _rested(self, now: float) -> tuple[bool, bool]:
         """Whether its last line, and its last event of several lines, can be taken to be complete."""
@@ -250,6 +266,16 @@ class FileReader:
             return known + last_start(data[known:], logs.start, at_line=True)
         cut = data.rfind(b"\n", known) + 1
         return cut or (len(data) if rested[0] else known)
+
+
+def begins_alike(one: int, other: int, size: int) -> bool:
+    """Whether the first ``size`` bytes of two files are alike, as far as some at their beginning and end tell.
+
+    :raises OSError: one of them cannot be read.
+    """
+    last = max(0, size - _COMPARED)
+    parts = ((0, min(size, HEAD_BYTES)), (last, size - last))
+    return all(os.pread(one, length, at) == os.pread(other, length, at) for at, length in parts)
 
 
 def _checksum(descriptor: int, size: int) -> int:

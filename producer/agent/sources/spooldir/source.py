@@ -159,9 +159,8 @@ class Spooler:
             return
         ends, status = self._outlet.ends(str(name)), os.fstat(reader.open())
         again = status.st_size == ends[-1] and status.st_mtime_ns != name.generation  # the same file, once more
-        if again or not reader.holds(name, None, ends[-1]):
+        if again or not reader.go_on(name, None, ends):
             raise ContentChangedError
-        reader.go_on(name, ends)
 
     def _batches(self, reader: FileReader, now: float) -> Iterator[tuple[Block, EventBatch]]:
         if self._options.deserializer == "BLOB":
@@ -192,8 +191,8 @@ class Spooler:
     def _position(self, reader: FileReader, block: Block) -> Position:
         if reader.name is None:
             # Its time of change tells it from a file that had its inode and its first bytes before.
-            reader.name = reader.name_for(block.end, os.fstat(reader.open()).st_mtime_ns)
-            self._names[reader.key] = reader.name
+            name = reader.name_by(block.data, os.fstat(reader.open()).st_mtime_ns)
+            self._names[reader.key] = name
         return Position(str(reader.name), block.end)
 
     def _headers(self, path: str) -> dict[str, str]:

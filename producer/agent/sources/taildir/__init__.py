@@ -12,6 +12,9 @@ a new name and begins at byte 0; if the old bytes lie beside it in a copy, as ``
 goes on in the copy. How far each name was read lies with the channels (:class:`~producer.agent.batch.Position`); what
 only helps to know a file again lies in the source's own notes, and may be lost without harm to what follows.
 
+A name belongs to bytes that were seen: it is made of those that are about to be put, and nothing else is put under it.
+So what a copy is follows from what it holds, also after a death (:mod:`.copies`).
+
 What no reader can see: a file that was cut, and written again beyond the old position with the very bytes there that
 were there before.
 """

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
 
 from ...batch import Position
 from ...interfaces import Context, Outlet
-from ..reading.identity import FileName, Key
+from ..reading.identity import HEAD_BYTES, FileName, Key, holds
 from ..reading.reader import BLOCK_BYTES, FileReader, Rules
 from .flume_positions import read_flume_positions
 from .groups import Group
-from .known import KnownFiles, find_copy, key_if_copy, stem_of
+from .known import Copy, KnownFiles, copy_at, find_copy, stem_of
 from .options import TaildirOptions
 from .readers import Readers
 
@@ -64,16 +63,24 @@ class Beginnings:
         fresh.path = reader.path
         self._begin(fresh)
 
-    def give_name(self, reader: FileReader, end: int) -> None:
-        """Its first bytes, up to ``end``, are about to be put, or passed over."""
-        reader.name = reader.name_for(end, self._known.next_generation(reader.key[1]))
+    def is_known(self, path: str, descriptor: int, key: Key) -> bool:
+        """Whether a file holds what was read of it before. Its inode alone says nothing: it may be given anew.
+
+        :raises OSError: it cannot be read.
+        """
+        name = self._known.held_by(key, path)
+        return name is not None and holds(descriptor, name, self._known.note_of(name), self._outlet.ends(str(name))[-1])
+
+    def give_name(self, reader: FileReader, first: bytes) -> FileName:
+        """Its first bytes are about to be put, or passed over."""
+        return reader.name_by(first, self._known.next_generation(reader.key[1]))
 
     def go_on_in_copy(self, reader: FileReader) -> bool:
         """Whether there is a copy of what a reader had; it is read from now on."""
         if reader.name is None:
             return False
         found = find_copy(reader.name, reader.note(), reader.position, self._readers.by_key)
-        return found is not None and self._read_copy(reader.name, *found)
+        return found is not None and self._read_copy(reader.name, found)
 
     def end_first(self) -> None:
         """All directories were looked into. What was read before, and has no file in them, may be in a copy, or is
@@ -83,7 +90,7 @@ class Beginnings:
             note, ends = self._known.note_of(name), self._outlet.ends(str(name))
             if note is not None and note.path:
                 found = find_copy(name, note, ends[-1], self._readers.by_key)
-                if found is not None and self._read_copy(name, *found):
+                if found is not None and self._read_copy(name, found):
                     continue
             if self._known.lost(name) and note is not None and note.size > ends[0]:
                 _log.error("%s: %d bytes were gone before they were read", note.place, note.size - ends[0])
@@ -104,34 +111,42 @@ class Beginnings:
         """Whether it holds what was read under a name: its own, or that of a file of which it is a copy."""
         name = self._known.held_by(reader.key, reader.place)
         if name is not None:
-            ends = self._outlet.ends(str(name))
-            if reader.holds(name, self._known.note_of(name), ends[-1]):
-                self._go_on(reader, name, ends)
+            if self._go_on(reader, name):
                 return True
             _log.warning("%s does not hold what was read of it any more: it was cut or replaced", reader.place)
         for other, note in self._known.in_directory(reader.directory):
-            ends = self._outlet.ends(str(other))
-            alike = other != name and reader.file_name.startswith(stem_of(note.path))
-            if alike and key_if_copy(reader.place, other, note, ends[-1]) == reader.key:
-                self._go_on(reader, other, ends)
+            if other == name or not reader.file_name.startswith(stem_of(note.path)):
+                continue
+            end = self._outlet.ends(str(other))[-1]
+            found = copy_at(reader.place, other, note, end)
+            if found is not None and not found.whole:
+                found = find_copy(other, note, end, self._readers.by_key)  # there may be a better one
+            if found is not None and found.key == reader.key and self._go_on(reader, other):
                 return True
         return False
 
-    def _go_on(self, reader: FileReader, name: FileName, ends: Sequence[int]) -> None:
-        reader.go_on(name, ends)
-        note = self._known.note_of(name)
+    def _go_on(self, reader: FileReader, name: FileName) -> bool:
+        """Go on with what was read under a name, if a reader's file holds that; whether it does.
+
+        :raises OSError: it cannot be read.
+        """
+        note, ends = self._known.note_of(name), self._outlet.ends(str(name))
+        if not reader.go_on(name, note, ends):
+            return False
         if note is not None and note.path:
             reader.path, reader.group = note.path, note.group or reader.group
         self._known.adopt(reader)
+        return True
 
-    def _read_copy(self, name: FileName, path: str, key: Key) -> bool:
-        reader = self._reader(path, "", key)
+    def _read_copy(self, name: FileName, copy: Copy) -> bool:
+        reader = self._reader(copy.path, "", copy.key)
         try:
-            self._go_on(reader, name, self._outlet.ends(str(name)))
+            if not self._go_on(reader, name):
+                return False
         except OSError as error:
-            _log.error("%s, a copy of what was being read, cannot be read: %s", path, error.strerror)
+            _log.error("%s, a copy of what was being read, cannot be read: %s", copy.path, error.strerror)
             return False
-        _log.info("%s: what was not read of it is read in %s", reader.path, path)
+        _log.info("%s: what was not read of it is read in %s", reader.path, copy.path)
         self._begin(reader)
         return True
 
@@ -139,10 +154,12 @@ class Beginnings:
         """Where a file begins that was there when the source was started for the first time."""
         start = self._start(reader, size)
         if start:
-            self.give_name(reader, start)
-            self._outlet.pass_over(Position(str(reader.name), start))
-            assert reader.name is not None  # noqa: S101  # it was just given
-            self._go_on(reader, reader.name, [start])
+            name = self.give_name(reader, os.pread(reader.open(), min(HEAD_BYTES, start), 0))
+            if reader.go_on(name, None, [start]):
+                self._outlet.pass_over(Position(str(name), start))
+                self._known.adopt(reader)
+            else:
+                reader.name = None  # it was cut just now, and is new
 
     def _start(self, reader: FileReader, size: int) -> int:
         flumes = self._flumes.get(reader.key[1])

@@ -11,8 +11,9 @@ from ....clock import Clock
 from ..reading.identity import Key, is_compressed, open_quickly
 from ..reading.reader import FileReader
 from .beginnings import Beginnings
+from .copies import Copies
 from .groups import Directories, Entry, Group, Scan
-from .known import KnownFiles, stem_of
+from .known import KnownFiles
 from .readers import Readers
 
 _log = logging.getLogger("producer.agent.taildir")
@@ -29,11 +30,13 @@ class _Waiting:
     """A file that is not read yet.
 
     :ivar trouble: why it cannot be; None for one that may be a copy in the making.
+    :ivar like: the reader of the file of which it may be a copy.
     :ivar since: when its size was seen to change last.
     """
 
     def __init__(self, group: Group | None, now: float, trouble: str | None) -> None:
         self.group, self.since, self.trouble, self.size = group, now, trouble, -1
+        self.like: FileReader | None = None
         self.next_try = now if trouble is None else now + _RETRY
 
 
@@ -48,6 +51,7 @@ class Finder:
     ) -> None:
         self._directories = Directories(groups)
         self._readers, self._known, self._beginnings, self._clock = readers, known, beginnings, clock
+        self._copies = Copies(readers)
         self._met: dict[str, tuple[int, Key | None]] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._links: dict[str, Key] = {}
@@ -62,6 +66,7 @@ class Finder:
 
     def find(self, now: float) -> None:
         """Look into the directories, if it is time."""
+        self._copies.begin_look()
         if now >= self._next_scan:
             self._follow_links()
             for scan in self._directories.scans(now):
@@ -182,36 +187,69 @@ class Finder:
     def _sort_in(self, path: str, descriptor: int, group: Group | None, now: float) -> Key | None:
         status = os.fstat(descriptor)
         key = status.st_dev, status.st_ino
+        if not stat.S_ISREG(status.st_mode):
+            self._waiting.pop(path, None)
+            return None
         if key not in self._readers.by_key and self._is_copy_in_the_making(path, descriptor, status.st_size, key, now):
             self._waiting.setdefault(path, _Waiting(group, now, None))
             return None
         self._waiting.pop(path, None)
         if key in self._readers.by_key:
             return key
-        if not stat.S_ISREG(status.st_mode):
-            return None
         if is_compressed(descriptor):
             self._tell_once(path, "it is compressed, and not read: the file that it was made of was")
             return None
-        return key if self._beginnings.open(path, group, key) else None
+        if not self._beginnings.open(path, group, key):
+            return None
+        reader = self._readers.by_key[key]
+        if reader.name is None:
+            for copy in self._copies.copies_of(path, descriptor):
+                self._put_off(copy, group, now)
+            self._copies.add(reader, descriptor)
+        return key
+
+    def _put_off(self, copy: FileReader, group: Group | None, now: float) -> None:
+        """One that was found just before its original waits whether that is cut."""
+        self._readers.drop(copy)
+        self._met.pop(copy.place, None)
+        self._waiting[copy.place] = _Waiting(group, now, None)
 
     def _is_copy_in_the_making(self, path: str, descriptor: int, size: int, key: Key, now: float) -> bool:
         """Whether a new file is, up to its end, what is in a file that is being read: somebody may be copying it, to
         cut the other one next. One that stays as it is for a while is a file of its own.
         """
-        begins = self._beginnings.first and self._known.first_start  # nothing was read that could be copied
-        if begins or self._known.held_by(key, path) is not None:
-            return False
         waiting = self._waiting.get(path)
-        if waiting is not None and size != waiting.size:
-            waiting.size, waiting.since = size, now
-        if waiting is not None and now - waiting.since >= _COPY_SETTLE:
+        if waiting is None and self._beginnings.is_known(path, descriptor, key):
             return False
-        if not size:
-            return True  # somebody has begun to write, or to copy
-        directory, _, base = path.rpartition("/")
-        beside = [reader for reader in self._readers.by_key.values() if reader.directory == directory]
-        return any(base.startswith(stem_of(each.path)) and _is_like(each, descriptor, size) for each in beside)
+        begins = self._beginnings.first and self._known.first_start  # nothing was read that could be copied
+        original = self._original_of(path, descriptor, waiting, fresh=begins)
+        if waiting is None:
+            # Without an original somebody may have begun to write, or to copy.
+            return original is not None or not (size or begins)
+        if size != waiting.size:
+            waiting.size, waiting.since = size, now
+        if now - waiting.since < _COPY_SETTLE:
+            return original is not None or not size
+        return original is not None and self._is_no_more(original)
+
+    def _original_of(self, path: str, descriptor: int, waiting: _Waiting | None, *, fresh: bool) -> FileReader | None:
+        """The reader of a file of which another may be a copy; of one that waits, most likely the same as before."""
+        if waiting is None:
+            return self._copies.original_of(path, descriptor, fresh=fresh)
+        like = waiting.like
+        if like is None or self._readers.by_key.get(like.key) is not like or not self._copies.is_like(like, descriptor):
+            waiting.like = self._copies.original_of(path, descriptor, fresh=fresh)
+        return waiting.like
+
+    def _is_no_more(self, reader: FileReader) -> bool:
+        """Whether a file was cut, or deleted: its reader finds the copy as soon as it sees that."""
+        try:
+            no_more = not reader.located or not reader.is_same()
+        except OSError:
+            return False
+        if no_more:
+            self._readers.wake(reader)
+        return no_more
 
     def _try_waiting(self, now: float) -> None:
         for path, waiting in list(self._waiting.items()):
@@ -228,13 +266,6 @@ class Finder:
         if path not in self._told:
             self._told.add(path)
             _log.warning("%s: %s", path, what)
-
-
-def _is_like(reader: FileReader, descriptor: int, size: int) -> bool:
-    try:
-        return reader.begins_like(descriptor, size)
-    except OSError:
-        return False  # its own look tells what is wrong with it
 
 
 def _directory_of(path: str) -> str:

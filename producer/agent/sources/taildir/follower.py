@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ...interfaces import Context, Outlet, Stop
-from ..reading.reader import Block, ContentChangedError, FileReader
+from ..reading.reader import ContentChangedError, FileReader
 from .batches import BatchMaker
 from .beginnings import Beginnings
 from .finder import Finder
@@ -87,12 +87,12 @@ class Follower:
 
     def _name_new(self, readers: Iterable[FileReader], now: float) -> None:
         """Give names to files of which something can be taken for the first time; all are noted at once."""
-        begun: list[tuple[FileReader, Block]] = []
+        begun: list[FileReader] = []
         for reader in readers:
             with suppress(OSError, ContentChangedError):  # its turn tells what is wrong with it
                 if reader.name is None and reader.look(now) and (block := reader.read(now)) is not None:
-                    self._beginnings.give_name(reader, block.end)
-                    begun.append((reader, block))
+                    self._beginnings.give_name(reader, block.data)
+                    begun.append(reader)
         if begun:
             self._known.begin(begun)
 

@@ -6,12 +6,23 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from ....channels.file.store.notes import FileNotes
 from ....clock import Clock
 from ...interfaces import Outlet
-from ..reading.identity import FileName, Key, Note, holds, is_compressed, open_quickly, parse_name, parse_note
-from ..reading.reader import Block, FileReader
+from ..reading.identity import (
+    FileName,
+    Key,
+    Note,
+    held_part,
+    holds,
+    is_compressed,
+    open_quickly,
+    parse_name,
+    parse_note,
+)
+from ..reading.reader import FileReader
 
 _log = logging.getLogger("producer.agent.taildir")
 
@@ -76,11 +87,11 @@ class KnownFiles:
         """For a new name."""
         return self._generations.get(inode, -1) + 1
 
-    def begin(self, readers: Iterable[tuple[FileReader, Block]]) -> None:
-        """Readers have got names, and are about to put these blocks. It is noted before, or who is killed in between
-        would not know a copy of the file.
+    def begin(self, readers: Iterable[FileReader]) -> None:
+        """Readers have got names, and are about to put their first blocks. It is noted before, or who is killed in
+        between would not know a copy of the file.
         """
-        rows = [(reader.name, reader.note_after(block)) for reader, block in readers if reader.name is not None]
+        rows = [(reader.name, reader.note()) for reader in readers if reader.name is not None]
         for name, note in rows:
             self._of[name] = note
             self._add(name, note)
@@ -102,7 +113,7 @@ class KnownFiles:
 
     def leave(self, reader: FileReader) -> None:
         """Nobody goes on with it for now: its file is gone."""
-        if reader.name is None or not reader.position:
+        if reader.name is None:
             return
         note = reader.note()
         note.gone = self._clock.time()
@@ -151,7 +162,7 @@ class KnownFiles:
         if now is not None and now < self._next_write:
             return
         changed, self._changed = self._changed, {}
-        rows = [(name, reader.note()) for name, reader in changed.items() if reader.position]
+        rows = [(name, reader.note()) for name, reader in changed.items()]
         self._of.update(rows)
         self._write(rows)
         self._next_write = self._clock.monotonic() + _NOTE_INTERVAL
@@ -167,8 +178,21 @@ class KnownFiles:
         self._notes.write_many([(f"{_PREFIX}{name}", note.dump(), -1) for name, note in rows])
 
 
-def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileReader]) -> tuple[str, Key] | None:
-    """A file beside the old one that holds what was read under a name: a copy, such as ``copytruncate`` makes.
+class Copy(NamedTuple):
+    """A file that holds what was read under a name.
+
+    :ivar whole: whether it holds all of that; if not, it was made before the last bytes were written.
+    """
+
+    path: str
+    key: Key
+    whole: bool
+    size: int
+
+
+def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileReader]) -> Copy | None:
+    """A file beside the old one that holds what was read under a name: a copy, such as ``copytruncate`` makes; the one
+    that holds most of it.
 
     :param end: up to there a channel has it.
     :param taken: files that are read already.
@@ -180,25 +204,29 @@ def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileRead
     except OSError as error:
         _log.warning("%s: no copy was looked for: %s", directory, error.strerror)
         return None
+    best: Copy | None = None
     for each in beside:
-        key = key_if_copy(f"{directory}/{each}", name, note, end)
-        if key is not None and key not in taken:
-            return f"{directory}/{each}", key
-    return None
+        copy = copy_at(f"{directory}/{each}", name, note, end)
+        if copy is None or copy.key in taken:
+            continue
+        if copy.whole:
+            return copy
+        best = copy if best is None or copy.size > best.size else best
+    return best
 
 
-def key_if_copy(path: str, name: FileName, note: Note, end: int) -> Key | None:
-    """Device and inode of a file that holds what was read under a name; None if it does not."""
+def copy_at(path: str, name: FileName, note: Note, end: int) -> Copy | None:
+    """A file, if it holds what was read under a name."""
     try:
         descriptor = open_quickly(path)
     except OSError:
         return None  # nobody may read it, or it has gone: then it is no help
     try:
         status = os.fstat(descriptor)
-        plain = status.st_size >= max(end, note.end) and not is_compressed(descriptor)
-        if note.end and plain and holds(descriptor, name, note, end):
-            return status.st_dev, status.st_ino
-        return None
+        whole = holds(descriptor, name, note, end)
+        if not note.end or not (whole or held_part(descriptor, name, note)) or is_compressed(descriptor):
+            return None
+        return Copy(path, (status.st_dev, status.st_ino), whole, status.st_size)
     except OSError:
         return None  # such as a directory
     finally:

@@ -66,6 +66,15 @@ class Readers:
         """It was read now; those that were not for the longest time are closed, if there are too many."""
         self._opened.pop(reader, None)
         self._opened[reader] = None
+        self._close_others()
+
+    def limit_open(self, reader: FileReader) -> None:
+        """It was opened, if it was not, to be compared."""
+        if reader.is_open:
+            self._opened.setdefault(reader, None)
+            self._close_others()
+
+    def _close_others(self) -> None:
         while len(self._opened) > self._most_open:
             self.shut(next(iter(self._opened)))
 

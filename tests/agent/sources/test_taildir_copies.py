@@ -1,0 +1,282 @@
+"""taildir: a file that is copied and cut, step by step, around a death: each line comes once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from producer.agent.sources.reading import reader
+from producer.agent.sources.reading.reader import FileReader
+from producer.channels.file.store.notes import FileNotes
+
+from .following import Tail, Writer
+
+
+@pytest.fixture
+def tail(tmp_path: Path) -> Iterator[Tail]:
+    tail = Tail(tmp_path)
+    yield tail
+    tail.close()
+
+
+def _copy(a: Writer, name: str = "a.log.1") -> Path:
+    return Path(shutil.copyfile(a.path, a.path.with_name(name)))
+
+
+def _copy_and_cut(a: Writer) -> None:
+    _copy(a)
+    os.truncate(a.path, 0)
+
+
+def _once(
+    monkeypatch: pytest.MonkeyPatch, kind: object, method: str, act: Callable[[], object], *, before: bool
+) -> None:
+    """Do something before or after the next call of a method."""
+    real, acts = getattr(kind, method), [act]
+
+    def hooked(*arguments: object) -> object:
+        if before and acts:
+            acts.pop()()
+        result = real(*arguments)
+        if acts:
+            acts.pop()()
+        return result
+
+    monkeypatch.setattr(kind, method, hooked)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_file_that_is_cut_while_its_name_is_noted(tail: Tail, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
+    """A name belongs to the bytes that were seen: those that came in their place are not put under it, and a death
+    later neither doubles nor loses any.
+    """
+    a = Writer(tail.logs / "a.log")
+    tail.look()
+    first, new = a.lines(50), []
+
+    def rotate() -> None:
+        _copy_and_cut(a)
+        new.extend(a.lines(20))
+
+    _once(monkeypatch, FileNotes, "write_many", rotate, before=before)
+    found = tail.seen() + tail.seen(0.1)
+    tail.kill()
+    found += tail.seen() + tail.seen(60)
+
+    assert sorted(found) == sorted(first + new)
+
+
+def test_a_file_that_is_cut_while_its_first_bytes_are_read(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is made of bytes that were read, not of those that stand there later."""
+    a = Writer(tail.logs / "a.log")
+    tail.look()
+    first, new = a.lines(50), []
+
+    def rotate() -> None:
+        _copy_and_cut(a)
+        new.extend(a.lines(3))
+
+    _once(monkeypatch, FileReader, "name_by", rotate, before=True)
+    found = tail.seen() + tail.seen(0.1)
+    later = a.lines(50)
+    found += tail.seen(0.1)
+    tail.kill()
+    found += tail.seen() + tail.seen(60)
+
+    assert sorted(found) == sorted(first + new + later)
+
+
+@pytest.mark.parametrize("copy", ["a.log.1", "a-1.log"])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_file_and_its_copy_that_are_found_at_once(tail: Tail, copy: str, known: bool, whole: bool) -> None:
+    """The source is started between the copy and the cut, and has read neither: one of them waits."""
+    if known:
+        other = Writer(tail.logs / "b.log")
+        other.lines(3)
+        tail.seen()
+        tail.restart()
+    a = Writer(tail.logs / "a.log")
+    first = a.lines(50)
+    made = _copy(a, copy)
+    if not whole:
+        os.truncate(made, 500)
+    assert tail.seen() == first
+    made.write_bytes(a.path.read_bytes())
+    assert tail.seen(0.1) == []
+    os.truncate(a.path, 0)
+    new = a.lines(5)
+
+    assert tail.seen(0.1) + tail.seen(60) == new
+
+
+@pytest.mark.parametrize("when", ["the copy", "the cut"])
+def test_a_death_between_a_copy_and_its_cut(tail: Tail, when: str) -> None:
+    """What had been put of the file is not put again of its copy."""
+    a = Writer(tail.logs / "a.log")
+    first = a.lines(50)
+    assert tail.seen() == first
+    unread = a.lines(5)
+    _copy(a)
+    if when == "the cut":
+        assert tail.seen() == unread
+        os.truncate(a.path, 0)
+        unread = []
+    tail.kill()
+    found = tail.seen()
+    if when == "the copy":
+        os.truncate(a.path, 0)
+    new = a.lines(7)
+    found += tail.seen(0.1)
+    tail.kill()
+    found += tail.seen() + tail.seen(60)
+
+    assert sorted(found) == sorted(unread + new)
+
+
+def test_a_death_after_the_copy_was_gone_on_with(tail: Tail) -> None:
+    """Killed before the source has noted which file goes on: the next one finds it by its bytes."""
+    a = Writer(tail.logs / "a.log")
+    a.lines(50)
+    tail.look()
+    unread = a.lines(5)
+    _copy_and_cut(a)
+    new = a.lines(7)
+    tail.look()
+    tail.kill()
+    tail.look(60)
+
+    assert sorted(tail.lines()[50:]) == sorted(unread + new)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_file_that_is_cut_while_it_is_recognized(tail: Tail, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
+    """At a start: what the file holds is looked at, and it is cut and written beyond the old place just then."""
+    a = Writer(tail.logs / "a.log")
+    a.lines(50)
+    tail.seen()
+    tail.kill()
+    unread, new = a.lines(5), []
+
+    def rotate() -> None:
+        _copy_and_cut(a)
+        new.extend(a.lines(200))
+
+    _once(monkeypatch, reader, "holds", rotate, before=before)
+
+    assert sorted(tail.seen() + tail.seen(60)) == sorted(unread + new)
+
+
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_copy_that_lacks_what_was_written_while_it_was_made(tail: Tail, down: bool, waits: bool) -> None:
+    """Lines were written, and put, after the copy had been made, and cut with the file: the copy has nothing new."""
+    a = Writer(tail.logs / "a.log")
+    first = a.lines(5000)
+    assert tail.seen() == first
+    copy = _copy(a)
+    if waits:
+        assert tail.seen() == []
+    elif not down:
+        copy = copy.rename(tail.logs.parent / "a.log.1")
+    late = a.lines(300)
+    assert tail.seen() == late
+    if down:
+        tail.kill()
+    if not waits and not down:
+        copy.rename(tail.logs / "a.log.1")
+    os.truncate(a.path, 0)
+    new = a.lines(4)
+    found = tail.seen() + tail.seen(60)
+    tail.kill()
+    found += tail.seen() + tail.seen(60)
+
+    assert found == new
+
+
+def test_a_short_copy_gives_what_a_channel_that_forgets_has_lost(tmp_path: Path) -> None:
+    """What was put and not delivered is read in the copy, as far as it has it."""
+    tail = Tail(tmp_path)
+    a = Writer(tail.logs / "a.log")
+    first = a.lines(5000)
+    assert tail.seen() == first
+    undelivered = a.lines(40)
+    _copy(a)
+    a.lines(10)
+    tail.look()
+    os.truncate(a.path, 0)
+    tail.look(2)
+    tail.kill()
+    for channel in tail.channels.values():
+        channel.positions.close()
+    again = Tail(tmp_path)
+
+    assert again.seen() == undelivered
+    again.close()
+
+
+def test_a_cut_that_is_seen_late(tail: Tail) -> None:
+    """The source was held up for longer than a copy has to rest: it is a copy still if its file was cut since."""
+    a = Writer(tail.logs / "a.log")
+    first = a.lines(50)
+    _copy(a)
+    assert tail.seen() == first
+    tail.look(0.1)
+    os.truncate(a.path, 0)
+    new = a.lines(5)
+
+    assert tail.seen(60) == new
+
+
+def test_a_copy_whose_original_is_deleted(tail: Tail) -> None:
+    """Copied and deleted instead of cut: the same."""
+    a = Writer(tail.logs / "a.log")
+    first = a.lines(50)
+    assert tail.seen() == first
+    _copy(a)
+    assert tail.seen(0.1) == []
+    a.path.unlink()
+    new = a.lines(5)
+
+    assert tail.seen(0.1) + tail.seen(60) + tail.seen(200) + tail.seen(60) == new
+
+
+def test_a_copy_with_the_inode_of_a_deleted_file(tail: Tail) -> None:
+    """File systems give the numbers of deleted files to new ones: what one has says what it is, not its number."""
+    old = Writer(tail.logs / "a.log.9", "old")
+    old.lines(20)
+    a = Writer(tail.logs / "a.log")
+    a.lines(50)
+    tail.look()
+    elsewhere = old.path.rename(tail.logs.parent / "deleted")
+    tail.look(1)
+    assert len(tail.lines()) == 70
+    assert tail.seen(200) == []
+    elsewhere.write_bytes(a.path.read_bytes())
+    elsewhere.rename(tail.logs / "a.log.1")
+    assert tail.seen() == []
+    os.truncate(a.path, 0)
+    new = a.lines(5)
+
+    assert tail.seen(0.1) + tail.seen(60) == new
+
+
+def test_looking_for_copies_keeps_few_files_open(tmp_path: Path) -> None:
+    """A new file is compared with all that it may be a copy of: no more of them are open than may be."""
+    tail = Tail(tmp_path, max_open_files=4)
+    for number in range(30):
+        (tail.logs / f"a.{number}.log").write_bytes(b"the same banner in each of them\n" * 50 + b"%d\n" % number)
+    tail.look()
+    tail.kill()
+    for number in range(30, 40):
+        (tail.logs / f"a.{number}.log").write_bytes(b"the same banner in each of them\n" * 50 + b"%d\n" % number)
+    tail.look()
+
+    opened = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+    assert sum(each.startswith(str(tail.logs)) for each in opened) <= 4
+    assert len(tail.lines()) == 40 * 51
+    tail.close()
