@@ -4,6 +4,9 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Some machines forbid Python to keep what it has compiled: hundreds of processes would compile all of it again, each.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Of what is installed, Python compiles what is used, when it is used: most is not.
 PIP_INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/$(PIP_INSTALL)
