@@ -48,6 +48,8 @@ MAX_IDLE_STREAMS = 4096
 IDLE_STREAM_SECONDS = 60.0
 #: When no batch was opened for so long, nobody looks for lingered ones more often than that, seconds.
 QUIET_SECONDS = 2.0
+#: How long a producer's first batch lingers at most, seconds: a wrong endpoint or key is to show at once.
+FIRST_LINGER_SECONDS = 0.5
 #: How long a batch that was in flight before a restart may take to be formed again, seconds. All of them were in memory
 #: together before, so they should fit again; should they not, this lets them go.
 _FORMING_SECONDS = 60.0
@@ -104,9 +106,9 @@ class LogAccumulator:
         self._budget = budget
         self._cut = cut
         self._batch_type = batch_type
-        self._linger = config.linger_ms / 1000
         self._settled = WaitingRoom(clock)
         self._lock = budget.lock  # guards everything below
+        self._linger = min(config.linger_ms / 1000, FIRST_LINGER_SECONDS)  # until the first is sealed
         self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation: of expiry, too
         self._forming: dict[StreamKey, ProducerBatch] = {}
         self._given_up: set[str] = set()
@@ -374,6 +376,7 @@ class LogAccumulator:
         self._budget.sealed += held
         batch.stream.accepted += logs
         self._accepted += logs
+        self._linger = self._config.linger_ms / 1000
 
     def seal_formed(self, key: StreamKey) -> None:
         """The stream's batch of before the restart, if there is one, has all its records."""
@@ -404,8 +407,8 @@ class LogAccumulator:
         """Seal the batches that lingered long enough; the seconds until the next one may have. Those are more than a
         new batch lingers, and ``unwatched`` is set, when there was none for a while.
         """
-        wait = self._linger
         with self._lock:
+            wait = self._linger
             self._withdraw()
             expired = []
             for batch in self._open.values():

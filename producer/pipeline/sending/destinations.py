@@ -75,6 +75,12 @@ class Destination:
         self.queued = 0
         self.latency = 0.0
 
+    @property
+    def name(self) -> str:
+        """For people, and the same as long as the process lives."""
+        parts = self.key if isinstance(self.key, tuple) else (self.key,)
+        return " ".join(str(part) for part in parts if part is not None)
+
     def turn_of(self, stream: StreamState) -> float:
         """The turn of a stream that has a batch again: its own, or the clock, less what it may have saved up."""
         stream.turn = max(stream.turn, self.clock - self.credit)
@@ -104,6 +110,11 @@ class Logstore:
         self.queues: dict[StreamState, StreamQueue] = {}
         self.by_turn: Turns[StreamQueue] = Turns()
         self.by_age: Turns[StreamQueue] = Turns()
+
+    @property
+    def name(self) -> str:
+        """As that of the destination."""
+        return f"{self.destination.name} logstore {self.key[1]}"
 
     def oldest(self) -> ProducerBatch | None:
         """The batch that waits longest."""

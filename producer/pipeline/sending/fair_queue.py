@@ -76,8 +76,7 @@ class Report(NamedTuple):
 
 
 def _stats_of(destination: Destination, now: float) -> DestinationStats:
-    key = destination.key
-    name = " ".join(str(part) for part in key if part is not None) if isinstance(key, tuple) else str(key)
+    name = destination.name
     held = (_held(logstore.key[1], logstore.gate, now) for logstore in destination.logstores.values())
     return DestinationStats(
         name=name,

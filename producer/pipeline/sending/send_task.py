@@ -26,8 +26,10 @@ from ..batching.batch import BatchState, ProducerBatch
 from ..settling.callbacks import run_user_code
 from ..settling.failure_log import FailureLog
 from ..settling.settlement import Settlement
+from .destinations import Logstore
 from .fair_queue import Report, Turn
 from .gates import LONGEST_UNREACHABLE, Verdict, verdict_of
+from .outage_log import OutageLog
 from .retry_queue import RetryQueue
 from .retry_rules import GIVE_UP, Decision, RetryRules
 from .sequencing import Sequencer
@@ -71,6 +73,7 @@ class SendTask:
         self._submit = submit
         self._keep = keep
         self._failures = FailureLog(clock)
+        self._outages = OutageLog(clock)
 
     def run(self, turn: Turn) -> Report:
         """Make one attempt for the batch whose turn it is, which the caller gives away.
@@ -81,7 +84,7 @@ class SendTask:
         try:
             if turn.last_since is not None:
                 self._rules.take_last_chance(batch, turn.last_since)
-            return self._attempt(batch)
+            return self._attempt(batch, turn.logstore)
         except BaseException as error:  # whatever a bug here or in a plugged-in part raises, the record is settled
             _log.exception("a bug: the batch is failed")
             self._give_up(batch, InternalError("InternalError", f"{type(error).__name__}: {error}"))
@@ -96,7 +99,7 @@ class SendTask:
             return False
         return True
 
-    def _attempt(self, batch: ProducerBatch) -> Report:
+    def _attempt(self, batch: ProducerBatch, there: Logstore) -> Report:
         if not batch.move(BatchState.SENDING):
             return _NOT_TRIED
         started = self._clock.monotonic()
@@ -120,12 +123,16 @@ class SendTask:
             error = self._sequencer.judged(batch, refusal)
             if error is not None:
                 self._note(batch, timestamp_ms, started, error=error)
-                self._after_failure(batch, error)
-                return Report(verdict_of(error, waits=self._rules.endless), seconds)
+                verdict = verdict_of(error, waits=self._rules.endless)
+                self._after_failure(batch, error, there, verdict)
+                return Report(verdict, seconds)
             receipt, already_written = Receipt(refusal.request_id, refusal.http_status), True
         else:
             seconds = self._clock.monotonic() - asked
         self._note(batch, timestamp_ms, started, receipt=receipt, already_written=already_written)
+        if self._outages.any:
+            for place in (there.destination, there):
+                self._outages.accepted(place.name)
         self._settlement.succeed(batch)
         return Report(Verdict.ACCEPTED, seconds)
 
@@ -161,7 +168,7 @@ class SendTask:
         )
         batch.note_attempt(attempt, error)
 
-    def _after_failure(self, batch: ProducerBatch, error: AttemptError) -> None:
+    def _after_failure(self, batch: ProducerBatch, error: AttemptError, there: Logstore, verdict: Verdict) -> None:
         if isinstance(error, BodyTooLargeError) and self._sequencer.may_split(batch):
             self._split(batch)
             return
@@ -182,9 +189,10 @@ class SendTask:
             self._keep_or_fail(batch, error)
             return
         self._counters.add("retried", batch.log_count)
-        if self._keep is not None:
-            self._failures.report_waiting(batch, error)
         _log.debug("%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
+        if not error.immediate or delay:  # what the next attempt at once sets right is no outage
+            place = there if verdict.to_logstore.hold else there.destination
+            self._outages.failed(place.name, error, attempt=batch.attempt_count, delay=due - now)
 
     def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         try:

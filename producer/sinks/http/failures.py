@@ -5,6 +5,7 @@ What left decides (see :mod:`.connections`); the exception only gives the words.
 
 from __future__ import annotations
 
+import re
 import ssl
 
 import urllib3.exceptions
@@ -25,6 +26,9 @@ _STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
 _PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
 
+# What urllib3 puts before some messages: the connection as a Python object.
+_CONNECTION = re.compile(r"^(<[^>]*>|\w+\(host=[^)]*\)): ")
+
 
 def error_of_exception(error: Exception, sent: Sent) -> AttemptError:
     """The error that a failed exchange stands for."""
@@ -44,7 +48,7 @@ def _never_sent(error: Exception) -> AttemptError:
     stage = next((words for kinds, words in _STAGES if isinstance(error, kinds)), "no connection")
     cause = _innermost(error)
     hint = _PLAIN_HTTP if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS else ""
-    return UnreachableError("RequestError", f"{stage}: {type(cause).__name__}: {cause}{hint}")
+    return UnreachableError("RequestError", f"{stage}: {_words(cause)}{hint}")
 
 
 def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> NetworkError:
@@ -67,8 +71,11 @@ def error_of_limit(limit: str, sent: Sent) -> NetworkError:
 
 def _reason(error: Exception) -> str:
     """The innermost cause in words; the outer layers repeat the URL and the address of a Python object."""
-    cause = _innermost(error)
-    return f"{type(cause).__name__}: {cause}"
+    return _words(_innermost(error))
+
+
+def _words(cause: Exception) -> str:
+    return f"{type(cause).__name__}: {_CONNECTION.sub('', str(cause))}"
 
 
 def _innermost(error: Exception) -> Exception:

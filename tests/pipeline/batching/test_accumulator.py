@@ -74,10 +74,25 @@ def test_a_batch_is_sent_the_moment_its_logs_reach_the_threshold() -> None:
     assert pipeline.io_pool.queued == 1
 
 
+def test_the_first_batch_of_a_producer_lingers_half_a_second() -> None:
+    """What is wrong with an endpoint shows after half a second, whatever linger_ms is; the second batch lingers."""
+    clock = ManualClock(start=0)
+    pipeline = threadless(clock=clock, linger_ms=60_000)
+    first = pipeline.accept(KEY, record(), 1, None)
+    assert pipeline.mover.run_once() == pytest.approx(0.5)
+    clock.advance(0.5)
+    settle(pipeline)
+    assert first.done()
+    pipeline.accept(KEY, record(), 1, None)
+    assert pipeline.mover.run_once() == pytest.approx(60)
+
+
 def test_a_batch_lingers_exactly_linger_ms_after_its_first_record() -> None:
     """Just before linger_ms a batch stays, at linger_ms the mover submits it; the mover knows when the next one is."""
     clock = ManualClock(start=0)
     pipeline = threadless(clock=clock, linger_ms=2000)
+    pipeline.accept(KEY, record(), 1, None)
+    pipeline.flush(None)  # the very first one lingers less
     pipeline.accept(KEY, record(), 1, None)
     clock.advance(0.5)
     pipeline.accept(KEY._replace(topic="later"), record(), 1, None)
