@@ -31,9 +31,12 @@ async def send(stream: Stream, number: int) -> Result:
 
 
 async def main() -> None:
-    """Send a hundred logs at the same time; one more goes to a project that nobody configured."""
+    """Send a hundred logs at the same time; one more goes to a project whose access key nobody knows."""
     project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
-    producer = Producer(project, config=ProducerConfig(max_block_ms=0, linger_ms=100))
+    other = ProjectConfig(
+        "other-project", endpoint=os.environ["LOGHUB_ENDPOINT"], access_key_id="nobody", access_key_secret="none"
+    )
+    producer = Producer(project, other, config=ProducerConfig(max_block_ms=0, linger_ms=100))
     try:
         stream = producer.stream("my-project", "app-log")
         results = await asyncio.gather(*(send(stream, number) for number in range(100)))

@@ -26,13 +26,16 @@ def done(log: dict[str, str], result: Result) -> None:
 
 
 def main() -> None:
-    """Send five logs, one of them to a project that nobody configured."""
+    """Send five logs, one of them to a project whose access key nobody knows."""
     project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
-    with Producer(project) as producer:
+    other = ProjectConfig(
+        "other-project", endpoint=os.environ["LOGHUB_ENDPOINT"], access_key_id="nobody", access_key_secret="none"
+    )
+    with Producer(project, other) as producer:
         for level in ("INFO", "INFO", "WARNING", "ERROR"):
             log = {"level": level, "message": "hello"}
             producer.send("my-project", "app-log", log, callback=partial(done, log))
-        log = {"level": "INFO", "message": "nobody knows this project"}
+        log = {"level": "INFO", "message": "nobody knows this key"}
         producer.send("other-project", "app-log", log, callback=partial(done, log))
     # close, which the end of the block calls, has waited for all callbacks.
     print(f"delivered: {dict(delivered)}, undelivered: {len(undelivered)}")

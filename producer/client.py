@@ -29,6 +29,7 @@ from .records import StreamKey
 from .results import Callback
 from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
+from .target_check import in_time
 from .wire.speed import TWIN, encode_log
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class Producer:
         self._sink = _loghub_sink(self.config, self._clock, self.name) if sink is None else sink
         self._sink_given = sink is not None
         self._cut = CutRule.of(self.config)
-        self._keys = StreamKeys(self.config)
+        # Behind a channel records wait for a project that comes late.
+        self._keys = StreamKeys(self.config, self._sink.check_project if channel is None else None)
         self._closed = False
         self._lock = threading.Lock()  # guards _pipeline, _shutdown and _closed
         self._pipeline: Sender | None = None
@@ -121,7 +123,7 @@ class Producer:
         logstore: str,
         log: Log | Sequence[Log],
         *,
-        topic: str = "",
+        topic: str | None = "",
         source: str | None = None,
         shard_hash: str | None = None,
         callback: Callback | None = None,
@@ -130,12 +132,13 @@ class Producer:
 
         :param log: a mapping of field names to values, a :class:`~producer.LogItem`, or a list of these, which
             goes into one batch or is refused. Later changes to these objects change nothing.
-        :param topic: the LogGroup's topic.
+        :param topic: the LogGroup's topic; None is an empty one.
         :param source: the LogGroup's source; None is that of the configuration.
         :param shard_hash: records with equal hashes go to the same shard; None balances the load.
         :param callback: called once with the :class:`~producer.Result`, on a handler thread.
         :returns: the future of the result.
-        :raises InvalidArgumentError: an empty name, a field name that is not text, a value that cannot be sent.
+        :raises InvalidArgumentError: an unknown project, a malformed logstore name, a field name that is not text, a
+            value that cannot be sent.
         :raises LogSizeTooLargeError: larger than a batch (8 MiB) or than ``total_size_in_bytes``.
         :raises MaxBatchCountExceedError: a list of more than 40,960 logs.
         :raises SendTimeoutError: no memory, or no room in the channel, within ``max_block_ms``.
@@ -150,7 +153,7 @@ class Producer:
         project: str,
         logstore: str,
         *,
-        topic: str = "",
+        topic: str | None = "",
         source: str | None = None,
         shard_hash: str | None = None,
         tags: Mapping[str, str] | None = None,
@@ -256,8 +259,11 @@ class Producer:
         self._sink.put_project(project)
 
     def remove_project_config(self, project: str) -> None:
-        """Forget a project: its records fail from now on (``ProjectConfigNotExist``). An unknown name is no error."""
+        """Forget a project: its records fail from now on (``ProjectConfigNotExist``), and ``send`` refuses more. Behind
+        a channel they wait for it. An unknown name is no error.
+        """
         self._sink.remove_project(project)
+        self._keys.forget()
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what is batched, and wait until everything accepted before is settled and its callbacks have run.
@@ -308,6 +314,33 @@ class Producer:
     def closed(self) -> bool:
         """Whether :meth:`close` was called: ``send`` raises then."""
         return self._closed
+
+    def check(self, project: str, logstore: str | None = None, *, timeout: float = 10.0) -> str:
+        """Ask LogHub whether logs would arrive: one signed request, which changes nothing.
+
+        :param logstore: to ask for; None asks for the project alone.
+        :param timeout: seconds, name resolution included.
+        :returns: what was found, in a sentence. A key that may write need not be allowed to ask; that is no error, and
+            said.
+        :raises TargetError: what is wrong, in a sentence: no connection, wrong key, wrong secret, no such project or
+            logstore, a clock that differs, https where http is spoken, a wrong region of signature version 4.
+        :raises InvalidArgumentError: an unknown project, a malformed logstore name.
+        """
+        _check_timeout(timeout)
+        self._keys.key(project, logstore or "a", "", "", None)
+        return in_time(partial(self._sink.probe, project, logstore, timeout), timeout, f"{self.name}-check")
+
+    async def acheck(
+        self,
+        project: str,
+        logstore: str | None = None,
+        *,
+        timeout: float = 10.0,  # noqa: ASYNC109  # of the request, which no cancellation ends
+    ) -> str:
+        """As :meth:`check`, without blocking the event loop."""
+        from asyncio import to_thread  # noqa: PLC0415  # most programs have no loop, and asyncio is large
+
+        return await to_thread(self.check, project, logstore, timeout=timeout)
 
     def stats(self) -> Stats:
         """What the producer has done and holds at this moment."""

@@ -12,6 +12,7 @@
      ├── StreamStoppedError            ``send`` to an ordered stream behind a record that failed for good
      ├── FlushTimeoutError             ``flush`` did not finish in time: how many batches are left
      ├── CloseTimeoutError             ``close`` did not finish in time: how many records were failed
+     ├── TargetError                   ``check`` found what is wrong with a target: the option, and a sentence
      ├── ResultFailedError             what a future raises: carries the ``Result``
      ├── CompressionError              a body that does not compress or decompress
      ├── ChannelError                  a channel could not do what was asked; its name, and what to do
@@ -221,6 +222,22 @@ class CloseTimeoutError(ProducerError, TimeoutError):
     def __str__(self) -> str:
         threads = f"; threads that did not end: {', '.join(self.stuck)}" if self.stuck else ""
         return f"close: not done within {self.timeout:.3f} s; {self.failed_records} records were failed{threads}"
+
+
+class TargetError(ProducerError):
+    """``check`` found that logs would not arrive.
+
+    :ivar problem: what is at fault: ``endpoint``, ``project``, ``logstore``, ``access_key_id``, ``access_key_secret``,
+        ``security_token``, ``credentials``, ``region``, ``clock``, ``http`` or ``server``. ``__cause__`` is the
+        :class:`AttemptError`.
+    """
+
+    def __init__(self, problem: str, message: str) -> None:
+        super().__init__(problem, message)
+        self.problem, self.message = problem, message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ResultFailedError(ProducerError):

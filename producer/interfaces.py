@@ -120,6 +120,20 @@ class Sink(Protocol):
         """The projects, in the order in which they were added."""
         return ()
 
+    def check_project(self, name: str) -> None:
+        """Refuse a project that nothing can be sent to; asked by ``send``, and remembered until one is removed.
+
+        :raises InvalidArgumentError: it is unknown; by default all are known.
+        """
+
+    def probe(self, project: str, logstore: str | None, timeout: float) -> str:  # noqa: ARG002
+        """Ask the other end whether logs would arrive there; what it says, in a sentence.
+
+        :param timeout: seconds.
+        :raises TargetError: something is wrong.
+        """
+        return f"{type(self).__name__} has nobody to ask: logs for {project} go where it writes"
+
     def destination(self, key: StreamKey) -> Hashable:
         """What a stream's batches share with those of other streams: the other end, whose requests are limited
         together, and held back together when it cannot be reached. Called often, under locks: it only looks up.

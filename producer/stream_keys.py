@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import chain
 
@@ -29,18 +30,26 @@ Tags = tuple[tuple[str, str], ...]
 
 
 class StreamKeys:
-    """Makes the key of a stream; the last few thousand are remembered, since checking one costs more than a send."""
+    """Makes the key of a stream; the last few thousand are remembered, since checking one costs more than a send.
 
-    def __init__(self, config: ProducerConfig) -> None:
+    :param check_project: raises for a project that nothing can be sent to; None takes all.
+    """
+
+    def __init__(self, config: ProducerConfig, check_project: Callable[[str], None] | None = None) -> None:
         self._config = config
+        self._check_project = check_project
         self._tags: Tags = tuple(config.log_tags.items())
         self._cached = lru_cache(maxsize=_REMEMBERED)(self._make)
+
+    def forget(self) -> None:
+        """Check all names anew: what is known of projects has changed."""
+        self._cached.cache_clear()
 
     def key(
         self,
         project: str,
         logstore: str,
-        topic: str,
+        topic: str | None,
         source: str | None,
         shard_hash: str | None,
         tags: Tags = (),
@@ -62,7 +71,7 @@ class StreamKeys:
         self,
         project: str,
         logstore: str,
-        topic: str,
+        topic: str | None,
         source: str | None,
         shard_hash: str | None,
         tags: Tags,
@@ -101,7 +110,7 @@ class StreamKeys:
         self,
         project: str,
         logstore: str,
-        topic: str,
+        topic: str | None,
         source: str | None,
         shard_hash: str | None,
         tags: Tags,
@@ -115,9 +124,11 @@ class StreamKeys:
                 raise InvalidArgumentError(f"{name}: must not have control characters, got {value!r}")
         if not is_logstore_name(logstore):
             raise InvalidArgumentError(f"logstore: {LOGSTORE_RULE}, got {logstore!r}")
+        if self._check_project is not None:
+            self._check_project(project)
         if source is None:
             source = self._config.source if self._config.source is not None else host_address()
-        topic, source = _text("topic", topic), _text("source", source)
+        topic, source = _text("topic", "" if topic is None else topic), _text("source", source)
         own: Tags = tuple((_text("tags", name), _text(f"tags[{name!r}]", value)) for name, value in tags)
         key = StreamKey(project, logstore, topic, source, self._adjusted(shard_hash), self._tags + own, order)
         _check_size(key)

@@ -258,7 +258,7 @@ def test_concurrent_senders_are_ordered_by_acceptance() -> None:
 
 def test_bad_flags_are_refused_in_words() -> None:
     """What is no flag, and a shard hash without free bits, is an error that says so."""
-    producer = Producer(config=ProducerConfig(adjust_shard_hash=False))
+    producer = Producer(config=ProducerConfig(adjust_shard_hash=False), sink=ScriptedSink())
     for wrong in ({"ordered": 1}, {"idempotent": "yes"}, {"idempotent": True, "shard_hash": "0" * 32}):
         with pytest.raises(InvalidArgumentError, match=r"ordered|idempotent"):
             producer.stream("project", "logstore", **wrong)  # type: ignore[arg-type]
@@ -267,7 +267,8 @@ def test_bad_flags_are_refused_in_words() -> None:
 
 def test_a_pickled_stream_keeps_its_order() -> None:
     """The flags travel with a pickled stream."""
-    stream = Producer(config=config()).stream("project", "logstore", ordered=True)
+    project = ProjectConfig("project", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
+    stream = Producer(project, config=config()).stream("project", "logstore", ordered=True)
     assert pickle.loads(pickle.dumps(stream)).key == stream.key
 
 

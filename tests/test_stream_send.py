@@ -16,6 +16,7 @@ import pytest
 from producer import (
     Producer,
     ProducerClosedError,
+    ProjectConfig,
     RejectedError,
     Result,
     ResultFailedError,
@@ -133,7 +134,8 @@ def test_an_idempotent_stream_takes_the_short_way_and_its_batches_are_numbered()
 
 def test_a_stream_with_an_open_batch_can_be_pickled() -> None:
     """The batch stays where it is; the copy finds its own way."""
-    with Producer(config=config()) as producer:
+    project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
+    with Producer(project, config=config()) as producer:
         producer._pipeline = threadless()
         stream = producer.stream("p", "l")
         known(stream, LOG)

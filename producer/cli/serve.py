@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="its secret (default: the environment's LOGHUB_SERVER_ACCESS_KEY_SECRET, which other users cannot see)",
     )
     parser.add_argument("--shards", type=int, default=2, help="shards of a new logstore (default: %(default)s)")
+    parser.add_argument("--region", help="refuse signatures of version 4 for another region (default: take any)")
     parser.add_argument("--strict", action="store_true", help="refuse writes to logstores that were not created before")
 
 
@@ -76,6 +77,7 @@ def _make(server_class: type[LogHubServer], args: argparse.Namespace) -> LogHubS
         access_keys={args.access_key_id: args.access_key_secret} if args.access_key_id else None,
         shards=args.shards,
         auto_create=not args.strict,
+        region=args.region,
         keep_requests=_KEEP_REQUESTS,
     )
 

@@ -83,7 +83,11 @@ class SignedDigest:
 
 
 def authenticate(
-    request: UnsignedRequest, keys: Mapping[str, AccessKey | str], now: float, body_size: int
+    request: UnsignedRequest,
+    keys: Mapping[str, AccessKey | str],
+    now: float,
+    body_size: int,
+    region: str | None = None,
 ) -> SignedDigest:
     """Let a request's head pass or refuse it; the result is what its body must be.
 
@@ -91,6 +95,7 @@ def authenticate(
     :param keys: known access keys by id; a plain string is the secret of an enabled key without token.
     :param now: the server's time, Unix seconds.
     :param body_size: bytes that the body will have, 0 when that is not known.
+    :param region: the server's, which version 4 has to sign; None for any.
     :raises ApiError: ``MissAccessKeyId``, ``InvalidAccessKeyId``, ``Unauthorized``, ``InvalidRequestTime``,
         ``RequestTimeExpired``, ``MissingContentMD5``, ``PostBodyInvalid`` or ``SignatureNotMatch``.
     """
@@ -100,7 +105,7 @@ def authenticate(
         return _verify_v1(request, key, match[2], now, body_size)
     if match := _V4.fullmatch(authorization):
         key = _find_key(match[1], keys, request.headers)
-        return _verify_v4(request, key, (match[2], match[3], match[4]), now)
+        return _verify_v4(request, key, (match[2], match[3], match[4]), now, region)
     raise ApiError(
         "MissAccessKeyId",
         "the request carries no signature: Authorization must be 'LOG <access key id>:<signature>' (version 1) or"
@@ -133,12 +138,16 @@ def _verify_v1(request: UnsignedRequest, key: AccessKey, claimed: str, now: floa
     return digest
 
 
-def _verify_v4(request: UnsignedRequest, key: AccessKey, claims: tuple[str, str, str], now: float) -> SignedDigest:
+def _verify_v4(
+    request: UnsignedRequest, key: AccessKey, claims: tuple[str, str, str], now: float, here: str | None
+) -> SignedDigest:
     date, region, claimed = claims
     stamp = request.headers.get("x-log-date", "")
     _check_time(_parse_stamp(stamp), now)
     if not stamp.startswith(date):
         raise ApiError("SignatureNotMatch", f"the credential's date {date} is not that of x-log-date, {stamp}")
+    if here is not None and region != here:
+        raise ApiError("SignatureNotMatch", f"the signature is for region {region[:64]!r}, and this is {here!r}")
     digest = SignedDigest("x-log-content-sha256", "sha256", request.headers.get("x-log-content-sha256"))
     if digest.claimed is None:
         raise ApiError("PostBodyInvalid", "x-log-content-sha256 is missing: version 4 signs the digest of the body")

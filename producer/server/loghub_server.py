@@ -49,6 +49,7 @@ class LogHubServer:
         auto_create: bool = True,
         clock_offset: float = 0.0,
         refused_takes_number: bool = False,
+        region: str | None = None,
         limits: Limits | None = None,
         keep_requests: int = 100_000,
         keep_request_bytes: int = 256 * 1024 * 1024,
@@ -67,6 +68,7 @@ class LogHubServer:
         :param refused_takes_number: whether a write that is refused for its body uses up its sequence number all the
             same, and the number is looked at before the body. The protocol does not say; a client that trusts in one
             answer can be tried against the other.
+        :param region: such as ``cn-hangzhou``: signatures of version 4 for another one are refused; None takes any.
         :param limits: what is too much.
         :param keep_requests: how many of the last requests ``requests`` knows.
         :param keep_request_bytes: how many bytes of memory these may take, about; see ``requests_dropped``.
@@ -99,6 +101,7 @@ class LogHubServer:
             journal=Journal(keep_requests, keep_request_bytes),
             clock_offset=clock_offset,
             refused_takes_number=refused_takes_number,
+            region=region,
         )
         self._runner: Runner | None = None
         self._closed = False

@@ -37,6 +37,7 @@ class Service:
     :ivar journal: what was asked.
     :ivar clock_offset: seconds that its clock is ahead of the machine's.
     :ivar refused_takes_number: whether a write that is refused for its body uses up its sequence number.
+    :ivar region: what signatures of version 4 must be for; None for any.
     :ivar memory: bytes that all requests together may hold.
     :ivar searches: searches that may run at once.
     :ivar workers: decoding and hashing happen here, so that a large request does not hold up small ones.
@@ -52,6 +53,7 @@ class Service:
     journal: Journal
     clock_offset: float = 0.0
     refused_takes_number: bool = False
+    region: str | None = None
     memory: Budget = field(init=False)
     searches: Budget = field(init=False)
     workers: ThreadPoolExecutor = field(init=False)

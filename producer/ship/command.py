@@ -92,6 +92,7 @@ def ship(
     engine = engine or default_engine()
     _check_engine(engine, master, workers)
     if following is not None:
+        _check_target(job, patient=following.follow and not following.once)
         _check_numbering(job)
         following = replace(following, exactly_once=claim_checkpoint(job, following, engine))
         if not following.follow:
@@ -122,7 +123,6 @@ def _ship_once(
     job: ShipJob, options: FollowOptions, engine: str, master: str | None, workers: int | None, console: Console
 ) -> Shipment:
     """Ship what the checkpoint's plan has left; what is there now, if it has none yet."""
-    _check_target(job)
     with PlanFile(options.checkpoint) as plan_file:
         portions = plan_file.read()
         if portions is None:
@@ -174,12 +174,13 @@ def _check_versions(found: Found) -> None:
         )
 
 
-def _check_target(job: ShipJob) -> None:
+def _check_target(job: ShipJob, *, patient: bool = False) -> None:
     """Ask for the logstore before anything is started.
 
+    :param patient: whether a server that cannot be reached is waited for: the warning says so.
     :raises InputError: what is wrong with it, by the argument that says it.
     """
-    fault = fault_of(job.target, job.config, patient=False)
+    fault = fault_of(job.target, job.config, patient=patient)
     if fault is None:
         return
     argument, shown = _ARGUMENTS[fault.option]

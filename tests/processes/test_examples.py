@@ -68,9 +68,9 @@ def test_every_example_is_listed() -> None:
 
 
 def test_callbacks_tell_of_deliveries_and_failures(run: Run, server: LogHubServer) -> None:
-    """Four are delivered; the one for an unknown project is kept."""
+    """Four are delivered; the one with an unknown key is kept."""
     ended = run(EXAMPLES / "callbacks.py")
-    assert "ProjectConfigNotExist after 1 attempts" in ended.stdout, ended.stderr
+    assert "InvalidAccessKeyId after 1 attempts" in ended.stdout, ended.stderr
     assert ended.stdout.endswith("delivered: {'INFO': 2, 'WARNING': 1, 'ERROR': 1}, undelivered: 1\n")
     assert server.count(PROJECT, LOGSTORE) == 4
 
@@ -78,7 +78,7 @@ def test_callbacks_tell_of_deliveries_and_failures(run: Run, server: LogHubServe
 def test_futures_can_be_awaited(run: Run, server: LogHubServer) -> None:
     """A hundred coroutines wait for their records; a failure is raised where it is awaited."""
     ended = run(EXAMPLES / "asyncio_await.py")
-    assert ended.stdout == "delivered: 100\nfailed: ProjectConfigNotExist\n", ended.stderr
+    assert ended.stdout == "delivered: 100\nfailed: InvalidAccessKeyId\n", ended.stderr
     assert server.count(PROJECT, LOGSTORE) == 100
 
 

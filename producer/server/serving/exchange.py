@@ -137,7 +137,10 @@ class Exchange:
         """Refuse by its head what must not reach an operation; the result is what its body must be."""
         request, limit = self._request, self._operation.max_body(self._service.limits)
         check_api_version(request.headers)
-        digest = authenticate(request.to_verify(), self._service.access_keys, self._now(), self._body.declared or 0)
+        service = self._service
+        digest = authenticate(
+            request.to_verify(), service.access_keys, self._now(), self._body.declared or 0, service.region
+        )
         check_name("project", check_project(request.project))
         if "logstore" in request.path_params:
             check_name("logstore", request.logstore)

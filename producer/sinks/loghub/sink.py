@@ -5,9 +5,10 @@ Source: LogHub protocol, PutLogs, Signatures, Error codes.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -16,7 +17,14 @@ from urllib.parse import unquote
 from ...clock import Clock
 from ...config import ProducerConfig, ProjectConfig
 from ...credentials import Credentials
-from ...errors import AttemptError, ClockSkewError, ProjectNotConfiguredError, RejectedError, UnauthorizedError
+from ...errors import (
+    AttemptError,
+    ClockSkewError,
+    InvalidArgumentError,
+    ProjectNotConfiguredError,
+    RejectedError,
+    UnauthorizedError,
+)
 from ...forks import Stage, watch_fork
 from ...interfaces import Delivery, Payload, Receipt, Record, Sink
 from ...records import StreamKey
@@ -27,10 +35,12 @@ from ..http.transport import Answer, Target, Transport, target_of
 from .classify import error_of_answer, is_acknowledgement
 from .codec import Codec
 from .credentials_cache import CredentialsCache
+from .probe import question, sentence
 
 _log = logging.getLogger("producer.loghub")
 
 # A Date further away than ten years is nonsense, seconds.
+_SHOWN = 10  # projects in a message
 _LARGEST_OFFSET = 10 * 366 * 86_400.0
 
 
@@ -100,6 +110,11 @@ class LogHubSink(Sink):
         """The configurations of all projects."""
         return tuple(project.config for project in self._projects.values())
 
+    def check_project(self, name: str) -> None:
+        """See :class:`~producer.interfaces.Sink`."""
+        if name not in self._projects:
+            raise InvalidArgumentError(unknown_project(name, self._projects))
+
     def destination(self, key: StreamKey) -> Hashable:
         """The project and its endpoint: one that gets another endpoint is not held back for the old one's sake."""
         project = self._projects.get(key.project)
@@ -142,18 +157,33 @@ class LogHubSink(Sink):
         headers = list_shards_headers(known.target.host, known.user_agent)
         self._ask(known, UnsignedRequest(method="GET", path=list_shards_path(logstore), params={}, headers=headers))
 
+    def probe(self, project: str, logstore: str | None, timeout: float) -> str:
+        """See :class:`~producer.interfaces.Sink`; one request, over a connection of its own."""
+        known, limit = self._project(project), max(1, int(timeout * 1000))
+        http = replace(
+            self._config.http, connect_timeout_ms=limit, read_timeout_ms=limit, attempt_timeout_ms=limit, pool_size=1
+        )
+        transport = Transport(http, 1, self._clock, f"{self._name}-check")
+        failure = None
+        try:
+            self._ask(known, question(known.target.host, known.user_agent, logstore), transport)
+        except AttemptError as error:
+            failure = error
+        finally:
+            transport.close()
+        return sentence(failure, known.config, logstore, self._config)
+
     def _project(self, name: str) -> _Project:
         project = self._projects.get(name)
         if project is None:
-            message = f"the producer has no ProjectConfig for {name!r}: pass one, or call put_project_config"
-            raise ProjectNotConfiguredError("ProjectConfigNotExist", message)
+            raise ProjectNotConfiguredError("ProjectConfigNotExist", unknown_project(name, self._projects))
         return project
 
-    def _ask(self, project: _Project, request: UnsignedRequest) -> Answer:
+    def _ask(self, project: _Project, request: UnsignedRequest, transport: Transport | None = None) -> Answer:
         """Sign and send a request, whose path is percent-encoded; its answer, if that is no refusal."""
         credentials = project.credentials.get()
         headers = self._sign(project, credentials, replace(request, path=unquote(request.path)))
-        answer, answer_headers = self._transport.request(
+        answer, answer_headers = (transport or self._transport).request(
             request.method,
             project.target.base_url,
             request.path,
@@ -199,6 +229,14 @@ class LogHubSink(Sink):
     def close(self) -> None:
         """See :class:`~producer.interfaces.Sink`."""
         self._transport.close()
+
+
+def unknown_project(name: str, known: Iterable[str]) -> str:
+    """What to say of a project without a configuration."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names[:_SHOWN])}" if names else "it has none"
+    return f"the producer has no ProjectConfig for {name!r} ({hint}): pass one, or call put_project_config"
 
 
 def _offset(date: str | None, now: float) -> float | None:

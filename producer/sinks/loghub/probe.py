@@ -1,0 +1,107 @@
+"""What the answer to one signed question says about a target, in a sentence; see :meth:`Producer.check`.
+
+The question is the cheapest that needs a key: the shards of the logstore, or the names of the project's logstores.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from ...config import ProducerConfig, ProjectConfig
+from ...errors import (
+    AttemptError,
+    ClockSkewError,
+    CredentialsError,
+    MisconfiguredError,
+    NetworkError,
+    QuotaExceededError,
+    ServerError,
+    TargetError,
+    UnreachableError,
+)
+from ...wire.list_shards import list_shards_headers, list_shards_path
+from ...wire.signing import UnsignedRequest
+from .classify import BAD_RESPONSE
+
+#: The region that an endpoint of the service names, also of its networks.
+_REGION = re.compile(r"([a-z0-9-]+?)(-intranet|-internal|-share)?\.log\.aliyuncs\.com")
+
+# What LogHub's code says about the target: the option at fault, and what to do.
+_ADVICE = {
+    "InvalidAccessKeyId": ("access_key_id", "the service does not know this access key id"),
+    "MissAccessKeyId": ("access_key_id", "the service does not know this access key id"),
+    "SecurityTokenExpired": ("security_token", "the temporary credentials have expired: get new ones"),
+    "InvalidSecurityToken": ("security_token", "the security token does not belong to this access key"),
+    "ProjectForbidden": ("project", "the project is forbidden, for want of payment or by its owner"),
+    "ProjectNotExist": ("project", "there is no such project at this endpoint: a project lives in one region"),
+    "LogStoreNotExist": ("logstore", "the project has no such logstore: create it, or mend the name"),
+    "LogstoreNotExist": ("logstore", "the project has no such logstore: create it, or mend the name"),
+    BAD_RESPONSE: ("endpoint", "what answers there is no LogHub, or a proxy before it"),
+}
+
+# The first that fits.
+_BY_CLASS: tuple[tuple[type[AttemptError], tuple[str, str]], ...] = (
+    (CredentialsError, ("credentials", "the credentials provider gave none")),
+    (
+        ClockSkewError,
+        ("clock", "this machine's clock is not the server's: requests are corrected, logs keep this machine's time"),
+    ),
+    (
+        UnreachableError,
+        ("endpoint", "cannot be reached: is the host name right, and the way there open (port, proxy, firewall)?"),
+    ),
+    (NetworkError, ("endpoint", "it was connected to, and gave no answer of HTTP")),
+    (ServerError, ("server", "the server fails at this moment")),
+    (MisconfiguredError, ("http", "the request could not be made")),
+)
+
+
+def question(host: str, user_agent: str, logstore: str | None) -> UnsignedRequest:
+    """The request that is signed."""
+    path = "/logstores" if logstore is None else list_shards_path(logstore)
+    params = {"offset": "0", "size": "1"} if logstore is None else {}
+    return UnsignedRequest(method="GET", path=path, params=params, headers=list_shards_headers(host, user_agent))
+
+
+def sentence(error: AttemptError | None, project: ProjectConfig, logstore: str | None, config: ProducerConfig) -> str:
+    """What there is to say where nothing is wrong.
+
+    :param error: what came of the question; None for an answer.
+    :raises TargetError: something is wrong.
+    """
+    where = f"{project.project}{'' if logstore is None else f'/{logstore}'} at {project.endpoint}"
+    if error is None:
+        return f"{where} answers, and accepts the access key"
+    if isinstance(error, QuotaExceededError):
+        return f"{where} answers, and is over its quota at this moment: {error}"
+    if error.code in ("Unauthorized", "AccessDenied") or (error.http_status == 403 and error.code not in _ADVICE):
+        return f"{where} answers, and does not let this key ask ({error}): whether it may write, the first log tells"
+    problem, advice = _problem(error, project, config)
+    raise TargetError(problem, f"{where}: {advice} ({error}{_request(error)})") from error
+
+
+def _request(error: AttemptError) -> str:
+    return f", request id {error.request_id}" if error.request_id else ""
+
+
+def _problem(error: AttemptError, project: ProjectConfig, config: ProducerConfig) -> tuple[str, str]:
+    """The option at fault, and what is wrong in words."""
+    if error.code == "SignatureNotMatch":
+        return _signature(project, config)
+    if error.code in _ADVICE:
+        return _ADVICE[error.code]
+    problem, words = next((said for kind, said in _BY_CLASS if isinstance(error, kind)), ("project", "refused"))
+    if type(error) is NetworkError and project.endpoint.startswith("http://"):
+        words += "; if the server speaks TLS there, write https://"
+    return problem, words
+
+
+def _signature(project: ProjectConfig, config: ProducerConfig) -> tuple[str, str]:
+    if config.sign_version != "v4":
+        return "access_key_secret", "the access key secret is not that of this access key id"
+    found = _REGION.fullmatch((urlsplit(project.endpoint).hostname or "").lower())
+    if found is not None and found[1] != config.region:
+        return "region", f"region is {config.region!r}, and the endpoint is of {found[1]!r}: sign_version v4 signs it"
+    words = f"the access key secret is not that of this access key id, or region {config.region!r} not the server's"
+    return "access_key_secret", words

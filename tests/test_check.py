@@ -1,0 +1,175 @@
+"""``Producer.check``: one signed request, and what is wrong in a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from producer import InvalidArgumentError, Producer, ProducerConfig, ProjectConfig, TargetError
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.testing import RecordingSink
+from tests.server.client import Client
+from tests.support.answering import answering
+from tests.support.waiting import passed
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LogHubServer]:
+    with LogHubServer(auto_create=False, region="cn-test") as server, Client(server, project="shop") as client:
+        client.post_json("/", b'{"projectName": "shop", "description": ""}')
+        client.post_json("/logstores", b'{"logstoreName": "app-log", "ttl": 1, "shardCount": 2}')
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _clean(server: LogHubServer) -> None:
+    server.faults.clear()
+    server.clear_requests()
+    server.clock_offset = 0.0
+
+
+def producer_for(server: LogHubServer, project: str = "shop", *, v4: str | None = None, **changes: str) -> Producer:
+    options = {
+        "endpoint": server.endpoint,
+        "access_key_id": server.access_key_id,
+        "access_key_secret": server.access_key_secret,
+    }
+    config = ProducerConfig(sign_version="v4", region=v4) if v4 else ProducerConfig()
+    return Producer(ProjectConfig(project, **(options | changes)), config=config)  # type: ignore[arg-type]
+
+
+def wrong(producer: Producer, logstore: str | None = "app-log", project: str = "shop") -> TargetError:
+    with producer, pytest.raises(TargetError) as caught:
+        producer.check(project, logstore, timeout=5)
+    return caught.value
+
+
+def test_a_right_target_is_said_after_one_request_and_no_record(server: LogHubServer) -> None:
+    """One signed GET for a logstore, or for a project, and a sentence; V4 with the right region likewise."""
+    with producer_for(server) as producer:
+        assert "shop/app-log" in producer.check("shop", "app-log")
+        assert "answers, and accepts the access key" in producer.check("shop")
+    assert [request.method for request in server.requests] == ["GET", "GET"]
+    with producer_for(server, v4="cn-test") as producer:
+        assert "answers" in producer.check("shop", "app-log")
+
+
+@pytest.mark.parametrize(
+    ("changes", "v4", "logstore", "problem", "words"),
+    [
+        ({"access_key_id": "nobody"}, None, "app-log", "access_key_id", "does not know this access key id"),
+        ({"access_key_secret": "hunter2"}, None, "app-log", "access_key_secret", "secret is not that of this"),
+        ({"access_key_secret": "hunter2"}, "cn-test", "app-log", "access_key_secret", "or region 'cn-test' not"),
+        ({}, "cn-other", "app-log", "access_key_secret", "region 'cn-other' not the server's"),
+        ({}, None, "app-lgo", "logstore", "no such logstore"),
+        ({"endpoint": "http://127.0.0.1:9"}, None, "app-log", "endpoint", "Connection refused"),
+        ({"endpoint": "http://no-such-host.invalid"}, None, "app-log", "endpoint", "Failed to resolve"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(
+    server: LogHubServer, changes: dict[str, str], v4: str | None, logstore: str, problem: str, words: str
+) -> None:
+    """The error names the option at fault, and its words what is wrong with it; never the secret."""
+    error = wrong(producer_for(server, v4=v4, **changes), logstore)
+    assert error.problem == problem
+    assert words in str(error)
+    assert "hunter2" not in str(error)
+
+
+def test_a_project_that_does_not_exist(server: LogHubServer) -> None:
+    """It is told from a logstore that does not."""
+    error = wrong(producer_for(server, "shpo"), None, "shpo")
+    assert (error.problem, "no such project at this endpoint" in str(error)) == ("project", True)
+
+
+def test_a_region_that_is_not_the_endpoints() -> None:
+    """Where the endpoint names its region, another one is said for certain."""
+    from producer.errors import UnauthorizedError
+    from producer.sinks.loghub.probe import sentence
+
+    project = ProjectConfig(
+        "p", endpoint="https://cn-hangzhou-intranet.log.aliyuncs.com", access_key_id="i", access_key_secret="s"
+    )
+    config = ProducerConfig(sign_version="v4", region="cn-beijing")
+    with pytest.raises(TargetError, match="region is 'cn-beijing', and the endpoint is of 'cn-hangzhou'"):
+        sentence(UnauthorizedError("SignatureNotMatch", "no"), project, "l", config)
+
+
+def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) -> None:
+    """Both are said; the offset is learned by the question, so that the next one passes."""
+    server.clock_offset = 3600
+    producer = producer_for(server)
+    with pytest.raises(TargetError, match="this machine's clock is not the server's"):
+        producer.check("shop", "app-log")
+    assert "answers" in producer.check("shop", "app-log")
+    producer.close()
+    error = wrong(producer_for(server, endpoint=server.endpoint.replace("http:", "https:")))
+    assert "answers plain HTTP, not TLS: write http://" in str(error)
+
+
+def test_a_key_that_may_not_ask_and_a_busy_logstore_are_no_faults(server: LogHubServer) -> None:
+    """A permission to write is enough, and a quota passes; the sentence says what is known."""
+    with producer_for(server) as producer:
+        server.faults.add(answer(403, "Unauthorized", "no permission to list shards"))
+        assert "does not let this key ask" in producer.check("shop", "app-log")
+        server.faults.add(answer(403, "ReadQuotaExceed", "slow"))
+        assert "whether it may write" in producer.check("shop", "app-log")
+
+
+def test_what_fails_or_is_no_loghub(server: LogHubServer) -> None:
+    """A server that fails is `server`; a page of something else is the endpoint's fault."""
+    with answering(503, "ServerBusy", "later") as busy:
+        assert wrong(producer_for(server, endpoint=busy.endpoint)).problem == "server"
+        busy.answer = (200, "", "")
+        busy.headers = {"x-log-requestid": ""}
+        error = wrong(producer_for(server, endpoint=busy.endpoint.replace("http://", "https://")))
+        assert error.problem == "endpoint"
+
+
+def test_an_answer_that_never_comes_ends_the_question_in_time() -> None:
+    """The timeout holds for a sink that hangs, such as a resolver of names."""
+    ended = threading.Event()
+
+    class Hanging(RecordingSink):
+        def probe(self, project: str, logstore: str | None, timeout: float) -> str:
+            passed(ended)
+            return "late"
+
+    with Producer(sink=Hanging()) as producer:
+        with pytest.raises(TargetError, match=r"no answer within 0\.05 s"):
+            producer.check("p", "l", timeout=0.05)
+        ended.set()
+
+
+def test_unknown_projects_and_wrong_names_are_refused_before_anything_is_asked(server: LogHubServer) -> None:
+    """As ``send`` does."""
+    with producer_for(server) as producer:
+        with pytest.raises(InvalidArgumentError, match="did you mean 'shop'"):
+            producer.check("shpo")
+        with pytest.raises(InvalidArgumentError, match="lower-case"):
+            producer.check("shop", "App Log")
+    assert not server.requests
+    with Producer(sink=RecordingSink()) as producer:
+        assert "nobody to ask" in producer.check("any", "l")
+
+
+def test_acheck_asks_without_blocking_the_loop(server: LogHubServer) -> None:
+    """The same answer and the same error, awaited."""
+
+    async def main() -> None:
+        async def tick() -> int:
+            await asyncio.sleep(0)
+            return 1
+
+        with producer_for(server) as producer:
+            said, ticked = await asyncio.gather(producer.acheck("shop", "app-log"), tick())
+            assert "answers" in said
+            assert ticked
+            with pytest.raises(TargetError):
+                await producer.acheck("shop", "nonesuch")
+
+    asyncio.run(main())
