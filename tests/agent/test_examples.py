@@ -104,6 +104,23 @@ def test_flumes_example_runs_and_so_does_what_is_made_of_it(tmp_path: Path, serv
     assert lines() == ["one", "three", "two"]
 
 
+def test_containers_logs_reach_loghub_whole(tmp_path: Path, server: LogHubServer) -> None:
+    """``kubernetes.toml``: parts of a line are one log, with its stream, time, node and file."""
+    log = tmp_path / "var/log/containers/web-1_shop_web-0123.log"
+    written(log, "2026-10-06T00:17:09.5Z stderr P one \n2026-10-06T00:17:09.6Z stderr F log\n")
+    text = moved("kubernetes.toml", tmp_path).replace('monitoring = "0.0.0.0:9171"\n', "")
+    delivered(Agent(parse_toml(text)), lambda: server.count("cluster", "containers") == 1)
+    (stored,) = server.logs("cluster", "containers")
+    assert stored.time == 1791245829
+    fields = dict(stored.contents)
+    assert (fields["content"], fields["stream"], fields["node"], fields["file"]) == (
+        "one log",
+        "stderr",
+        "node-1",
+        str(log),
+    )
+
+
 def listening_on(agent: Agent, source: str) -> int:
     """The port of a source, once it listens."""
     until(lambda: source in agent._reading)

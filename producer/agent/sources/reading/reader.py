@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....wire.log_start import Logs, last_start
+from .cri import whole_end
 from .identity import HEAD_BYTES, TAIL_BYTES, FileName, Key, Mark, Note, held_part, holds, marks_of, open_quickly
 
 #: Most bytes of one batch, but for a line that is longer.
@@ -46,12 +47,14 @@ class Rules(NamedTuple):
     :ivar max_line: bytes; a longer one comes in parts.
     :ivar settle: seconds without a write that end a last line.
     :ivar log_settle: that end an event of several lines.
+    :ivar cri: whether lines are those of containers, of which several parts may be one event.
     """
 
     logs: Logs | None
     max_line: int
     settle: float
     log_settle: float
+    cri: bool = False
 
 
 class FileReader:
@@ -91,6 +94,7 @@ class FileReader:
         self._written: int | None = None
         self._tried: tuple[int, bool, bool] | None = None
         self._descriptor: int | None = None
+        self._held: tuple[int, float] | None = None
 
     @property
     def directory(self) -> str:
@@ -212,7 +216,7 @@ class FileReader:
             if not data.startswith(self._tail) or not data.startswith(self._head[:want], known):
                 raise ContentChangedError
             whole = len(data) < known + want  # the file has no more
-            cut = self._cut(data, known, rested if whole else (False, False))
+            cut = self._cut(data, known, rested if whole else (False, False), now)
             if cut == known and want == stop:
                 cut = len(data)
             if cut == known and not whole and want >= self._rules.max_line:
@@ -259,13 +263,29 @@ class FileReader:
             return rest >= min(_ROTATED_SETTLE, rules.settle), rest >= min(_ROTATED_SETTLE, rules.log_settle)
         return rest >= rules.settle, rest >= rules.log_settle
 
-    def _cut(self, data: bytes, known: int, rested: tuple[bool, bool]) -> int:
+    def _cut(self, data: bytes, known: int, rested: tuple[bool, bool], now: float) -> int:
         """Where what can be taken ends; ``known`` if nothing can."""
         logs = self._rules.logs
         if logs is not None and not rested[1]:
             return known + last_start(data[known:], logs.start, at_line=True)
         cut = data.rfind(b"\n", known) + 1
+        if self._rules.cri and cut and not rested[1]:
+            return self._whole_cut(data, known, cut, now)
         return cut or (len(data) if rested[0] else known)
+
+    def _whole_cut(self, data: bytes, known: int, cut: int, now: float) -> int:
+        """Of containers' lines: before the first part whose last one is missing, unless that is missing for long, and
+        holds up what the container writes elsewhere.
+        """
+        end = known + whole_end(data[known:cut])
+        at = self.position + end - known
+        if end == cut:
+            self._held = None
+        elif self._held is None or self._held[0] != at:
+            self._held = at, now
+        elif now - self._held[1] >= self._rules.log_settle:
+            return cut
+        return end
 
 
 def begins_alike(one: int, other: int, size: int) -> bool:

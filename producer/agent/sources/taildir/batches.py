@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ....wire.log_start import SEEN_BYTES, Logs
 from ...batch import EventBatch, Position
+from ..reading.cri import events_of
 
 BYTE_OFFSET_HEADER = "byteoffset"
 
@@ -27,14 +28,18 @@ class BatchMaker:
 
     :ivar logs: how events of several lines begin; None if each line is one.
     :ivar byte_offset: whether each event tells where in the file it begins.
+    :ivar cri: whether lines are those of containers.
     """
 
     logs: Logs | None
     byte_offset: bool
+    cri: bool = False
 
     def batch(self, block: _Block, headers: Mapping[str, str], name: str) -> EventBatch:
         """The events of a block."""
         position = Position(name, block.end)
+        if self.cri:
+            return events_of(block.data, headers, position)
         if self.logs is None:
             batch = EventBatch.of_lines(block.data, headers, position)
             starts = batch.offsets() if self.byte_offset else []

@@ -30,7 +30,13 @@ class Beginnings:
         self._options, self._outlet, self._known, self._readers = options, outlet, known, readers
         self._clock = context.clock
         self._groups = {group.name: group for group in options.groups()}
-        self._rules = Rules(options.logs(), options.max_line_bytes, options.settle, options.multiline_timeout)
+        self._rules = Rules(
+            options.logs(),
+            options.max_line_bytes,
+            options.settle,
+            options.multiline_timeout,
+            options.line_format == "cri",
+        )
         self._flumes = read_flume_positions(options.position_file) if known.first_start else {}
         self._skipping = known.first_start and options.skip_to_end
         self.first = True

@@ -1,0 +1,125 @@
+r"""Containers' logs as the runtimes of Kubernetes write them (CRI): ``2016-10-06T00:17:09.669794202Z stdout P text``.
+
+A line has its time, its stream, a tag, and text. Of what a container wrote as one line the runtime makes parts of
+16 KiB with the tag ``P``, and a last one with ``F``; those of the two streams may lie between each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import cast
+
+from ...batch import EventBatch, Position
+
+_TAGGED = re.compile(rb"^\S+ (stdout|stderr) ([FP])", re.MULTILINE)
+#: What is no such line is text only.
+_LINE = re.compile(rb"^(?:(\S+) (stdout|stderr) ([FP])(?::\S*)?(?: |$))?(.*)$", re.MULTILINE)
+_PART = b"P"
+#: What follows the seconds of a time as runtimes write it, and its end.
+_USUAL = ".Z"
+_TO_THE_SECOND = len("2016-10-06T00:17:09")
+
+#: Time, stream, tag, text.
+_Row = tuple[bytes, bytes, bytes, bytes]
+
+
+def whole_end(data: bytes) -> int:
+    """Up to where lines are whole events, in all streams.
+
+    :param data: whole lines.
+    """
+    at = 0
+    while (found := data.find(b" P", at)) >= 0:
+        start = data.rfind(b"\n", 0, found) + 1
+        line = _TAGGED.match(data, start)
+        at = found + 1
+        if line is not None and line.end() == found + 2:
+            end = _end_of_parts(data, start)
+            if end is None:
+                return start
+            at = end
+    return len(data)
+
+
+def _end_of_parts(data: bytes, start: int) -> int | None:
+    """A byte of the line with which all is whole again; None if there is none.
+
+    :param start: of a part's line.
+    """
+    unfinished: set[bytes] = set()
+    for line in _TAGGED.finditer(data, start):
+        stream, tag = line.groups()
+        (unfinished.add if tag == _PART else unfinished.discard)(stream)
+        if not unfinished:
+            return line.end()
+    return None
+
+
+def events_of(data: bytes, headers: Mapping[str, str], position: Position) -> EventBatch:
+    """The events of whole lines, with the headers ``time``, ``timestamp`` (milliseconds) and ``stream``."""
+    rows: list[_Row] = _LINE.findall(data.removesuffix(b"\n"))
+    times, streams, _, texts = zip(*(_joined(rows) if b" P" in data else rows), strict=True)
+    bodies = [text.removesuffix(b"\r") for text in texts] if b"\r" in data else texts
+    columns = {
+        "stream": _decoded(streams),
+        "time": _decoded(times),
+        "timestamp": _milliseconds(_decoded(times)),
+    }
+    known = {name: column for name, column in columns.items() if any(column)}
+    return EventBatch.of_columns(bodies, known, position).with_shared(headers)
+
+
+def _joined(rows: Sequence[_Row]) -> list[_Row]:
+    """Parts of one line as one; it stands where its last part is, and has the time of its first."""
+    found: list[_Row] = []
+    parts: dict[bytes, list[_Row]] = {}
+    for row in rows:
+        _, stream, tag, _ = row
+        if tag == _PART:
+            parts.setdefault(stream, []).append(row)
+        else:
+            found.append(_one([*parts.pop(stream, ()), row]))
+    return found + [_one(rest) for rest in parts.values()]
+
+
+def _one(parts: Sequence[_Row]) -> _Row:
+    time, stream, tag, text = parts[0]
+    return time, stream, tag, text if len(parts) == 1 else b"".join([part[3] for part in parts])
+
+
+def _decoded(values: Sequence[bytes]) -> list[str | None]:
+    texts = b"\n".join(values).decode(errors="replace").split("\n")
+    return [text or None for text in texts]
+
+
+def _milliseconds(times: Sequence[str | None]) -> list[str | None]:
+    """Since 1970; None where it is no time."""
+    if None in times:
+        return [None if time is None else _millisecond(time) for time in times]
+    known = cast(Sequence[str], times)
+    fractions = [time[_TO_THE_SECOND + 1 : _TO_THE_SECOND + 4] for time in known]
+    points = "".join([time[_TO_THE_SECOND : _TO_THE_SECOND + 1] + time[-1] for time in known])
+    digits = "".join(fractions)
+    if points == _USUAL * len(known) and digits.isdecimal() and len(digits) == 3 * len(known):
+        texts = [time[:_TO_THE_SECOND] for time in known]
+        seconds = {text: _second(f"{text}Z") for text in set(texts)}
+        if None not in seconds.values():
+            return [f"{seconds[text]}{fraction}" for text, fraction in zip(texts, fractions, strict=True)]
+    return [_millisecond(time) for time in known]
+
+
+def _millisecond(time: str) -> str | None:
+    whole, _, fraction = time[_TO_THE_SECOND:].partition(".")
+    zone = fraction.lstrip("0123456789")
+    thousandths = fraction[: len(fraction) - len(zone)][:3].ljust(3, "0")
+    second = _second(time[:_TO_THE_SECOND] + (zone or whole))
+    return None if second is None else f"{second}{thousandths}"
+
+
+def _second(text: str) -> int | None:
+    try:
+        return int(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError):
+        return None
