@@ -26,7 +26,7 @@ from ...client import Producer
 from ...clock import Deadline
 from ...config import MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
 from ...credentials import Credentials, StaticCredentials
-from ...errors import LogSizeTooLargeError, ProducerError, ResultFailedError
+from ...errors import InvalidArgumentError, LogSizeTooLargeError, ProducerError, ResultFailedError
 from ...futures import SendFuture
 from ...interfaces import Record
 from ...numbering import SequenceKey
@@ -46,6 +46,8 @@ _PIECES = 4096
 _HEAD_BYTES = 64 << 10
 #: The first millisecond that a log's time cannot say.
 _END_OF_TIME = 2**32 * 1000
+#: More digits are no time, and may be more than Python turns into a number.
+_TIME_DIGITS = 20
 _CLOSE_SECONDS = 10.0
 
 
@@ -124,20 +126,16 @@ class LogHubSink:
         """See :class:`~..interfaces.Sink`."""
         deadline = Deadline.after(self._clock, self._options.timeout)
         lanes: dict[tuple[str, int], _Lane] = {}
-        refused: list[EventBatch] = []
-        later: list[EventBatch] = []
-        reason = ""
         for batch in batches:
             self._send(batch, lanes, deadline)
         for lane in lanes.values():
             self._await(lane, deadline)
-            reason = lane.reason if lane.refused else reason or lane.reason
-            refused += lane.refused
-            later += lane.later
+        refused = [batch for lane in lanes.values() for batch in lane.refused]
+        later = [batch for lane in lanes.values() for batch in lane.later]
         if refused:
-            raise RefusedError(reason, refused, later)
+            raise RefusedError(next(lane.refusal for lane in lanes.values() if lane.refused), refused, later)
         if later:
-            raise SinkError(reason, later)
+            raise SinkError(next(lane.reason for lane in lanes.values() if lane.later), later)
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -151,29 +149,32 @@ class LogHubSink:
             self._count += 1
         number, first = sequence % self._options.lanes, (sequence + 1) * _PIECES
         lane = lanes.setdefault((origin, number), _Lane())  # each with a key, whose numbers rise
-        tags = batch.shared if self._options.headers == "tags" else {}
-        if lane.stream is None or lane.tags != tags:
-            self._await(lane, deadline)  # streams know nothing of each other, and the numbers of a key must rise
-            lane.stream, lane.tags = self._stream(SequenceKey(self._hash_key(origin, number), first), tags), tags
+        try:
+            self._direct(lane, batch, SequenceKey(self._hash_key(origin, number), first), deadline)
+        except InvalidArgumentError as error:  # of the tags, which all its events share
+            lane.refuse(batch, str(error))
+            return
         if lane.reason:
             lane.later.append(batch)
             return
         try:
-            pieces = self._sendable(batch)
+            pieces = self._sendable(batch, lane)
+            assert lane.stream is not None  # noqa: S101  # it was made above
             futures = [
                 lane.stream._send_numbered(bytes(data), logs, first + n) for n, (data, logs) in enumerate(pieces)
             ]
-        except LogSizeTooLargeError as error:
-            self._await(lane, deadline)
-            if not lane.reason:
-                lane.refused, lane.reason = [batch], str(error)
-            else:
-                lane.later.append(batch)
         except ProducerError as error:
             self._await(lane, deadline)  # behind one that failed the stream is stopped
             lane.fail(f"{type(error).__name__}: {error}", batch)
         else:
             lane.sent.append((batch, futures))
+
+    def _direct(self, lane: _Lane, batch: EventBatch, key: SequenceKey, deadline: Deadline) -> None:
+        """See to it that what the lane sends has the batch's tags."""
+        tags = batch.shared if self._options.headers == "tags" else {}
+        if lane.stream is None or lane.tags != tags:
+            self._await(lane, deadline)  # streams know nothing of each other, and the numbers of a key must rise
+            lane.stream, lane.tags = self._stream(key, tags), tags
 
     def _await(self, lane: _Lane, deadline: Deadline) -> None:
         """Learn what became of what is on its way in a lane."""
@@ -186,7 +187,8 @@ class LogHubSink:
             if lane.reason:
                 lane.later.append(batch)
             elif reason:
-                lane.refused, lane.reason = [batch], reason
+                lane.refuse(batch, reason)
+                lane.reason = reason
         lane.sent.clear()
 
     def _stream(self, key: SequenceKey, tags: Headers) -> Stream:
@@ -200,10 +202,24 @@ class LogHubSink:
             idempotent=key,
         )
 
-    def _sendable(self, batch: EventBatch) -> list[tuple[Record, int]]:
-        """The pieces of a batch.
+    def _sendable(self, batch: EventBatch, lane: _Lane) -> list[tuple[Record, int]]:
+        """The pieces of a batch; those of its events that can never be sent are refused, each alone. They have no part
+        in a number, so what comes behind need not wait for them.
+        """
+        try:
+            return self._checked(batch)
+        except (LogSizeTooLargeError, InvalidArgumentError):
+            reasons = [self._unfit(one) for one in self._singly(batch)]
+            if not any(reasons):
+                raise
+            lane.refuse(batch.select(reasons), next(filter(None, reasons), "it cannot be sent"))
+            return self._checked(batch.select([not reason for reason in reasons]))
 
-        :raises LogSizeTooLargeError: it can never be sent.
+    def _checked(self, batch: EventBatch) -> list[tuple[Record, int]]:
+        """The pieces.
+
+        :raises LogSizeTooLargeError: one of the events, or all of them together, are too large.
+        :raises InvalidArgumentError: a header is no text that can be sent.
         """
         pieces = list(self._pieces(batch))
         if len(pieces) > _PIECES:
@@ -212,6 +228,20 @@ class LogHubSink:
         if largest > MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES:
             raise LogSizeTooLargeError(largest, MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES, "an event as a log")
         return pieces
+
+    def _singly(self, batch: EventBatch) -> Iterator[EventBatch]:
+        """Each event, in the same form."""
+        for headers, body in batch.events():
+            own = {name: [headers.get(name)] for name in batch.columns}
+            yield EventBatch.of_bodies([body], batch.shared, own)
+
+    def _unfit(self, event: EventBatch) -> str:
+        """Why an event can never be sent; empty if it can."""
+        try:
+            self._checked(event)
+        except (LogSizeTooLargeError, InvalidArgumentError) as error:
+            return str(error)
+        return ""
 
     def _hash_key(self, origin: str, lane: int) -> str:
         """Another one for whatever would make other requests of the same batch."""
@@ -246,13 +276,15 @@ class LogHubSink:
         wanted |= set(batch.columns) if options.columns == "fields" else set()
         for headers, body in batch.events():
             fields = {name: value for name, value in headers.items() if name in wanted}
+            if options.field in fields:  # both are kept
+                fields[f"header_{options.field}"] = fields.pop(options.field)
             time, nanos = self._time_of(headers) or (None, None)
             yield LogItem({options.field: body.decode(errors="backslashreplace"), **fields}, time, nanos)
 
     def _time_of(self, headers: Headers) -> tuple[int, int] | None:
         """Seconds and nanoseconds of the header with the time; None without, or if it is no such number."""
         text = headers.get(self._options.time_header or "", "")
-        if not text.isdecimal() or not 0 <= int(text) < _END_OF_TIME:
+        if not text.isdecimal() or len(text) > _TIME_DIGITS or not 0 <= int(text) < _END_OF_TIME:
             return None
         return int(text) // 1000, int(text) % 1000 * 1_000_000
 
@@ -280,8 +312,9 @@ class _Lane:
 
     :ivar stream: the handle under which they go.
     :ivar sent: what is on its way.
-    :ivar refused: the one that was refused.
-    :ivar reason: why one was refused, or failed; empty as long as none was.
+    :ivar refused: what can never be stored.
+    :ivar refusal: why.
+    :ivar reason: why nothing more is sent: the service refused one, or it failed; empty as long as none was.
     :ivar later: what was not stored, since it failed, or comes behind that one.
     """
 
@@ -289,8 +322,14 @@ class _Lane:
     tags: Headers = field(default_factory=dict)
     sent: list[tuple[EventBatch, list[SendFuture]]] = field(default_factory=list)
     refused: list[EventBatch] = field(default_factory=list)
+    refusal: str = ""
     reason: str = ""
     later: list[EventBatch] = field(default_factory=list)
+
+    def refuse(self, batch: EventBatch, reason: str) -> None:
+        """It can never be stored."""
+        self.refused.append(batch)
+        self.refusal = self.refusal or reason
 
     def fail(self, reason: str, batch: EventBatch) -> None:
         """A batch was not stored."""

@@ -154,16 +154,64 @@ def test_behind_a_refused_batch_nothing_is_taken_for_stored(
     assert _stored(server) == (wanted[1:] if buried else wanted)
 
 
-def test_an_event_that_no_request_can_carry_is_refused(server: LogHubServer, sinks: _Sinks, tmp_path: Path) -> None:
-    """It goes to the dead letters, and the others arrive."""
+def _unfit() -> dict[str, EventBatch]:
+    """Three events each: the one in the middle can never become a log."""
+    large = b"x" * (9 << 20)
+    return {
+        "a line that is too large": EventBatch.of_lines(b"0\n" + large + b"\n2\n"),
+        "a body that is too large": EventBatch.of_events([({"n": "0"}, b"0"), ({"n": "1"}, large), ({}, b"2")]),
+        "a header's value that is no text": EventBatch.of_events([({}, b"0"), ({"n": "\ud800"}, b"1"), ({}, b"2")]),
+        "a header's name that is no text": EventBatch.of_events([({}, b"0"), ({"\ud800": "n"}, b"1"), ({}, b"2")]),
+    }
+
+
+@pytest.mark.parametrize("name", _unfit())
+def test_an_event_that_no_request_can_carry_is_refused_alone(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path, name: str
+) -> None:
+    """It goes to the dead letters, and those before and behind it arrive, once, also when they are delivered again."""
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
-        channel.put(EventBatch.of_lines(b"x" * (9 << 20)))
-        wanted = _filled(channel, 3)
+        channel.put(_unfit()[name])
+        channel.put(EventBatch.of_lines(b"3\n"))
         sink = sinks(lanes=1)
+        assert not _deliver(channel, sink)  # nobody has said that anything may leave but by delivery
+        assert channel.held == 4
         while channel.held:
-            _deliver(channel, sink, letters)
+            assert _deliver(channel, sink, letters)
         assert letters.held == 1
-    assert _stored(server) == wanted
+    assert _stored(server) == ["0", "2", "3"]
+
+
+@pytest.mark.parametrize("tags", [{"t": "x" * 5000}, {"t": "\ud800"}], ids=["too long", "no text"])
+def test_events_whose_tags_no_request_can_carry_keep_nothing_else_up(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path, tags: dict[str, str]
+) -> None:
+    """They go to the dead letters, and others, of any lane, arrive."""
+    with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
+        wanted = _filled(channel, 3)
+        channel.put(EventBatch.of_lines(b"never\n", tags))
+        wanted += _filled(channel, 3)
+        assert _deliver(channel, sinks(), letters)
+        assert (channel.held, letters.held) == (0, 1)
+    assert sorted(_stored(server)) == sorted(wanted)
+
+
+def test_a_header_that_is_called_like_the_field_of_bodies_does_not_replace_them(
+    server: LogHubServer, sinks: _Sinks
+) -> None:
+    """Both are kept, the header under another name."""
+    sinks().write([EventBatch.of_events([({"content": "a header"}, b"a"), ({}, b"b")])])
+    assert [dict(log.contents) for log in server.logs("p", "l")] == [
+        {"content": "a", "header_content": "a header"},
+        {"content": "b"},
+    ]
+
+
+def test_a_time_that_is_none_is_passed_over(server: LogHubServer, sinks: _Sinks) -> None:
+    """Of more digits than Python makes a number of, too: the log has the time of its delivery."""
+    sinks().write([EventBatch.of_events([({"timestamp": "9" * 5000}, b"a"), ({"timestamp": "1700000000000"}, b"b")])])
+    times = {dict(log.contents)["content"]: log.time for log in server.logs("p", "l")}
+    assert times["b"] == 1_700_000_000 < times["a"]
 
 
 def test_what_an_operator_can_mend_is_not_refused(server: LogHubServer, sinks: _Sinks) -> None:

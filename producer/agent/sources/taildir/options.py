@@ -48,7 +48,7 @@ class TaildirOptions:
         choices=("plain", "cri"),
         doc="cri: lines of Kubernetes' container runtimes; their parts are joined, time and stream become headers",
     )
-    max_line_bytes: int = option(16 << 20, least=1024, doc="a longer line, or event of several, comes in parts")
+    max_line_bytes: int = option(4 << 20, least=1024, doc="a longer line, or event of several, comes in parts")
     max_open_files: int = option(512, least=1, doc="files that are kept open at a time")
     forget_after: float = option(86_400.0, least=0, doc="seconds: how long the position of a file that is gone is kept")
     position_file: Path | None = option(
