@@ -170,6 +170,7 @@ class Producer:
         tags: Mapping[str, str] | None = None,
         ordered: bool = False,
         idempotent: bool | SequenceKey = False,
+        max_block_ms: int | None = None,
     ) -> Stream:
         """A handle bound to one stream: the fast path for many sends to the same place.
 
@@ -179,14 +180,18 @@ class Producer:
         :param idempotent: ``ordered``, and the server stores each batch once, whatever is lost on the way: batches
             carry a random key and a number. With a :class:`~producer.SequenceKey` the caller owns both: each ``send``,
             and each piece of ``send_many``, is a batch of its own, never cut, with the next number.
+        :param max_block_ms: how long ``send`` of this handle waits for memory, or for room in the channel,
+            milliseconds: 0 does not wait, negative waits for ever; None is the configuration's.
         :raises InvalidArgumentError: as :meth:`send`; ``idempotent`` with a ``shard_hash`` that leaves no room for a
-            key.
+            key; a ``max_block_ms`` that is no integer.
         """
         own = tuple((tags or {}).items())
         key = self._keys.ordered(
             project, logstore, topic, source, shard_hash, own, ordered=ordered, idempotent=idempotent
         )
-        return Stream(self, key)
+        if max_block_ms is not None and type(max_block_ms) is not int:
+            raise InvalidArgumentError(f"max_block_ms: must be None or an integer, got {max_block_ms!r}")
+        return Stream(self, key, max_block_ms)
 
     def _send(self, key: StreamKey, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
         if callback is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .errors import InvalidArgumentError, StreamStoppedError
 from .futures import SendFuture
 from .numbering import Numbering
+from .patience import waiting_at_most
 from .records import LogItem, StreamKey
 from .results import Callback
 
@@ -50,13 +51,16 @@ class Stream:
     """A handle bound to one stream of a producer; made by :meth:`Producer.stream`. Cheap, thread-safe, picklable.
 
     :ivar key: the stream.
+    :ivar max_block_ms: how long ``send`` waits for memory, milliseconds; negative waits for ever, None is the
+        producer's configuration.
     """
 
-    __slots__ = ("_open", "_producer", "key")
+    __slots__ = ("_open", "_producer", "key", "max_block_ms")
 
-    def __init__(self, producer: Owner, key: StreamKey) -> None:
+    def __init__(self, producer: Owner, key: StreamKey, max_block_ms: int | None = None) -> None:
         self._producer = producer
         self.key = key
+        self.max_block_ms = max_block_ms
         # The end of the stream's open batch; threads may overwrite what another one wrote, and nothing is lost by it.
         self._open: OpenRecords | None = None
 
@@ -67,12 +71,17 @@ class Stream:
         """
         records = self._open
         future = None if records is None else records.add(log, callback)
-        return self._send(log, callback) if future is None else future
+        if future is not None:
+            return future
+        if self.max_block_ms is None:
+            return self._send(log, callback)
+        with waiting_at_most(None if self.max_block_ms < 0 else self.max_block_ms / 1000):
+            return self._send(log, callback)
 
     def _send(self, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
         """Send what the open batch did not take, or was never offered."""
         records = self._open
-        if type(log) is dict and (records is None or records.closed):
+        if type(log) in (dict, LogItem) and (records is None or records.closed):
             records = self._open = self._producer._open_records(self.key)
             future = None if records is None else records.add(log, callback)
             if future is not None:
@@ -204,7 +213,7 @@ class Stream:
         return pipeline.accept(self.key, record, logs, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Stream, (self._producer, self.key)
+        return Stream, (self._producer, self.key, self.max_block_ms)
 
     def __repr__(self) -> str:
         order = f" {self.key.order}" if self.key.order else ""

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from producer import (
+    InvalidArgumentError,
+    LogItem,
     Producer,
     ProducerClosedError,
     ProjectConfig,
@@ -21,12 +23,13 @@ from producer import (
     Result,
     ResultFailedError,
     SendFuture,
+    SendTimeoutError,
     SequenceKey,
     Stream,
 )
 from producer.channels import MemoryChannel
 from producer.testing import RecordingSink, ScriptedSink
-from tests.support.log_group_schema import contents_of
+from tests.support.log_group_schema import LogGroup, contents_of
 from tests.support.pipelines import config, settle, threadless
 from tests.support.short_way import CountingProducer, by_hand, known, takes_short_way
 from tests.support.sinks import GatedSink
@@ -71,6 +74,20 @@ def test_logs_take_the_short_way_from_the_second_of_a_batch_on() -> None:
     for number in range(1000):
         stream.send({"m": "x"} if number % 2 else {f"n{number}": "x", "o": "y"})
     assert producer.general == 3
+
+
+def test_logs_with_a_time_of_their_own_take_the_short_way() -> None:
+    """As those without one; each arrives with its time."""
+    producer, pipeline = by_hand()
+    stream = producer.stream("p", "l")
+    for number in range(1000):
+        stream.send(LogItem({"m": f"{number}"}, 1_700_000_000 + number, number))
+    assert producer.general == 1
+    pipeline.submit_open()
+    settle(pipeline)
+    [delivery] = pipeline.sink.deliveries  # type: ignore[attr-defined]
+    logs = LogGroup.FromString(delivery.payload.body).Logs
+    assert [(log.Time, log.Time_ns) for log in logs] == [(1_700_000_000 + number, number) for number in range(1000)]
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -363,3 +380,44 @@ def test_a_log_that_another_thread_changes_meanwhile_is_sent_as_it_was_at_one_mo
     logs = [log for delivery in sink.deliveries for log in contents_of(delivery.payload.body)]
     assert len(logs) == len(futures) + 12
     assert all(set(value) == set(name) for log in logs for name, value in log)
+
+
+def _full(**options: Any) -> tuple[Producer, GatedSink]:
+    """A producer that would wait for ever for memory, of which there is none left."""
+    sink = GatedSink()
+    producer = Producer(sink=sink, config=config(total_size_in_bytes=20_000, max_block_ms=-1, **options))
+    producer.send("p", "l", {"m": "x" * 15_000})
+    return producer, sink
+
+
+@pytest.mark.parametrize("log", [{"m": "y" * 9_000}, LogItem({"m": "y" * 9_000}, 1, 1)])
+def test_a_handle_waits_for_memory_as_long_as_it_was_told(log: Any) -> None:
+    """Zero fails at once, more waits that long, whatever the producer's other sends do; a pickle keeps it."""
+    producer, sink = _full()
+    for milliseconds in (0, 20):
+        stream = producer.stream("p", "l", max_block_ms=milliseconds)
+        with pytest.raises(SendTimeoutError) as caught:
+            stream.send(log)
+        assert caught.value.waited >= milliseconds / 1000
+    sink.gate.set()
+    producer.stream("p", "l", max_block_ms=-1).send(log).result(PATIENCE)
+    producer.close()
+    assert pickle.loads(pickle.dumps(Stream(Producer(), stream.key, 7))).max_block_ms == 7
+
+
+def test_a_handle_waits_for_room_in_a_channel_as_long_as_it_was_told() -> None:
+    """As for memory."""
+    sink = GatedSink()
+    with Producer(
+        sink=sink, config=config(max_block_ms=-1), channel=MemoryChannel(capacity=1, transaction_capacity=1)
+    ) as producer:
+        producer.send("p", "l", LOG)
+        with pytest.raises(SendTimeoutError):
+            producer.stream("p", "l", max_block_ms=0).send(LOG)
+        sink.gate.set()
+
+
+def test_a_wait_that_is_no_number_is_refused() -> None:
+    """Where the handle is made."""
+    with pytest.raises(InvalidArgumentError, match="max_block_ms: must be None or an integer, got '5'"):
+        Producer(sink=RecordingSink()).stream("p", "l", max_block_ms="5")  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from .. import patience
 from ..clock import Clock, Deadline
 from ..errors import (
     ChannelClosedError,
@@ -150,7 +151,8 @@ class Intake:
 
     def _send_deadline(self) -> Deadline:
         # In a callback it does not wait, for the callbacks after it may be what gives room.
-        return Deadline.after(self._clock, 0.0 if self._pipeline.on_handler_thread() else self._max_block)
+        max_block = patience.or_else(self._max_block)
+        return Deadline.after(self._clock, 0.0 if self._pipeline.on_handler_thread() else max_block)
 
     def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline) -> None:
         try:

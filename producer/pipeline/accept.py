@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from .. import patience
 from ..clock import Clock
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
 from ..errors import LogSizeTooLargeError, MaxBatchCountExceedError, ProducerError
@@ -147,7 +148,7 @@ class Admission:
             self._threads.start()
         futures: list[SendFuture] = []
         logs = 0
-        with Lease(self.budget, self._max_block) as memory:
+        with Lease(self.budget, patience.or_else(self._max_block)) as memory:
             memory.acquire(estimate + estimate // 16 + BATCH_OVERHEAD)  # the objects of the sends need memory as well
             pieces = encode()
             try:
@@ -227,7 +228,7 @@ class Admission:
             return placed
         if memory is not None:
             return self._place_in_time(piece, recipient, memory, placed, number, before)
-        with Lease(self.budget, self._max_block) as own:
+        with Lease(self.budget, patience.or_else(self._max_block)) as own:
             return self._place_in_time(piece, recipient, own, placed, number, before)
 
     def _place_in_time(

@@ -31,6 +31,13 @@ cdef struct Log:
 
 
 cdef bint scan(PyObject* log, Log* out) noexcept
-cdef size_t log_size(const Log* log, size_t seconds) noexcept nogil
-cdef uint8_t* put_record(uint8_t* at, const Log* log, size_t seconds) noexcept
+cdef struct Moment:
+    # When a log was made: seconds since the epoch, and nanoseconds within that second, 0 for a log without them.
+    size_t seconds
+    size_t nanos
+
+
+cdef size_t log_size(const Log* log, Moment time) noexcept nogil
+cdef uint8_t* put_record(uint8_t* at, const Log* log, Moment time) noexcept
 cdef object simplified(dict log)
+cdef Moment moment_of(item, size_t now) except *

@@ -12,8 +12,9 @@ from libc.string cimport memcpy, strlen
 
 from ._bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, delimited, owned, put_head, put_varint, width
 
+from ..records import LogItem
 from .log_group import encode_log as encode_in_python
-from .text import data_of
+from .text import data_of, time_of
 
 
 cdef extern from "Python.h":
@@ -42,21 +43,38 @@ cdef extern from "Python.h":
 def encode_log(log, now):
     """See the pure twin."""
     cdef Log fields
-    if type(log) is not dict:
+    cdef Moment time
+    contents = log.contents if type(log) is LogItem else log
+    if type(contents) is not dict:
         return encode_in_python(log, now)
-    if not scan(<PyObject*> log, &fields):
-        simple = simplified(log)
-        if simple is None:
+    if contents is log:
+        time.seconds, time.nanos = now, 0
+    else:
+        time = moment_of(log, now)
+    if not scan(<PyObject*> contents, &fields):
+        contents = simplified(contents)
+        if contents is None:
             return encode_in_python(log, now)
-        log = simple
-        if not scan(<PyObject*> log, &fields):
+        if not scan(<PyObject*> contents, &fields):
             raise AssertionError("a simplified log is simple")
-    return record_of(&fields, now)
+    return record_of(&fields, time)
 
 
-cdef object record_of(const Log* fields, size_t seconds):
-    cdef PyObject* record = PyBytes_FromStringAndSize(NULL, delimited(log_size(fields, seconds)))
-    put_record(<uint8_t*> PyBytes_AS_STRING(record), fields, seconds)
+cdef Moment moment_of(item, size_t now) except *:
+    """The time of a ``LogItem``; see ``time_of``, which is asked where it is not two plain numbers."""
+    cdef Moment time
+    seconds, nanos = item.time, item.time_ns
+    if type(seconds) is not int or type(nanos) is not int or not (
+        0 <= seconds <= 4294967295 and 0 <= nanos <= 999999999
+    ):
+        seconds, nanos = time_of(item, now)
+    time.seconds, time.nanos = seconds, nanos
+    return time
+
+
+cdef object record_of(const Log* fields, Moment time):
+    cdef PyObject* record = PyBytes_FromStringAndSize(NULL, delimited(log_size(fields, time)))
+    put_record(<uint8_t*> PyBytes_AS_STRING(record), fields, time)
     return owned(record)
 
 
@@ -207,9 +225,9 @@ cdef uint8_t* put_utf_8(uint8_t* at, PyObject* text) noexcept:
     return at
 
 
-cdef size_t log_size(const Log* log, size_t seconds) noexcept nogil:
+cdef size_t log_size(const Log* log, Moment time) noexcept nogil:
     """The size of a log without what precedes it."""
-    return 1 + width(seconds) + log.size
+    return 1 + width(time.seconds) + log.size + (5 if time.nanos else 0)
 
 
 cdef inline uint8_t* put_part(uint8_t* at, uint8_t tag, const Part* part) noexcept:
@@ -220,16 +238,21 @@ cdef inline uint8_t* put_part(uint8_t* at, uint8_t tag, const Part* part) noexce
     return at + part.size
 
 
-cdef uint8_t* put_record(uint8_t* at, const Log* log, size_t seconds) noexcept:
+cdef uint8_t* put_record(uint8_t* at, const Log* log, Moment time) noexcept:
     """Write a log into memory that is large enough; what is behind it."""
     cdef Py_ssize_t place
     cdef const Pair* pair
-    at = put_head(at, 0x0A, log_size(log, seconds))
+    at = put_head(at, 0x0A, log_size(log, time))
     at[0] = 0x08
-    at = put_varint(at + 1, seconds)
+    at = put_varint(at + 1, time.seconds)
     for place in range(log.count):
         pair = &log.pairs[place]
         at = put_head(at, 0x12, pair.content)
         at = put_part(at, 0x0A, &pair.name)
         at = put_part(at, 0x12, &pair.value)
+    if time.nanos:
+        at[0] = 0x25
+        for place in range(4):
+            at[1 + place] = time.nanos >> 8 * place & 0xFF
+        at += 5
     return at

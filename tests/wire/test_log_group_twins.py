@@ -101,6 +101,18 @@ def test_the_twins_agree_on_every_log(log: dict[Any, Any], now: int) -> None:
     both(log, now)
 
 
+_TIMES = some.none() | some.sampled_from([0, 127, 128, NOW, 2**32 - 1, 2**32, -1, 1.5, True, 10**30])
+_NANOS = some.none() | some.sampled_from([0, 1, 255, 256, 999_999_999, 1_000_000_000, -1, True, 10**30])
+
+
+@settings(max_examples=300, deadline=None)
+@given(some.dictionaries(_NAMES, _VALUES, max_size=3), _TIMES, _NANOS)
+def test_the_twins_agree_on_logs_with_times_of_their_own(log: dict[Any, Any], time: Any, nanos: Any) -> None:
+    """Whether the time is right or wrong, whole or with nanoseconds, and at the end of an open batch as well."""
+    item = LogItem(log, time, nanos)
+    assert outcome(lambda one, _now: (end := opened()).add(one, None) and end._records[0], item) == both(item)
+
+
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 129, 16_383, 16_384, 2_097_151, 2_097_152])
 def test_lengths_of_any_width(size: int) -> None:
     """Of names, of values, of texts of every kind."""

@@ -14,10 +14,11 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from producer.wire._bytes cimport delimited
-from producer.wire._log_group cimport Log, log_size, put_record, scan, simplified
+from producer.wire._log_group cimport Log, Moment, log_size, moment_of, put_record, scan, simplified
 
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ...futures import SendFuture as PureFuture
+from ...records import LogItem
 from ...wire.log_group import encode_log
 from .open_records import RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
 
@@ -197,22 +198,27 @@ cdef class OpenRecords:
     def add(self, log, callback):
         cdef Log fields
         cdef SendFuture future
-        cdef size_t seconds
+        cdef Moment time
         cdef Py_ssize_t length
         cdef bytes record = None
-        if self._holder is None or type(log) is not dict or not (callback is None or callable(callback)):
+        if self._holder is None or not (callback is None or callable(callback)):
             return None
-        seconds = <size_t> <double> self._time()
+        time.seconds, time.nanos = <size_t> <double> self._time(), 0
+        if type(log) is LogItem:
+            time = moment_of(log, time.seconds)
+            log = log.contents
+        if type(log) is not dict:
+            return None
         future = new_future()
         while True:
             if record is None and not scan(<PyObject*> log, &fields):
                 simple = simplified(log)
                 if simple is None:
-                    record = encode_log(log, seconds)
+                    record = encode_log(LogItem(log, time.seconds, time.nanos), 0)
                 else:
                     log = simple
                 continue
-            length = delimited(log_size(&fields, seconds)) if record is None else len(record)
+            length = delimited(log_size(&fields, time)) if record is None else len(record)
             if (
                 self._holder is None
                 or self.size + length >= self._threshold_bytes
@@ -225,7 +231,7 @@ cdef class OpenRecords:
                 self._buffer.reserve(length)
                 if callback is not None:
                     self._add_callback(callback)
-                self._put(&fields, seconds, record)
+                self._put(&fields, time, record)
                 self._count(length, 1, length + RECORD_OVERHEAD, future)
                 return future
             if not self._budget.grant(self, length + RECORD_OVERHEAD):
@@ -257,10 +263,10 @@ cdef class OpenRecords:
             return False
         return self.sends == 0 or (self.size + size <= MOST_BYTES and self.logs + logs <= MOST_LOGS)
 
-    cdef inline void _put(self, const Log* fields, size_t seconds, bytes record) noexcept:
+    cdef inline void _put(self, const Log* fields, Moment time, bytes record) noexcept:
         cdef uint8_t* at = self._buffer.data + self._buffer.size
         if record is None:
-            self._buffer.size += put_record(at, fields, seconds) - at
+            self._buffer.size += put_record(at, fields, time) - at
         else:
             memcpy(at, <const char*> record, len(record))
             self._buffer.size += len(record)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ...futures import ResultHolder, SendFuture
 from ...interfaces import Record
+from ...records import LogItem
 from ...results import Callback
 from ...wire.log_group import encode_log
 
@@ -111,12 +112,13 @@ class OpenRecords:
         """Add one log, behind all that was added before, with the time of day.
 
         :returns: the future of its result. None if nothing was done, and the general way has to be taken: what is no
-            ``dict``, a callback that is none, a log that fills the batch, no memory, or others who wait for it, a
-            batch that takes no more.
+            ``dict``, nor a ``LogItem`` of one, a callback that is none, a log that fills the batch, no memory, or
+            others who wait for it, a batch that takes no more.
         :raises InvalidArgumentError: a name that is not text, a value that cannot become text; nothing was done.
         """
         holder = self._holder
-        if holder is None or type(log) is not dict or not (callback is None or callable(callback)):
+        contents = log.contents if type(log) is LogItem else log
+        if holder is None or type(contents) is not dict or not (callback is None or callable(callback)):
             return None
         record = encode_log(log, int(self._time()))
         length = len(record)
