@@ -15,6 +15,7 @@ from ..config import ProducerConfig
 from ..errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
 from ..interfaces import Sink
 from ..metrics import Counters, Stats
+from ..own_threads import at_work
 from ..records import StreamKey
 from ..results import Attempt
 from .accept import Admission
@@ -305,12 +306,13 @@ class Pipeline:
         if self._last:
             self._deliver_now()
             return
-        self.mover.run_once()
-        while self.io_pool.run_next():
-            pass
-        for handler in self.settlement.handlers:
-            while handler.run_next():
+        with at_work():
+            self.mover.run_once()
+            while self.io_pool.run_next():
                 pass
+            for handler in self.settlement.handlers:
+                while handler.run_next():
+                    pass
 
     def _deliver_now(self) -> None:
         try:
@@ -322,10 +324,11 @@ class Pipeline:
     def work_inline(self, deadline: Deadline) -> None:
         """Do the work of all stages on the caller's thread until nothing is left, or the deadline."""
         while not deadline.expired(self.clock):
-            wait = self.mover.run_once()
-            busy = self.io_pool.run_next()
-            for handler in self.settlement.handlers:
-                busy |= handler.run_next()
+            with at_work():
+                wait = self.mover.run_once()
+                busy = self.io_pool.run_next()
+                for handler in self.settlement.handlers:
+                    busy |= handler.run_next()
             if busy:
                 continue
             if not self.accumulator.incomplete():

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from ..clock import Clock, Deadline
+from ..own_threads import at_work
 
 _log = logging.getLogger("producer.worker")
 
@@ -34,14 +35,15 @@ class StageThread:
         self._thread.start()
 
     def _run(self) -> None:
-        while True:
-            try:
-                self._loop()
-            except BaseException:  # noqa: BLE001  # a bug in one job, or its sys.exit(), must not end the jobs after it
-                _log.exception("%s: an unexpected error; the thread goes on", self.name)
-                time.sleep(_PAUSE)
-            else:
-                return
+        with at_work():
+            while True:
+                try:
+                    self._loop()
+                except BaseException:  # noqa: BLE001  # a bug in one job, or its sys.exit(), must not end those after it
+                    _log.exception("%s: an unexpected error; the thread goes on", self.name)
+                    time.sleep(_PAUSE)
+                else:
+                    return
 
     @property
     def started(self) -> bool:

@@ -13,6 +13,7 @@ from ...clock import Clock, Deadline, WaitingRoom
 from ...credentials import Credentials, StaticCredentials
 from ...errors import CredentialsError
 from ...interfaces import CredentialsProvider
+from ...own_threads import at_work
 
 _log = logging.getLogger("producer.credentials")
 
@@ -77,7 +78,8 @@ class CredentialsCache:
         found: Credentials | None = None
         failure: CredentialsError | None = None
         try:
-            found = self._provider.get_credentials()
+            with at_work():
+                found = self._provider.get_credentials()
             if not isinstance(found, Credentials):
                 text = f"get_credentials() returned {type(found).__qualname__}, not Credentials"
                 found, failure = None, CredentialsError("CredentialsError", text)

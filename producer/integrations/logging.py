@@ -1,0 +1,221 @@
+"""A handler of the standard library's ``logging`` that sends records to LogHub.
+
+::
+
+    logging.getLogger().addHandler(LogHubHandler(producer, "my-project", "app-log", topic="web"))
+
+or in ``logging.config.dictConfig``, where the handler makes and closes a producer of its own::
+
+    "handlers": {"loghub": {
+        "class": "producer.integrations.logging.LogHubHandler",
+        "endpoint": "https://cn-hangzhou.log.aliyuncs.com", "project": "my-project", "logstore": "app-log",
+    }}
+
+A record becomes a log with its own time, in nanoseconds, and the fields of :class:`LogHubHandler`. What a producer
+itself logs, and what its HTTP library logs on its threads, is left to other handlers: it would feed itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+from ..client import Producer
+from ..own_threads import is_at_work
+from ..records import LogItem
+from .outlet import OnFull, Outlet
+from .severity import severity_number
+
+__all__ = ["LogHubHandler"]
+
+#: Own records, and those of what a producer's threads call.
+_OWN = "producer."
+_CALLED = ("urllib3", "requests", "charset_normalizer", "chardet")
+_SUSPECTS = (_OWN, *_CALLED)
+
+#: What every record has; whatever else it has came with ``extra`` or a filter.
+_USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_USUAL_COUNT = len(logging.makeLogRecord({}).__dict__)
+_NUMBERS = {level: severity_number(level) for level in range(0, 60, 10)}
+_TRACES = logging.Formatter()
+
+#: Fields that every log gets, by name: a function of no arguments, or a ``ContextVar``, left out where it has no value.
+Context = Mapping[str, ContextVar[Any] | Callable[[], Any]] | Callable[[], Mapping[str, Any]]
+
+
+class LogHubHandler(logging.Handler):
+    """Sends records, without a thread or a queue of its own: a producer's ``send`` does not block.
+
+    ==========================  ==============================================================
+    ``message``                 what the record says; what the formatter makes of it, if one is set
+    ``severity_text``           the level's name
+    ``severity_number``         its number as OpenTelemetry counts: see :mod:`producer.integrations.severity`
+    ``logger``                  the logger's name
+    ``code.file.path``          where it was logged, as are ``code.function.name`` and ``code.line.number``
+    ``process.pid``             the process, as is ``thread.name``
+    ``exception.type``          of ``exc_info``, as are ``exception.message`` and ``exception.stacktrace``
+    ``code.stacktrace``         of ``stack_info``
+    each name in ``extra``      its value; under ``extra.NAME`` where a field above has that name
+    each name of ``context``    its value at this moment; likewise
+    ==========================  ==============================================================
+
+    A message that is a ``dict``, logged without arguments and formatter, becomes fields itself. What cannot be sent as
+    it is, is sent as its ``repr``.
+
+    :param producer: what sends; whoever made it closes it. None makes one of ``endpoint`` and a key, which is closed
+        with the handler.
+    :param project: where logs go; likewise ``logstore``, ``topic``, ``source`` and ``tags``.
+    :param level: of records that are sent, a number or a name.
+    :param on_full: what happens to a record when there is no memory: ``drop`` it at once and count it; or ``wait`` as
+        long as the producer's ``max_block_ms`` says, and drop it then.
+    :param fallback: a handler, or the name of one, that gets what is dropped.
+    :param context: fields of every log, asked when it is made.
+    :param endpoint: and what follows, ``access_key_id``, ``access_key_secret``, ``security_token``, ``credentials``,
+        ``config`` and ``flush_timeout``: see :class:`~producer.integrations.outlet.Outlet`.
+    :raises ConfigError: both a producer and what one is made of; a wrong option.
+    """
+
+    def __init__(
+        self,
+        producer: Producer | None = None,
+        project: str | None = None,
+        logstore: str | None = None,
+        *,
+        topic: str = "",
+        level: int | str = logging.NOTSET,
+        on_full: OnFull = "drop",
+        fallback: logging.Handler | str | None = None,
+        context: Context | None = None,
+        **options: Any,
+    ) -> None:
+        self._outlet = Outlet(producer, project, logstore, topic=topic, on_full=on_full, **options)
+        self._fallback, self._context = fallback, context
+        super().__init__(level)
+
+    @property
+    def producer(self) -> Producer:
+        """What sends."""
+        return self._outlet.producer
+
+    @property
+    def dropped(self) -> int:
+        """Records that could not be handed to the producer; those that the fallback got are among them."""
+        return self._outlet.dropped
+
+    def createLock(self) -> None:  # noqa: N802  # the base class's
+        """None: any number of threads may send, and who waits for memory holds up nobody."""
+        self.lock = None
+
+    def handle(self, record: logging.LogRecord) -> Any:
+        """Send the record, if the filters let it."""
+        passed: Any = self.filter(record) if self.filters else True  # since 3.12 perhaps another record
+        if passed:
+            self.emit(passed if isinstance(passed, logging.LogRecord) else record)
+        return passed
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send the record; never raises."""
+        try:
+            if record.name.startswith(_SUSPECTS) and _feeds_back(record):
+                return
+            fallback = None if self._fallback is None else partial(self._fall_back, record)
+            self._outlet.send(self._log_of(record), fallback)
+        except Exception:  # noqa: BLE001  # as every handler of logging
+            self.handleError(record)
+
+    def _log_of(self, record: logging.LogRecord) -> LogItem:
+        fields = self._message(record)
+        level = record.levelno
+        fields["severity_text"] = record.levelname
+        fields["severity_number"] = _NUMBERS.get(level) or severity_number(level)
+        fields["logger"] = record.name
+        fields["code.file.path"] = record.pathname
+        fields["code.function.name"] = record.funcName
+        fields["code.line.number"] = record.lineno
+        fields["thread.name"] = record.threadName
+        fields["process.pid"] = record.process
+        if record.exc_info or record.exc_text:
+            _add_exception(fields, record)
+        if record.stack_info:
+            fields["code.stacktrace"] = record.stack_info
+        if len(record.__dict__) != _USUAL_COUNT:
+            _add(fields, {name: value for name, value in record.__dict__.items() if name not in _USUAL})
+        if self._context is not None:
+            _add(fields, _values_of(self._context))
+        second = int(record.created)
+        return LogItem(fields, second, int((record.created - second) * 1e9))
+
+    def _message(self, record: logging.LogRecord) -> dict[str, Any]:
+        if type(record.msg) is dict and not record.args and self.formatter is None:
+            return dict(record.msg)
+        try:
+            return {"message": record.getMessage() if self.formatter is None else self.format(record)}
+        except Exception:  # noqa: BLE001  # the record is sent all the same
+            self.handleError(record)
+            return {"message": f"{record.msg} (arguments that do not fit: {record.args!r})"}
+
+    def _fall_back(self, record: logging.LogRecord) -> None:
+        handler = self._fallback
+        if isinstance(handler, str):
+            handler = logging._handlers.get(handler)  # type: ignore[attr-defined]  # getHandlerByName, from 3.12 on
+        if handler is not None and record.levelno >= handler.level:
+            handler.handle(record)
+
+    def setFormatter(self, fmt: logging.Formatter | None) -> None:  # noqa: N802  # the base class's
+        """Let it make the message. The one that ``logging.basicConfig`` gives to who has none makes none: what it would
+        add has fields of its own.
+        """
+        basic = fmt is not None and getattr(fmt, "_fmt", None) == logging.BASIC_FORMAT
+        super().setFormatter(None if basic else fmt)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until what was logged is delivered or has failed, at most ``flush_timeout``; more than that is logged.
+
+        :param timeout: seconds, in place of ``flush_timeout``.
+        """
+        self._outlet.flush(0.0 if _is_configuring() else timeout)
+
+    def close(self) -> None:
+        """Close the producer, if it is the handler's own; may be called again."""
+        self._outlet.close(wait=not _is_configuring())
+        super().close()
+
+
+def _is_configuring() -> bool:
+    """Whether the caller holds the lock of ``logging``, as ``logging.config`` does when it ends the handlers of before:
+    the threads that deliver may need it, too, and whoever waited for them would wait for himself.
+    """
+    return bool(logging._lock._is_owned())  # type: ignore[attr-defined]
+
+
+def _feeds_back(record: logging.LogRecord) -> bool:
+    """Whether what a producer does has caused the record."""
+    package, _, _ = record.name.partition(".")
+    return record.name.startswith(_OWN) or (package in _CALLED and is_at_work(record.thread))
+
+
+def _add(fields: dict[str, Any], more: Mapping[str, Any]) -> None:
+    for name, value in more.items():
+        fields[f"extra.{name}" if name in fields else name] = value
+
+
+def _add_exception(fields: dict[str, Any], record: logging.LogRecord) -> None:
+    if record.exc_info and record.exc_info[0] is not None:
+        kind, error, _ = record.exc_info
+        fields["exception.type"] = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+        fields["exception.message"] = str(error)
+        if not record.exc_text:
+            record.exc_text = _TRACES.formatException(record.exc_info)
+    if record.exc_text:
+        fields["exception.stacktrace"] = record.exc_text
+
+
+def _values_of(context: Context) -> Mapping[str, Any]:
+    if callable(context):
+        return context()
+    # One by one: what logging.config gives converts a value when it is asked for.
+    sources = ((name, context[name]) for name in context)
+    return {name: one.get(None) if isinstance(one, ContextVar) else one() for name, one in sources}

@@ -1,0 +1,58 @@
+"""An embedded LogHub for all integrations, a producer to it, and what arrived."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from producer import Producer, ProducerConfig, ProjectConfig
+from producer.server import LogHubServer
+from producer.server.store.log_groups import StoredLog
+from tests.support.waiting import PATIENCE
+
+PROJECT = "my-project"
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def loghub() -> Iterator[LogHubServer]:
+    """An embedded LogHub."""
+    with LogHubServer(shards=1) as server:
+        yield server
+
+
+@pytest.fixture
+def reach(loghub: LogHubServer) -> dict[str, Any]:
+    """Endpoint and key, as options."""
+    return {
+        "endpoint": loghub.endpoint,
+        "access_key_id": loghub.access_key_id,
+        "access_key_secret": loghub.access_key_secret,
+    }
+
+
+@pytest.fixture
+def producer(reach: dict[str, Any]) -> Iterator[Producer]:
+    """A producer to it."""
+    with Producer(ProjectConfig(PROJECT, **reach), config=ProducerConfig(linger_ms=100)) as producer:
+        yield producer
+
+
+@pytest.fixture
+def logstore() -> str:
+    """A logstore of the test's own."""
+    return f"store-{next(_numbers)}"
+
+
+@pytest.fixture
+def arrived(loghub: LogHubServer, producer: Producer, logstore: str) -> Callable[[], list[StoredLog]]:
+    """What is in the test's logstore once the producer has delivered everything."""
+
+    def look() -> list[StoredLog]:
+        producer.flush(PATIENCE)
+        return loghub.logs(PROJECT, logstore)
+
+    return look

@@ -1,0 +1,398 @@
+"""``LogHubHandler``, under the real ``logging`` and against a real server."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import logging.config
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import ConfigError, Producer, ProducerConfig
+from producer.integrations.logging import LogHubHandler
+from producer.server import LogHubServer
+from producer.server.store.log_groups import StoredLog
+from tests.integrations.conftest import PROJECT
+from tests.support.sinks import GatedSink
+from tests.support.waiting import PATIENCE, eventually
+
+Arrived = Callable[[], list[StoredLog]]
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    """A logger of the test's own, which has no handlers but those that the test gives it."""
+    logger = logging.getLogger("app.views")
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    yield logger
+    for handler in logger.handlers[:]:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+@pytest.fixture
+def handler(producer: Producer, logstore: str, logger: logging.Logger) -> LogHubHandler:
+    """A handler of that logger, with the producer of all."""
+    handler = LogHubHandler(producer, PROJECT, logstore, topic="web")
+    logger.addHandler(handler)
+    return handler
+
+
+class Kept(logging.Handler):
+    """Keeps records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self.records.append(record)
+
+
+@pytest.mark.usefixtures("handler")
+def test_a_record_arrives_with_its_time_its_level_and_its_place(logger: logging.Logger, arrived: Arrived) -> None:
+    """The time to the precision that the record has it in; names as OpenTelemetry has them."""
+    before = time.time()
+    logger.warning("%d of %s", 3, "many")
+    [log] = arrived()
+    assert before <= log.time + log.time_ns / 1e9 <= time.time()
+    assert log.topic == "web"
+    assert log.fields.pop("code.line.number").isdigit()  # type: ignore[union-attr]
+    assert {name: value for name, value in log.fields.items() if name != "code.line.number"} == {
+        "message": "3 of many",
+        "severity_text": "WARNING",
+        "severity_number": "13",
+        "logger": "app.views",
+        "code.file.path": __file__,
+        "code.function.name": "test_a_record_arrives_with_its_time_its_level_and_its_place",
+        "thread.name": threading.current_thread().name,
+        "process.pid": str(os.getpid()),
+    }
+
+
+def test_the_time_is_that_of_the_record(handler: LogHubHandler, arrived: Arrived) -> None:
+    """Not that of its sending, which may be much later; one that no log can have is replaced."""
+    record = logging.makeLogRecord({"msg": "late", "created": 1_700_000_000.25, "name": "app", "levelno": 20})
+    handler.handle(record)
+    handler.handle(logging.makeLogRecord({"msg": "before time", "created": -1.5, "name": "app", "levelno": 20}))
+    late, odd = arrived()
+    assert (late.time, late.time_ns) == (1_700_000_000, 250_000_000)
+    assert abs(odd.time - time.time()) < 60
+
+
+def test_levels_have_the_numbers_of_opentelemetry(handler: LogHubHandler, arrived: Arrived) -> None:
+    """Those of the standard library, and those in between and beyond."""
+    levels = {0: "1", 5: "3", 10: "5", 20: "9", 25: "11", 30: "13", 40: "17", 50: "21", 99: "24"}
+    for level in levels:
+        handler.handle(logging.makeLogRecord({"msg": "x", "levelno": level, "name": "app"}))
+    assert [log.fields["severity_number"] for log in arrived()] == list(levels.values())
+
+
+class Odd:
+    """What has no text."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.usefixtures("handler")
+def test_extra_becomes_fields_whatever_it_holds(logger: logging.Logger, arrived: Arrived) -> None:
+    """Values of any type; a name that is taken keeps its field, and the other goes under ``extra.``."""
+    extra = {"user": 7, "tags": ["a", "b"], "who": {1}, "odd": Odd(), "cut": "a\ud800", "logger": "mine", "no": None}
+    logger.info("x", extra=extra)
+    [log] = arrived()
+    assert log.fields["user"] == "7"
+    assert log.fields["tags"] == '["a","b"]'
+    assert log.fields["who"] == "{1}"
+    assert log.fields["odd"] == "<Odd, whose repr raised RuntimeError>"
+    assert log.fields["cut"] == "a\\ud800"
+    assert (log.fields["logger"], log.fields["extra.logger"]) == ("app.views", "mine")
+    assert "no" not in log.fields
+
+
+@pytest.mark.usefixtures("handler")
+def test_exceptions_and_stacks_are_fields(logger: logging.Logger, arrived: Arrived) -> None:
+    """Type, message and trace; the stack where it is asked for."""
+    try:
+        raise ValueError("too much")
+    except ValueError:
+        logger.exception("failed", stack_info=True)
+    [log] = arrived()
+    assert (log.fields["exception.type"], log.fields["exception.message"]) == ("ValueError", "too much")
+    assert 'raise ValueError("too much")' in str(log.fields["exception.stacktrace"])
+    assert "test_exceptions_and_stacks" in str(log.fields["code.stacktrace"])
+    assert log.fields["message"] == "failed"
+
+
+def test_context_is_asked_when_it_is_logged(
+    producer: Producer, logstore: str, logger: logging.Logger, arrived: Arrived
+) -> None:
+    """Variables with and without a value, functions, or one function for all."""
+    request = contextvars.ContextVar[str]("request")
+    unset = contextvars.ContextVar[str]("unset")
+    context = {"request_id": request, "unset": unset, "worker": lambda: 5}
+    first = LogHubHandler(producer, PROJECT, logstore, context=context)
+    logger.addHandler(first)
+    request.set("r-1")
+    logger.info("one")
+    logger.removeHandler(first)
+    logger.addHandler(LogHubHandler(producer, PROJECT, logstore, context=lambda: {"all": "here"}))
+    logger.info("two")
+    one, two = arrived()
+    assert (one.fields["request_id"], one.fields["worker"], two.fields["all"]) == ("r-1", "5", "here")
+    assert "unset" not in one.fields
+
+
+def test_a_formatter_makes_the_message_and_a_dict_makes_fields(
+    handler: LogHubHandler, logger: logging.Logger, arrived: Arrived
+) -> None:
+    """A formatter is the user's choice; without one a message that is a dict is taken for what it is."""
+    logger.info({"event": "paid", "amount": 31.5})
+    handler.setFormatter(logging.Formatter("[%(levelname)s] %(message)s"))
+    logger.info({"event": "paid"})
+    plain, formatted = arrived()
+    assert (plain.fields["event"], plain.fields["amount"]) == ("paid", "31.5")
+    assert "message" not in plain.fields
+    assert formatted.fields["message"] == "[INFO] {'event': 'paid'}"
+
+
+def test_a_message_whose_arguments_do_not_fit_is_not_lost(
+    handler: LogHubHandler, arrived: Arrived, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said as ``logging`` says it, and sent as it is."""
+    handler.handle(logging.LogRecord("app", 20, __file__, 1, "%d apples", ("no number",), None))
+    [log] = arrived()
+    assert log.fields["message"] == "%d apples (arguments that do not fit: ('no number',))"
+    assert "--- Logging error ---" in capsys.readouterr().err
+
+
+def test_filters_and_levels_of_the_handler_count(
+    handler: LogHubHandler, logger: logging.Logger, arrived: Arrived
+) -> None:
+    """As of any handler, and a filter may add fields."""
+    handler.setLevel("INFO")
+    handler.addFilter(lambda record: setattr(record, "seen", True) or record.msg != "secret")
+    for message in ("secret", "open"):
+        logger.info(message)
+    logger.debug("too low")
+    [log] = arrived()
+    assert (log.fields["message"], log.fields["seen"]) == ("open", "true")
+
+
+def test_nothing_feeds_back(producer: Producer, logstore: str, arrived: Arrived) -> None:
+    """At the root, with everything on: neither the producer's own records nor those of its HTTP library are sent; those
+    of the same library on other threads are.
+    """
+    root, urllib3 = logging.getLogger(), logging.getLogger("urllib3.connectionpool")
+    handler, kept = LogHubHandler(producer, PROJECT, logstore), Kept()
+    handler.addFilter(lambda record: not record.name.startswith("uvicorn"))  # of the server, which is here for the test
+    levels = root.level, urllib3.level
+    root.addHandler(handler)
+    root.addHandler(kept)
+    try:
+        root.setLevel(logging.DEBUG)
+        urllib3.setLevel(logging.DEBUG)
+        logging.getLogger("app").info("mine")
+        arrived()
+        urllib3.debug("mine, too")
+        logging.getLogger("producer.lifecycle").error("its own")
+        logging.getLogger("producer").info("of a user's module with that name")
+        logs = arrived()
+        assert [record for record in kept.records if record.name == urllib3.name and "Starting" in record.getMessage()]
+    finally:
+        root.setLevel(levels[0])
+        urllib3.setLevel(levels[1])
+        root.removeHandler(handler)
+        root.removeHandler(kept)
+        handler.close()
+    assert [log.fields["message"] for log in logs] == ["mine", "mine, too", "of a user's module with that name"]
+
+
+def _full(**options: Any) -> tuple[Producer, GatedSink]:
+    """A producer without memory, whose sends would wait for ever."""
+    sink = GatedSink()
+    config = ProducerConfig(total_size_in_bytes=20_000, max_block_ms=-1, linger_ms=100)
+    producer = Producer(sink=sink, config=config)
+    producer.send("p", "l", {"m": "x" * 15_000})
+    return producer, sink
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_without_memory_a_record_is_dropped_counted_said_and_given_to_the_fallback(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture, by_name: bool
+) -> None:
+    """At once, whatever the producer's ``max_block_ms``; a fallback may be named, as in ``dictConfig``."""
+    producer, sink = _full()
+    fallback = Kept()
+    fallback.name = "spare"
+    handler = LogHubHandler(producer, "p", "l", fallback="spare" if by_name else fallback)
+    logger.addHandler(handler)
+    for number in range(3):
+        logger.info("record %d %s", number, "y" * 9_000)
+    assert handler.dropped == 3
+    assert [record.args[0] for record in fallback.records] == [0, 1, 2]  # type: ignore[index]
+    assert [record.getMessage()[:53] for record in caplog.records if record.name == "producer.integrations"] == [
+        "p/l: 1 logs could not be handed to the producer: no m"
+    ]
+    sink.gate.set()
+    producer.close()
+
+
+def test_told_to_wait_a_record_waits_for_memory(logger: logging.Logger) -> None:
+    """As long as the producer waits; nothing is dropped, and others can log meanwhile."""
+    producer, sink = _full()
+    handler = LogHubHandler(producer, "p", "l", on_full="wait")
+    logger.addHandler(handler)
+    thread = threading.Thread(target=logger.info, args=("y" * 9_000,), daemon=True)
+    thread.start()
+    eventually(lambda: producer.stats().waiting_senders == 1)
+    sink.gate.set()
+    thread.join(PATIENCE)
+    producer.close()
+    assert (handler.dropped, len(sink.records())) == (0, 2)
+
+
+def test_a_record_that_is_too_large_or_too_late_goes_to_the_fallback(logger: logging.Logger) -> None:
+    """Larger than a batch; after the shared producer was closed. Nothing is raised."""
+    producer, fallback = Producer(sink=GatedSink()), Kept()
+    handler = LogHubHandler(producer, "p", "l", fallback=fallback)
+    logger.addHandler(handler)
+    logger.info("x" * 9 * 2**20)
+    producer.close()
+    logger.info("late")
+    handler.flush()
+    assert (handler.dropped, len(fallback.records)) == (2, 2)
+
+
+@pytest.mark.usefixtures("handler")
+def test_a_finalizer_that_logs_in_the_middle_of_a_send_neither_hangs_nor_loses(
+    producer: Producer, logger: logging.Logger, arrived: Arrived
+) -> None:
+    """As of a task whose exception nobody retrieved, or a signal handler: its record is sent on another thread."""
+    logger.info("first")
+    pipeline = producer._pipeline
+    assert pipeline is not None
+    with pipeline.pipeline.budget.lock if hasattr(pipeline, "pipeline") else pipeline.budget.lock:  # type: ignore[attr-defined]
+        logger.info("inside %s", "x" * 300_000)  # larger than what is granted in advance
+    eventually(lambda: len(arrived()) == 2)
+
+
+CONFIG = """
+[loggers]
+keys=root,paid
+[handlers]
+keys=loghub
+[formatters]
+keys=
+[logger_root]
+handlers=
+[logger_paid]
+qualname=app.paid
+level=INFO
+handlers=loghub
+propagate=0
+[handler_loghub]
+class=producer.integrations.logging.LogHubHandler
+kwargs={options!r}
+"""
+
+
+@pytest.mark.parametrize("kind", ["dictConfig", "fileConfig"])
+def test_configured_it_has_a_producer_of_its_own_which_it_closes(
+    kind: str, reach: dict[str, Any], loghub: LogHubServer, logstore: str, tmp_path: Path
+) -> None:
+    """From ``dictConfig`` and ``fileConfig``; another configuration delivers what was logged, and ends the threads."""
+    options = {**reach, "project": PROJECT, "logstore": logstore, "config": {"linger_ms": "100", "name": f"own-{kind}"}}
+    before = logging.root.handlers[:], logging.root.level
+    if kind == "dictConfig":
+        loghub_handler = {"class": "producer.integrations.logging.LogHubHandler", "level": "INFO", **options}
+        loghub_handler["context"] = {"pid": "ext://os.getpid"}
+        paid = {"handlers": ["loghub"], "propagate": False, "level": "INFO"}
+        settings = {"version": 1, "handlers": {"loghub": loghub_handler}, "loggers": {"app.paid": paid}}
+        logging.config.dictConfig({**settings, "disable_existing_loggers": False})
+    else:
+        path = tmp_path / "logging.ini"
+        path.write_text(CONFIG.format(options=options))
+        logging.config.fileConfig(path, disable_existing_loggers=False)
+    logging.getLogger("app.paid").info("configured")
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})
+    logging.getLogger("app.paid").handlers.clear()
+    for handler in before[0]:
+        logging.root.addHandler(handler)
+    logging.root.setLevel(before[1])
+    # Not by the call itself, which holds a lock that the delivery may need.
+    eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(f"own-{kind}-")])
+    [log] = loghub.logs(PROJECT, logstore)
+    assert log.fields["message"] == "configured"
+    assert log.fields.get("pid", str(os.getpid())) == str(os.getpid())
+
+
+def test_wrong_options_are_refused_with_their_names(producer: Producer, reach: dict[str, Any]) -> None:
+    """Where the handler is made, and no secret is told."""
+    with pytest.raises(ConfigError, match="endpoint: must be given where no producer is"):
+        LogHubHandler(project="p", logstore="l")
+    with pytest.raises(
+        ConfigError, match="producer: must be None where an endpoint, a key or a config is given"
+    ) as told:
+        LogHubHandler(producer, "p", "l", **reach)
+    assert reach["access_key_secret"] not in str(told.value)
+    with pytest.raises(ConfigError, match="on_full: must be drop or wait, got 'block'"):
+        LogHubHandler(producer, "p", "l", on_full="block")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="logstore: must be text that is not empty, got None"):
+        LogHubHandler(producer, "p")
+    with pytest.raises(ConfigError, match="linger_msec: unknown option; did you mean linger_ms"):
+        LogHubHandler(project="p", logstore="l", config={"linger_msec": 5}, **reach)
+
+
+def _log_in_child(logger: logging.Logger) -> None:
+    logger.info("child")
+
+
+def test_a_forked_child_logs_its_own_records_and_none_of_its_parents(
+    handler: LogHubHandler, logger: logging.Logger, arrived: Arrived
+) -> None:
+    """Each is there once; the child's exit delivers them."""
+    logger.info("parent")
+    child = multiprocessing.get_context("fork").Process(target=_log_in_child, args=(logger,))
+    child.start()
+    child.join(PATIENCE)
+    assert child.exitcode == 0
+    child.close()
+    assert sorted(str(log.fields["message"]) for log in arrived()) == ["child", "parent"]
+    assert handler.dropped == 0
+
+
+PROGRAM = """
+import atexit, logging, sys
+atexit.register(lambda: logging.getLogger("app").info("at exit, when the producers were drained"))
+from producer.integrations.logging import LogHubHandler
+endpoint, key, secret, logstore = sys.argv[1:]
+keys = {"access_key_id": key, "access_key_secret": secret}
+handler = LogHubHandler(project="my-project", logstore=logstore, endpoint=endpoint, **keys)
+logging.basicConfig(level="INFO", handlers=[handler])
+logging.getLogger("app").info("at work")
+"""
+
+
+def test_nothing_that_is_logged_until_the_very_end_of_a_process_is_lost(
+    reach: dict[str, Any], loghub: LogHubServer, logstore: str
+) -> None:
+    """Nobody closes anything; what other exit functions log later than the producers' drain is delivered, too."""
+    command = [sys.executable, "-c", PROGRAM, *reach.values(), logstore]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [log.fields["message"] for log in loghub.logs(PROJECT, logstore)] == [
+        "at work",
+        "at exit, when the producers were drained",
+    ]
