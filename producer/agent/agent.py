@@ -152,7 +152,7 @@ class Agent:
         self._empty(changes.channels_ended, deadline)
         for late in _end(_chosen(self.sinks, changes.sinks_ended), deadline):
             # It still has events, and gives them back, or delivers them, when it ends: the order is lost.
-            self.channels[self.blueprint.sinks[late].channel].origin = None
+            self.channels[self.blueprint.sinks[late].channel].origins = None
         for name in changes.channels_ended:
             channel = self.channels[name]
             if channel.held and name not in changes.channels_begun:
@@ -225,7 +225,7 @@ class Agent:
         takers = [sink.channel for sink in blueprint.sinks.values()]
         for name, channel in self.channels.items():
             if takers.count(name) != 1:  # what is taken by several is not delivered in the order of its numbers
-                channel.origin = None
+                channel.origins = None
         self.sinks = self.sinks | {
             name: self._start_sink(part) for name, part in blueprint.sinks.items() if name in sinks
         }

@@ -49,8 +49,8 @@ class EventBatch:
     :ivar columns: headers whose values differ, each with ``count`` values.
     :ivar position: see :class:`Position`; None from a source that cannot read anything again.
     :ivar sequence: the number of the batch in the channel from which it was taken; None before.
-    :ivar origin: names that channel, and with ``sequence`` this batch for all time; None where numbers may come again,
-        or batches be taken out of order.
+    :ivar origin: with ``sequence`` names this batch for all time (:mod:`.origins`); None where batches may be taken out
+        of order.
     """
 
     __slots__ = ("block", "columns", "count", "ends", "origin", "position", "sequence", "shared")
@@ -190,7 +190,7 @@ class EventBatch:
         return other
 
     def numbered(self, sequence: int | None, origin: str | None = None) -> EventBatch:
-        """With this number, of this channel."""
+        """With this number, under this name."""
         other = self._with(self.shared, self.columns)
         other.sequence, other.origin = sequence, origin
         return other

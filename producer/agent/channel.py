@@ -16,6 +16,7 @@ from ..interfaces import Channel, ChannelStats, Event, Transaction
 from .batch import EventBatch
 from .counters import Counters
 from .event_format import UnreadableBatchError, count_of, read_batch, write_batch
+from .origins import Origins
 from .positions import Positions
 
 _log = logging.getLogger("producer.agent.channel")
@@ -105,8 +106,8 @@ class BatchChannel:
         let in alone.
     :param keep_alive: seconds that a put waits for room unless it says otherwise.
     :param held: events that are in the channel already.
-    :ivar origin: names the channel, so that with its number a batch is known again, also by another
-        process if the channel keeps its events; None if several take from it, who would not do so in order.
+    :ivar origins: name the numbers, so that a batch is known again, also by another process if the channel keeps its
+        events; None if several take from it, who would not do so in order.
     :ivar hurried: whether somebody waits until it is empty.
     :ivar counters: events put and taken, under Flume's names.
     """
@@ -120,9 +121,9 @@ class BatchChannel:
         capacity: int | None = None,
         keep_alive: float = 3.0,
         held: int = 0,
-        origin: str | None = None,
+        origins: Origins | None = None,
     ) -> None:
-        self.channel, self.positions, self.origin = channel, positions, origin
+        self.channel, self.positions, self.origins = channel, positions, origins
         self.capacity, self.keep_alive = capacity, keep_alive
         self._clock = clock
         self._room = WaitingRoom(clock, look_again=1.0)
@@ -267,16 +268,17 @@ class BatchChannel:
             positions.put(position, transaction.last_sequence)
 
     def _make_safe(self, newest: Event) -> None:
-        """Nobody sees a number that a power cut could give to another batch."""
-        if self.origin is not None and self.channel.synced_sequence < (newest.sequence or 0):
+        """Nobody delivers what a power cut could take from the channel: its source would read it once more."""
+        if self.origins is not None and self.channel.synced_sequence < (newest.sequence or 0):
             self.channel.sync()
 
     def _read(self, event: Event) -> EventBatch:
         try:
             batch = read_batch(event)
             # The number of one that others may have passed is no longer above those that were delivered.
-            passed = batch.sequence is not None and batch.sequence <= getattr(self.channel, "passed_through", -1)
-            batch.origin = None if passed else self.origin
+            sequence, passed = batch.sequence, getattr(self.channel, "passed_through", -1)
+            if self.origins is not None and sequence is not None and sequence > passed:
+                batch.origin = self.origins.of(sequence)
             return batch
         except UnreadableBatchError as error:
             _log.error("channel %s: event %s is delivered as it is: %s", self.name, event.sequence, error)

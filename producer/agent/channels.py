@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from .channel import BatchChannel
 from .event_format import count_of
 from .interfaces import Context
 from .options import option
+from .origins import kept_origins, new_origins
 from .positions import DeliveredPositions, KeptPositions
 
 #: Seconds between two syncs, at least.
@@ -145,6 +145,8 @@ class FileChannelBuilder:
         counted = _Counted(channel.peek())
         assert channel.notes is not None  # noqa: S101  # only those of tests with a disk of their own have none
         positions = KeptPositions(channel.notes, channel.sync, counted)
+        following = channel.next_sequence
+        lowest = following if counted.lowest is None else counted.lowest
         return BatchChannel(
             channel,
             positions,
@@ -152,7 +154,7 @@ class FileChannelBuilder:
             capacity=options.capacity,
             keep_alive=options.keep_alive,
             held=counted.events,
-            origin=channel.notes.make_identity(),
+            origins=kept_origins(channel.notes, lowest, following, channel.notes.make_identity()),
         )
 
 
@@ -190,14 +192,20 @@ class SpillableChannelBuilder:
 
 
 class _Counted:
-    """Events on their way, counted."""
+    """Events on their way, counted.
+
+    :ivar lowest: the number of the first one.
+    """
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._given, self.events = events, 0
+        self.lowest: int | None = None
 
     def __iter__(self) -> Iterator[Event]:
         for event in self._given:
             self.events += count_of(event)
+            if self.lowest is None:
+                self.lowest = event.sequence
             yield event
 
 
@@ -227,7 +235,7 @@ def _forgetting(channel: Channel, options: _Common, context: Context) -> BatchCh
         context.clock,
         capacity=options.capacity,
         keep_alive=options.keep_alive,
-        origin=secrets.token_hex(16),
+        origins=new_origins(),
     )
 
 

@@ -6,7 +6,6 @@ Each command's module is imported when it is used, so that ``serve`` needs no Sp
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import logging
 import os
@@ -41,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str], name: str | None) -> int:
-    parser = Parser(prog="producer", description="Logs to LogHub (Aliyun Log Service).")
+    parser = argparse.ArgumentParser(prog="producer", description="Logs to LogHub (Aliyun Log Service).")
     parser.add_argument("--version", action=_Version, help="show program's version number and exit")
     _add_log_level(parser, "WARNING")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
@@ -58,32 +57,6 @@ def _main(arguments: Sequence[str], name: str | None) -> int:
             module.add_arguments(subparser)
     args = parser.parse_args(arguments)
     return _run(str(name), module, args)
-
-
-class Parser(argparse.ArgumentParser):
-    """Says of a flag that nobody knows which one may be meant; before it asks for what is missing."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As the base class."""
-        known = _flags(self)
-        for given in sys.argv[1:] if args is None else args:
-            flag = given.partition("=")[0]
-            if flag == "--":
-                break
-            if flag.startswith("--") and not any(one.startswith(flag) for one in known):
-                near = difflib.get_close_matches(flag, known, n=1)
-                self.error(f"unknown flag {flag}: " + (f"did you mean {near[0]}?" if near else "--help lists all"))
-        return super().parse_known_args(args, namespace)
-
-
-def _flags(parser: argparse.ArgumentParser) -> list[str]:
-    """The long flags of a parser and of its commands."""
-    flags = []
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            flags += [flag for command in action.choices.values() for flag in _flags(command)]
-        flags += [flag for flag in action.option_strings if flag.startswith("--")]
-    return flags
 
 
 class _Version(argparse.Action):

@@ -5,10 +5,10 @@ Lines go from the block to the wire without a step for each of them.
 
 **Once.** A batch of a channel that no other sink takes from has a number, which it keeps: in a file channel for all
 time, in memory for that of the process. Each of its pieces is a request under a number made of that, and under a key
-that names the channel, the target and how batches are encoded. LogHub stores a number only if it is above the last one
-of its key: so what is delivered again, since an answer was lost or the process was killed before the take was
-committed, is not stored again. Batches go side by side in ``lanes``, each with a key of its own; within a lane they
-arrive in order, and none is sent behind one that failed.
+made of the number's name (:mod:`..origins`), the target and how batches are encoded. LogHub stores a number only if it
+is above the last one of its key: so what is delivered again, since an answer was lost or the process was killed before
+the take was committed, is not stored again. Batches go side by side in ``lanes``, each with a key of its own; within a
+lane they arrive in order, and none is sent behind one that failed.
 
 Where several sinks take from one channel the sink counts for itself, and what is taken again may be stored twice.
 

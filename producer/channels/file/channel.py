@@ -300,6 +300,11 @@ class FileChannel:
         return FileTransaction(self)
 
     @property
+    def next_sequence(self) -> int:
+        """The number that the next event will get."""
+        return self._log.next_sequence
+
+    @property
     def synced_sequence(self) -> int:
         """See :class:`~producer.interfaces.Channel`."""
         return self._log.synced_sequence
