@@ -36,7 +36,12 @@ class OwnNotes(Notes, Protocol):
 
 
 class Positions(Protocol):
-    """The ends of one channel, by the name of what is read; a source's name and a slash stand before its own names."""
+    """The ends of one channel, by the name of what is read; a source's name and a slash stand before its own names.
+
+    :ivar keeps: whether the channel keeps its events.
+    """
+
+    keeps: bool
 
     def end(self, name: str) -> int:
         """Up to where the channel has it; 0 if nothing."""
@@ -81,6 +86,8 @@ class KeptPositions:
     :param sync: makes all that was committed as safe as it can be.
     :param events: all that are in the channel now.
     """
+
+    keeps = True
 
     def __init__(self, notes: Notes, sync: Callable[[], None], events: Iterable[Event]) -> None:
         self._notes, self._sync = notes, sync
@@ -167,6 +174,8 @@ class DeliveredPositions:
     :param notes: of the agent's own.
     """
 
+    keeps = False
+
     def __init__(self, notes: OwnNotes, clock: Clock) -> None:
         self._notes, self._clock = notes, clock
         self._lock = threading.Lock()  # guards what follows; not held during I/O
@@ -207,9 +216,13 @@ class DeliveredPositions:
             self._undelivered[position.name].discard(position.end)
 
     def passed(self, position: Position) -> None:
-        self.putting(position)
-        self.put(position, None)
+        name, end = position
         with self._lock:
+            waiting = self._waiting.setdefault(name, deque())
+            if waiting and waiting[-1] not in self._undelivered.get(name, ()):
+                waiting.pop()  # it waits for the same one
+            waiting.append(end)
+            self._ends[name] = max(end, self._ends.get(name, 0))
             self._deliver(position)
 
     def leaving(self, batches: Iterable[EventBatch]) -> None:

@@ -65,8 +65,9 @@ class SourceOutlet:
 
     def ends(self, name: str) -> Sequence[int]:
         full = self._prefix + name
-        ends = {channel.positions.end(full) for channel in self._channels.values()}
-        return [max(ends)] if self._selector.exclusive else sorted(ends)
+        if self._selector.exclusive:
+            return [_joint_end(self._channels, full)]
+        return sorted({channel.positions.end(full) for channel in self._channels.values()})
 
     def is_safe(self, name: str) -> bool:
         return all(channel.positions.is_safe(self._prefix + name) for channel in self._channels.values())
@@ -153,7 +154,7 @@ class _Passage:
         position = self._batch.position
         if position is not None:
             for name in self._others:
-                if not self._has(name):
+                if self._channels[name].positions.end(position.name) < position.end:
                     self._channels[name].positions.passed(position)
         for tell in self._told:
             tell()
@@ -164,12 +165,13 @@ class _Passage:
         return {name: part for name, part in parts.items() if part.count and not self._has(name)}
 
     def _has(self, name: str) -> bool:
-        """Whether a channel has the batch from before."""
+        """Whether a channel has the batch from before, or need not have it."""
         position = self._batch.position
         if position is None:
             return False
-        asked = self._channels if self._exclusive else (name,)
-        return any(self._channels[each].positions.end(position.name) >= position.end for each in asked)
+        if self._exclusive:
+            return _joint_end(self._channels, position.name) >= position.end
+        return self._channels[name].positions.end(position.name) >= position.end
 
     def _put_optional(self, name: str, part: EventBatch) -> None:
         try:
@@ -182,3 +184,14 @@ class _Passage:
                     "source %s: %d events are not in the optional %s: %s%s",
                     *(self._source, part.count, name, error, more),
                 )
+
+
+def _joint_end(channels: Mapping[str, BatchChannel], name: str) -> int:
+    """Up to where channels have it together, of which each batch goes to one.
+
+    Those that keep their events have all up to the furthest. One that forgets was told of each batch: whether it got
+    that and has delivered it, or another one got it.
+    """
+    positions = [channel.positions for channel in channels.values()]
+    forgetting = [each.end(name) for each in positions if not each.keeps]
+    return min(forgetting) if forgetting else max(each.end(name) for each in positions)

@@ -217,6 +217,51 @@ def test_what_one_of_several_had_before_a_death_none_gets_again(channels: dict[s
     assert sum(len(bodies) for bodies in _all(channels).values()) == 2
 
 
+@pytest.mark.parametrize("kinds", ["mm", "mf", "fm", "ff"])
+def test_what_one_of_several_channels_forgot_is_read_again(tmp_path: Path, kinds: str) -> None:
+    """Batches go by turns to two channels, and one of these delivers nothing before the process dies: what it forgets
+    is put again, though the other channel came further.
+    """
+
+    def make() -> dict[str, BatchChannel]:
+        makers = {"m": memory_channel, "f": file_channel}
+        return {f"c{number}": makers[kind](tmp_path, f"c{number}") for number, kind in enumerate(kinds)}
+
+    def put(channels: dict[str, BatchChannel]) -> None:
+        outlet = _outlet(channels, LoadBalancingSelector)
+        for end in range(outlet.ends("f")[0] + 2, 22, 2):
+            outlet.put(EventBatch.of_lines(b"%d" % end, position=Position("f", end)))
+
+    channels = make()
+    put(channels)
+    found = taken(channels["c1"])
+    for channel in channels.values():
+        channel.close()
+    channels = make()
+    put(channels)
+    for channel in channels.values():
+        found += taken(channel)
+        channel.close()
+
+    assert set(found) == {b"%d" % end for end in range(2, 22, 2)}
+    assert kinds != "ff" or len(found) == 10
+
+
+def test_a_channel_that_delivers_nothing_notes_no_more_for_that(tmp_path: Path) -> None:
+    """What goes to others while its sink is down takes no memory for each batch."""
+    channel = memory_channel(tmp_path)
+    channel.put(_LINES.at(Position("f", 4)))
+    for end in range(5, 2000):
+        channel.positions.passed(Position("f", end))
+    assert len(channel.positions._waiting["f"]) == 2  # type: ignore[attr-defined]
+    taken(channel)
+    assert channel.positions.end("f") == 1999
+    channel.close()
+    channel = memory_channel(tmp_path)
+    assert channel.positions.end("f") == 1999
+    channel.close()
+
+
 def test_a_batch_that_is_dropped_moves_the_position_on(channels: dict[str, BatchChannel]) -> None:
     """Or it would be read again after each restart."""
     outlet = _outlet(channels, ReplicatingSelector, _Only(b"none"))
