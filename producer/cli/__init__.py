@@ -1,27 +1,23 @@
-"""The command line: ``producer ship``, ``producer agent``, ``producer serve`` and ``producer channel``.
+"""The command line, ``producer COMMAND …``: :mod:`.commands` lists the commands.
 
-Each command's module is imported when it is used, so that ``serve`` needs no Spark and ``ship`` no server.
+argparse, and not a library above it: every command's help works in the smallest installation, and starts as quickly as
+Python does.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ..errors import ProducerError
+from .exit_codes import ExitCode
 from .interrupts import INTERRUPTED, Interrupts
 
-_COMMANDS = {
-    "ship": ("producer.cli.ship", "ship", "ship log files to a LogHub, by a Spark job or processes of this machine"),
-    "agent": ("producer.cli.agent", "agent", "run an agent: sources, channels and sinks of a file, as Flume does"),
-    "channel": ("producer.cli.channel", "encryption", "look into, mend or empty the directory of a file channel"),
-    "serve": ("producer.cli.serve", "server", "run an embedded LogHub for development and tests"),
-}
+if TYPE_CHECKING:
+    import argparse
+
+    from .commands import Command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,9 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     An interrupt ends it with one line and 130, SIGTERM with 143, whatever it did at that moment.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    name = next((argument for argument in arguments if argument in _COMMANDS), None)
+    name: str | None = None
     with Interrupts() as interrupts:
         try:
+            from .commands import COMMANDS  # noqa: PLC0415  # here an interrupt is told, not traced
+
+            name = next((argument for argument in arguments if argument in COMMANDS), None)
             code = _main(arguments, name)
         except KeyboardInterrupt:
             code = interrupts.tell(f"producer {name}" if name else "producer")
@@ -40,53 +39,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str], name: str | None) -> int:
-    parser = argparse.ArgumentParser(prog="producer", description="Logs to LogHub (Aliyun Log Service).")
-    parser.add_argument("--version", action=_Version, help="show program's version number and exit")
-    _add_log_level(parser, "WARNING")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
-    module = None
-    for command, (module_name, extra, help_text) in _COMMANDS.items():
-        subparser = commands.add_parser(command, help=help_text, description=help_text)
-        if command == name:
-            try:
-                module = importlib.import_module(module_name)
-            except ImportError as error:
-                print(f"producer {name}: {error}. Try: pip install 'loghub-producer[{extra}]'", file=sys.stderr)
-                return 2
-            _add_log_level(subparser, argparse.SUPPRESS)
-            module.add_arguments(subparser)
-    args = parser.parse_args(arguments)
-    return _run(str(name), module, args)
+    from .commands import COMMANDS, build_parser  # noqa: PLC0415
+
+    args = build_parser({name: COMMANDS[name]} if name else {}).parse_args(arguments)
+    return _run(str(name), COMMANDS[str(name)], args)
 
 
-class _Version(argparse.Action):
-    """Looks the version up when it is asked for."""
+def _run(name: str, command: Command, args: argparse.Namespace) -> int:
+    import logging  # noqa: PLC0415  # it takes as long as all the rest of the help
 
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:  # noqa: A002
-        super().__init__(option_strings, dest, nargs=0, help=help)
+    from ..errors import ProducerError  # noqa: PLC0415
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from .. import __version__  # noqa: PLC0415  (it takes longer than all the rest)
-        from ..wire.speed import TWIN  # noqa: PLC0415
-
-        print(f"producer {__version__} ({TWIN} encoders)")
-        parser.exit()
-
-
-def _add_log_level(parser: argparse.ArgumentParser, default: str) -> None:
-    levels = ("DEBUG", "INFO", "WARNING", "ERROR")
-    parser.add_argument(
-        "--log-level", type=str.upper, choices=levels, default=default, help="of this process's own log (WARNING)"
-    )
-
-
-def _run(name: str, module: Any, args: argparse.Namespace) -> int:
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        return int(module.run(args))
+        return command.run(args)
+    except ImportError as error:
+        hint = f". Try: pip install 'loghub-producer[{command.extra}]'" if command.extra else ""
+        print(f"producer {name}: {error}{hint}", file=sys.stderr)
+        return ExitCode.USAGE
     except ProducerError as error:
         print(f"producer {name}: {error}", file=sys.stderr)
-        return 1
+        return ExitCode.FAILED
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return ExitCode.BROKEN_PIPE

@@ -18,46 +18,13 @@ from ..agent.config import AgentConfig, convert, read_properties, read_toml
 from ..agent.explain import explain, overview
 from ..agent.monitoring import address_of
 from ..agent.options import AgentConfigError, Problem
-from ..agent.units import UNITS, unit
+from ..agent.units import unit
 from .agent_program import Program
+from .arguments.agent import add_arguments
+
+__all__ = ["add_arguments", "run"]
 
 _OK, _FAILED, _WRONG = 0, 1, 2
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``producer agent``."""
-    _add_file(parser, None)
-    parser.add_argument("--until-done", action="store_true", help="end when all sources have nothing left to do")
-    parser.add_argument("--no-reload", action="store_true", help="do not look whether the file has changed")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="instead of running it")
-    check = _add_action(actions, "check", "say what would run, or all that is wrong; starts nothing")
-    _add_file(check, argparse.SUPPRESS)
-    turn = _add_action(actions, "convert", "write Flume's configuration as ours, to the standard output")
-    turn.add_argument("--flume", metavar="FILE", default=argparse.SUPPRESS, help="a properties file")
-    turn.add_argument("--name", metavar="AGENT", default=argparse.SUPPRESS, help="which of its agents")
-    tell = _add_action(actions, "explain", "what a type is and which options it has; without one, all types")
-    tell.add_argument("type", nargs="?", metavar="TYPE", help="such as taildir, sinks.http or Flume's name")
-    text = _add_action(actions, "unit", "a file to run it as a service, on the standard output")
-    text.add_argument("kind", choices=UNITS, help="for whom")
-    text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="of the agent")
-
-
-def _add_action(actions: argparse._SubParsersAction, name: str, text: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
-    action: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
-    return action
-
-
-def _add_file(parser: argparse.ArgumentParser, default: object) -> None:
-    """:param default: nothing for an action, which must not overwrite what stands before it."""
-    off = False if default is None else default
-    parser.add_argument("--config", metavar="FILE", default=default, help="a configuration in TOML")
-    parser.add_argument("--flume", metavar="FILE", default=default, help="a properties file of Flume, instead")
-    parser.add_argument("--name", metavar="AGENT", default=default, help="which agent of Flume's file")
-    parser.add_argument("--state", metavar="DIR", default=default, help="what components keep; instead of the file's")
-    parser.add_argument("--monitoring", metavar="HOST:PORT", default=default, help="instead of the file's")
-    parser.add_argument(
-        "--ignore-unknown", action="store_true", default=off, help="pass over unknown options of Flume's file"
-    )
 
 
 def run(args: argparse.Namespace) -> int:

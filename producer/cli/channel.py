@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import math
 import os
 import sys
 import time
@@ -23,6 +22,7 @@ from ..channels.file.recovery.inspection import (
 from ..channels.file.recovery.repair import repair
 from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
 from ..errors import ChannelKeyError, ProducerError
+from .arguments.channel import add_arguments
 from .drain import drain
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
@@ -30,49 +30,6 @@ _AFTER_INTERRUPT = {
     "drain": "what was not delivered is still in the channel",
     "repair": "nothing is lost, but not everything may be mended: run it again",
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``producer channel``."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    inspect = _add_action(actions, "inspect", "what is in it: events, age, segments, damage; changes nothing")
-    inspect.add_argument("--json", action="store_true", help="for programs")
-    verify = _add_action(actions, "verify", "check every record; exit code 1 if something is damaged; changes nothing")
-    verify.add_argument("--json", action="store_true", help="for programs")
-    mend = _add_action(
-        actions, "repair", "mend what is damaged; files are kept as they were in quarantine/ beside them"
-    )
-    mend.add_argument(
-        "--give-up-missing", action="store_true", help="go on without segments that are missing; their events are lost"
-    )
-    drain = _add_action(actions, "drain", "deliver what is in it, then end")
-    drain.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
-    drain.add_argument(
-        "--dead-letter",
-        metavar="DIR2",
-        help="keeps what the server refuses for good, with the reason; default: DIR.dead-letter beside it",
-    )
-    drain.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="what is left then stays; default: no limit")
-    drain.epilog = (
-        "Credentials: LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET and LOGHUB_SECURITY_TOKEN in the environment."
-    )
-
-
-def _add_action(actions: argparse._SubParsersAction, name: str, text: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
-    action: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
-    action.add_argument("directory", metavar="DIR")
-    action.add_argument(
-        "--data-directory", action="append", default=[], metavar="DIR", help="as the channel's; may be repeated"
-    )
-    action.add_argument("--key-file", metavar="FILE", help="keys of encrypted segments, as FileKeys reads them")
-    return action
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds, at least 0, got {text}")
-    return seconds
 
 
 def run(args: argparse.Namespace) -> int:

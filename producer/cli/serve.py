@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from .parsing import set_examples
+
 if TYPE_CHECKING:
     from ..server.loghub_server import LogHubServer
 
@@ -34,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shards", type=int, default=2, help="shards of a new logstore (default: %(default)s)")
     parser.add_argument("--region", help="refuse signatures of version 4 for another region (default: take any)")
     parser.add_argument("--strict", action="store_true", help="refuse writes to logstores that were not created before")
+    set_examples(
+        parser,
+        "producer serve",
+        "producer serve --port 9170 --data /tmp/loghub",
+        "LOGHUB_SERVER_ACCESS_KEY_SECRET=… producer serve --host 0.0.0.0 --access-key-id me",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,154 +14,25 @@ from rich.console import Console
 
 from ..config import ProjectConfig
 from ..errors import ConfigError, ProducerError
-from ..ship.command import ENGINES, ship
+from ..ship.command import ship
 from ..ship.errors import InputError
 from ..ship.files.find import local_path
-from ..ship.files.plan import PARTITION_BYTES
 from ..ship.files.remote.address import has_secret, scheme_of, shown
 from ..ship.follow.checkpoint import checkpoint_directory
-from ..ship.follow.options import INTERVAL, SETTLE, FollowOptions
-from ..ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES, ShipJob
+from ..ship.follow.options import FollowOptions
+from ..ship.job import ShipJob
 from ..ship.line_times import LineTimes
 from ..ship.lines.log_start import start_pattern
 from ..ship.lines.names import MAX_NAME_BYTES
-from ..ship.lines.parsers import PARSER_NAMES, make_parser
+from ..ship.lines.parsers import make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
 from ..ship.report import Shipment, fates, summary
 from ..stream_keys import LOGSTORE_RULE, is_logstore_name
+from .arguments.ship import add_arguments
+
+__all__ = ["add_arguments", "job_of", "run"]
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
-
-_SHORTEST_LINE = 1024
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``producer ship``."""
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="PATH",
-        help="a file, a directory (all of it), a glob, an address such as s3://bucket/logs or https://host/a.log.gz, "
-        "or - for standard input",
-    )
-    target = parser.add_argument_group("where to")
-    target.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
-    target.add_argument("--project", required=True)
-    target.add_argument("--logstore", required=True)
-    target.add_argument("--topic", default="")
-    target.add_argument("--source", help="default: the worker's address")
-    target.add_argument("--access-key-id", help="default: $LOGHUB_ACCESS_KEY_ID")
-    target.add_argument(
-        "--access-key-secret", help="default: $LOGHUB_ACCESS_KEY_SECRET, which others cannot see in the process list"
-    )
-    target.add_argument("--security-token", help="of temporary credentials; default: $LOGHUB_SECURITY_TOKEN")
-    _add_reading_arguments(parser.add_argument_group("what and how to read"))
-    _add_following_arguments(parser.add_argument_group("following"))
-    running = parser.add_argument_group("running")
-    running.add_argument("--engine", choices=ENGINES, help="what ships; default: spark where it is installed")
-    running.add_argument(
-        "--workers", type=_positive_integer, metavar="N", help="processes of --engine local; default: one a core"
-    )
-    running.add_argument("--master", help=f"the Spark master; default: {LOCAL_MASTER}, this machine")
-    running.add_argument(
-        "--producer-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the producer, such as linger_ms=200; may be repeated",
-    )
-    running.add_argument(
-        "--ack-timeout",
-        type=_positive_number,
-        default=ACK_TIMEOUT,
-        metavar="SECONDS",
-        help="how long a task waits for an acknowledgement; default: %(default)s",
-    )
-
-
-def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--parser", choices=PARSER_NAMES, default="auto", help="default: %(default)s")
-    group.add_argument("--pattern", metavar="REGEX", help="for --parser regex; its named groups become fields")
-    group.add_argument(
-        "--delimiter", metavar="CHARACTER", help="for --parser delimited: between values; tab for a tab; default: ,"
-    )
-    group.add_argument(
-        "--columns",
-        metavar="NAME,NAME…",
-        help="for --parser delimited: the names of the values; default: the first line of each file tells them",
-    )
-    group.add_argument(
-        "--multiline-start",
-        metavar="REGEX",
-        help="what the first line of a log matches: lines that do not match it go on with the log before them",
-    )
-    group.add_argument(
-        "--exclude", action="append", default=[], metavar="GLOB", help="file names or paths to leave out"
-    )
-    group.add_argument(
-        "--file-offset",
-        action="store_true",
-        help="give each record its place: the field __file_offset__, and the file's inode as a tag",
-    )
-    group.add_argument(
-        "--line-time",
-        action="store_true",
-        help="take a record's time from its line, where that tells it with a zone; LogHub may refuse old ones",
-    )
-    group.add_argument(
-        "--line-time-zone",
-        metavar="ZONE",
-        help="--line-time, also of times that name no zone: theirs is this one, such as Asia/Shanghai or +08:00",
-    )
-    group.add_argument(
-        "--line-time-format",
-        metavar="FORMAT",
-        help="--line-time, of times in this format alone: codes of strptime such as '%%d.%%m.%%Y %%H:%%M', or unix, "
-        "unix-ms, unix-us",
-    )
-    group.add_argument(
-        "--max-line-bytes",
-        type=_line_size,
-        default=MAX_LINE_BYTES,
-        metavar="N",
-        help="longer lines are shipped in pieces; default and maximum: %(default)s",
-    )
-    group.add_argument(
-        "--partition-bytes",
-        type=_positive_integer,
-        default=PARTITION_BYTES,
-        metavar="N",
-        help="what one task reads; default: %(default)s",
-    )
-
-
-def _add_following_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--exactly-once",
-        action="store_true",
-        help="store each line once, also if the job is killed and started again with its --checkpoint",
-    )
-    group.add_argument("--follow", action="store_true", help="keep shipping what is added to the paths")
-    group.add_argument(
-        "--checkpoint", metavar="DIR", help="remembers how far each file was shipped; with --follow or --exactly-once"
-    )
-    group.add_argument(
-        "--once", action="store_true", help="with --follow: ship what is new since the last time, and end"
-    )
-    group.add_argument(
-        "--interval",
-        type=_positive_number,
-        default=INTERVAL,
-        metavar="SECONDS",
-        help="how often to look; default: %(default)s",
-    )
-    group.add_argument(
-        "--settle",
-        type=_positive_number,
-        default=SETTLE,
-        metavar="SECONDS",
-        help="a file not written to for this long is complete; default: %(default)s",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -323,24 +194,3 @@ def _lasting_path(path: str, args: argparse.Namespace) -> str:
             "its checkpoint; use ~/.netrc, or an address without a query"
         )
     return path
-
-
-def _positive_integer(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer, at least 1, got {text}")
-    return number
-
-
-def _positive_number(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text}")
-    return number
-
-
-def _line_size(text: str) -> int:
-    number = _positive_integer(text)
-    if not _SHORTEST_LINE <= number <= MAX_LINE_BYTES:
-        raise argparse.ArgumentTypeError(f"must be from {_SHORTEST_LINE} to {MAX_LINE_BYTES}, got {text}")
-    return number

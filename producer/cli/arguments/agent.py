@@ -1,0 +1,52 @@
+"""The arguments of ``producer agent``."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..parsing import add_action, set_examples
+
+#: As :data:`producer.agent.units.UNITS`, which takes long to import.
+UNITS = ("systemd", "container", "kubernetes")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``producer agent``."""
+    _add_file(parser, None)
+    parser.add_argument("--until-done", action="store_true", help="end when all sources have nothing left to do")
+    parser.add_argument("--no-reload", action="store_true", help="do not look whether the file has changed")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="instead of running it")
+    check = add_action(actions, "check", "say what would run, or all that is wrong; starts nothing")
+    _add_file(check, argparse.SUPPRESS)
+    turn = add_action(actions, "convert", "write Flume's configuration as ours, to the standard output")
+    turn.add_argument("--flume", metavar="FILE", default=argparse.SUPPRESS, help="a properties file")
+    turn.add_argument("--name", metavar="AGENT", default=argparse.SUPPRESS, help="which of its agents")
+    tell = add_action(actions, "explain", "what a type is and which options it has; without one, all types")
+    tell.add_argument("type", nargs="?", metavar="TYPE", help="such as taildir, sinks.http or Flume's name")
+    text = add_action(actions, "unit", "a file to run it as a service, on the standard output")
+    text.add_argument("kind", choices=UNITS, help="for whom")
+    text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="of the agent")
+    set_examples(check, "producer agent check --config agent.toml")
+    set_examples(turn, "producer agent convert --flume flume.properties --name a1 > agent.toml")
+    set_examples(tell, "producer agent explain", "producer agent explain taildir")
+    set_examples(text, "producer agent unit systemd --config /etc/loghub-agent.toml")
+    set_examples(
+        parser,
+        "producer agent --config agent.toml",
+        "producer agent --config agent.toml --until-done",
+        "producer agent --flume flume.properties --name a1",
+        "producer agent check --config agent.toml",
+    )
+
+
+def _add_file(parser: argparse.ArgumentParser, default: object) -> None:
+    """:param default: nothing for an action, which must not overwrite what stands before it."""
+    off = False if default is None else default
+    parser.add_argument("--config", metavar="FILE", default=default, help="a configuration in TOML")
+    parser.add_argument("--flume", metavar="FILE", default=default, help="a properties file of Flume, instead")
+    parser.add_argument("--name", metavar="AGENT", default=default, help="which agent of Flume's file")
+    parser.add_argument("--state", metavar="DIR", default=default, help="what components keep; instead of the file's")
+    parser.add_argument("--monitoring", metavar="HOST:PORT", default=default, help="instead of the file's")
+    parser.add_argument(
+        "--ignore-unknown", action="store_true", default=off, help="pass over unknown options of Flume's file"
+    )

@@ -1,0 +1,62 @@
+"""The arguments of ``producer channel``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..parsing import add_action, seconds, set_examples
+
+_CREDENTIALS = (
+    "Credentials: LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET and LOGHUB_SECURITY_TOKEN in the environment."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``producer channel``."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    inspect = _add_channel_action(actions, "inspect", "what is in it: events, age, segments, damage; changes nothing")
+    inspect.add_argument("--json", action="store_true", help="for programs")
+    verify = _add_channel_action(
+        actions, "verify", "check every record; exit code 1 if something is damaged; changes nothing"
+    )
+    verify.add_argument("--json", action="store_true", help="for programs")
+    mend = _add_channel_action(
+        actions, "repair", "mend what is damaged; files are kept as they were in quarantine/ beside them"
+    )
+    mend.add_argument(
+        "--give-up-missing", action="store_true", help="go on without segments that are missing; their events are lost"
+    )
+    drain = _add_channel_action(actions, "drain", "deliver what is in it, then end")
+    drain.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
+    drain.add_argument(
+        "--dead-letter",
+        metavar="DIR2",
+        help="keeps what the server refuses for good, with the reason; default: DIR.dead-letter beside it",
+    )
+    drain.add_argument("--timeout", type=seconds, metavar="SECONDS", help="what is left then stays; default: no limit")
+    set_examples(inspect, "producer channel inspect /var/lib/app/channel")
+    set_examples(verify, "producer channel verify --json /var/lib/app/channel")
+    set_examples(mend, "producer channel repair /var/lib/app/channel")
+    set_examples(
+        drain,
+        "producer channel drain /var/lib/app/channel --endpoint https://cn-hangzhou.log.aliyuncs.com",
+        "producer channel drain /var/lib/app/channel --profile prod --timeout 60",
+        more=_CREDENTIALS,
+    )
+    set_examples(
+        parser,
+        "producer channel inspect /var/lib/app/channel",
+        "producer channel drain /var/lib/app/channel --profile prod",
+        more="producer channel ACTION --help says more.",
+    )
+
+
+def _add_channel_action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
+    action = add_action(actions, name, text)
+    action.add_argument("directory", metavar="DIR")
+    action.add_argument(
+        "--data-directory", action="append", default=[], metavar="DIR", help="as the channel's; may be repeated"
+    )
+    action.add_argument("--key-file", metavar="FILE", help="keys of encrypted segments, as FileKeys reads them")
+    return action

@@ -1,0 +1,161 @@
+"""The arguments of ``producer ship``.
+
+Its defaults are those of :mod:`producer.ship`, which takes long to import; a test holds them to each other.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ..parsing import positive_integer, positive_number, set_examples
+
+ENGINES = ("spark", "local")
+PARSER_NAMES = ("auto", "text", "json", "regex", "apache", "syslog", "logfmt", "delimited")
+LOCAL_MASTER = "local[*,4]"
+ACK_TIMEOUT, INTERVAL, SETTLE = 600.0, 1.0, 10.0
+MAX_LINE_BYTES, PARTITION_BYTES = 1_500_000, 64 << 20
+
+_SHORTEST_LINE = 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``producer ship``."""
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="a file, a directory (all of it), a glob, an address such as s3://bucket/logs or https://host/a.log.gz, "
+        "or - for standard input",
+    )
+    target = parser.add_argument_group("where to")
+    target.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
+    target.add_argument("--project", required=True)
+    target.add_argument("--logstore", required=True)
+    target.add_argument("--topic", default="")
+    target.add_argument("--source", help="default: the worker's address")
+    target.add_argument("--access-key-id", help="default: $LOGHUB_ACCESS_KEY_ID")
+    target.add_argument(
+        "--access-key-secret", help="default: $LOGHUB_ACCESS_KEY_SECRET, which others cannot see in the process list"
+    )
+    target.add_argument("--security-token", help="of temporary credentials; default: $LOGHUB_SECURITY_TOKEN")
+    _add_reading_arguments(parser.add_argument_group("what and how to read"))
+    _add_following_arguments(parser.add_argument_group("following"))
+    running = parser.add_argument_group("running")
+    running.add_argument("--engine", choices=ENGINES, help="what ships; default: spark where it is installed")
+    running.add_argument(
+        "--workers", type=positive_integer, metavar="N", help="processes of --engine local; default: one a core"
+    )
+    running.add_argument("--master", help=f"the Spark master; default: {LOCAL_MASTER}, this machine")
+    running.add_argument(
+        "--producer-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the producer, such as linger_ms=200; may be repeated",
+    )
+    running.add_argument(
+        "--ack-timeout",
+        type=positive_number,
+        default=ACK_TIMEOUT,
+        metavar="SECONDS",
+        help="how long a task waits for an acknowledgement; default: %(default)s",
+    )
+    set_examples(
+        parser,
+        "producer ship /var/log/nginx --profile prod --project my-project --logstore nginx",
+        "journalctl -o json | producer ship - --profile prod --project my-project --logstore journal --parser json",
+        "producer ship '/var/log/*.log' --follow --checkpoint /var/lib/ship --project my-project --logstore files",
+        more="Every line arrives at least once, or the exit code is not 0 and an error says what is missing.",
+    )
+
+
+def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--parser", choices=PARSER_NAMES, default="auto", help="default: %(default)s")
+    group.add_argument("--pattern", metavar="REGEX", help="for --parser regex; its named groups become fields")
+    group.add_argument(
+        "--delimiter", metavar="CHARACTER", help="for --parser delimited: between values; tab for a tab; default: ,"
+    )
+    group.add_argument(
+        "--columns",
+        metavar="NAME,NAME…",
+        help="for --parser delimited: the names of the values; default: the first line of each file tells them",
+    )
+    group.add_argument(
+        "--multiline-start",
+        metavar="REGEX",
+        help="what the first line of a log matches: lines that do not match it go on with the log before them",
+    )
+    group.add_argument(
+        "--exclude", action="append", default=[], metavar="GLOB", help="file names or paths to leave out"
+    )
+    group.add_argument(
+        "--file-offset",
+        action="store_true",
+        help="give each record its place: the field __file_offset__, and the file's inode as a tag",
+    )
+    group.add_argument(
+        "--line-time",
+        action="store_true",
+        help="take a record's time from its line, where that tells it with a zone; LogHub may refuse old ones",
+    )
+    group.add_argument(
+        "--line-time-zone",
+        metavar="ZONE",
+        help="--line-time, also of times that name no zone: theirs is this one, such as Asia/Shanghai or +08:00",
+    )
+    group.add_argument(
+        "--line-time-format",
+        metavar="FORMAT",
+        help="--line-time, of times in this format alone: codes of strptime such as '%%d.%%m.%%Y %%H:%%M', or unix, "
+        "unix-ms, unix-us",
+    )
+    group.add_argument(
+        "--max-line-bytes",
+        type=_line_size,
+        default=MAX_LINE_BYTES,
+        metavar="N",
+        help="longer lines are shipped in pieces; default and maximum: %(default)s",
+    )
+    group.add_argument(
+        "--partition-bytes",
+        type=positive_integer,
+        default=PARTITION_BYTES,
+        metavar="N",
+        help="what one task reads; default: %(default)s",
+    )
+
+
+def _add_following_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--exactly-once",
+        action="store_true",
+        help="store each line once, also if the job is killed and started again with its --checkpoint",
+    )
+    group.add_argument("--follow", action="store_true", help="keep shipping what is added to the paths")
+    group.add_argument(
+        "--checkpoint", metavar="DIR", help="remembers how far each file was shipped; with --follow or --exactly-once"
+    )
+    group.add_argument(
+        "--once", action="store_true", help="with --follow: ship what is new since the last time, and end"
+    )
+    group.add_argument(
+        "--interval",
+        type=positive_number,
+        default=INTERVAL,
+        metavar="SECONDS",
+        help="how often to look; default: %(default)s",
+    )
+    group.add_argument(
+        "--settle",
+        type=positive_number,
+        default=SETTLE,
+        metavar="SECONDS",
+        help="a file not written to for this long is complete; default: %(default)s",
+    )
+
+
+def _line_size(text: str) -> int:
+    number = positive_integer(text)
+    if not _SHORTEST_LINE <= number <= MAX_LINE_BYTES:
+        raise argparse.ArgumentTypeError(f"must be from {_SHORTEST_LINE} to {MAX_LINE_BYTES}, got {text}")
+    return number

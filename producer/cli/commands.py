@@ -1,0 +1,100 @@
+"""The commands: what each is for, and where its arguments and its work are.
+
+Arguments and work are apart where the work takes long to import or needs an extra, so that the help does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .parsing import Parser, set_examples
+
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command.
+
+    :ivar help: what it is for, in a few words.
+    :ivar arguments: the module, below this package, whose ``add_arguments`` gives its parser what it takes.
+    :ivar work: the module whose ``run`` does it; imported when it is to be done.
+    :ivar extra: of the package, without which it may not be importable.
+    """
+
+    help: str
+    arguments: str
+    work: str
+    extra: str = ""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the exit code.
+
+        :raises ImportError: its extra is not installed.
+        """
+        module: Any = importlib.import_module(f".{self.work}", __package__)
+        return int(module.run(args))
+
+
+COMMANDS: dict[str, Command] = {
+    "ship": Command(
+        "ship log files to a LogHub, by a Spark job or processes of this machine", "arguments.ship", "ship", "ship"
+    ),
+    "agent": Command("run an agent: sources, channels and sinks of a file, as Flume does", "arguments.agent", "agent"),
+    "channel": Command("look into, mend or empty the directory of a file channel", "arguments.channel", "channel"),
+    "serve": Command("run an embedded LogHub for development and tests", "serve", "serve", "server"),
+    "completion": Command(
+        "print what completes this command in a shell: bash, zsh or fish", "completion", "completion"
+    ),
+}
+
+_EXAMPLES = (
+    "producer serve",
+    "producer ship /var/log/nginx --profile prod --project my-project --logstore nginx",
+)
+
+
+def build_parser(wanted: Mapping[str, Command]) -> Parser:
+    """The parser of the command line.
+
+    :param wanted: the commands whose arguments it is to know; of the others only what they are for.
+    """
+    parser = Parser(prog="producer", description="Logs to LogHub (Aliyun Log Service).")
+    parser.add_argument("-V", "--version", action=_Version, help="show program's version number and exit")
+    _add_log_level(parser, "WARNING")
+    actions = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
+    for name, command in COMMANDS.items():
+        subparser = actions.add_parser(name, help=command.help, description=_sentence(command.help))
+        if name in wanted:
+            _add_log_level(subparser, argparse.SUPPRESS)
+            importlib.import_module(f".{command.arguments}", __package__).add_arguments(subparser)
+    set_examples(parser, *_EXAMPLES, more="producer COMMAND --help says more, with examples.")
+    return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for."""
+
+    def __init__(self, option_strings: Any, dest: str, help: str | None = None) -> None:  # noqa: A002
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from .. import __version__  # noqa: PLC0415  (it takes longer than all the rest)
+        from ..wire.speed import TWIN  # noqa: PLC0415
+
+        print(f"producer {__version__} ({TWIN} encoders)")
+        parser.exit()
+
+
+def _add_log_level(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "--log-level", type=str.upper, choices=_LEVELS, default=default, help="of this process's own log (WARNING)"
+    )

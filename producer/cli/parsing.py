@@ -1,0 +1,121 @@
+"""What all commands have of their parser: examples in the help, and the nearest name for one that does not exist.
+
+Nothing here may take long to import: the help and the completion of every command wait for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+Actions = argparse._SubParsersAction  # its only name
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says which option or word was meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As the base class does, after unknown options were looked for: they matter more than missing ones."""
+        self._check_options([] if args is None else list(args))
+        return super().parse_known_args(args, namespace)
+
+    def _check_options(self, arguments: Sequence[str]) -> None:
+        words = subparsers_of(self)
+        for argument in arguments:
+            if argument == "--" or argument in words:  # what follows is not this parser's
+                return
+            name = argument.partition("=")[0]
+            if name.startswith("--") and " " not in argument and not self._known(name):
+                self.error(f"no such option: {name}{self._near(name)}")
+
+    def _known(self, name: str) -> bool:
+        return any(option.startswith(name) for option in self._option_string_actions)
+
+    def _near(self, name: str) -> str:
+        options = [option for option in self._option_string_actions if option.startswith("--")]
+        return did_you_mean(name, options)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        what = "no such command" if isinstance(action, argparse._SubParsersAction) else "no such choice"
+        known = [str(choice) for choice in action.choices]
+        hint = did_you_mean(str(value), known) or f"; choose from {', '.join(known)}"
+        raise argparse.ArgumentError(action if action.option_strings else None, f"{what}: {value!r}{hint}")
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, in one line, and where the help is; the exit code is 2."""
+        end = "" if message.endswith("?") else ";"
+        self.exit(2, f"{self.prog}: {message}{end} see {self.prog} --help\n")
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """``; did you mean X?``, or nothing where no name is near."""
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of its commands or actions, by their names."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def add_action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
+    """A parser for one action of a command.
+
+    :param actions: of ``add_subparsers``.
+    """
+    action: argparse.ArgumentParser = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    return action
+
+
+def set_examples(parser: argparse.ArgumentParser, *examples: str, more: str = "") -> None:
+    """Have the help end with examples.
+
+    :param more: a paragraph before them.
+    """
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    lines = "\n".join(f"  {example}" for example in examples)
+    parser.epilog = f"{more}\n\nexamples:\n{lines}" if more else f"examples:\n{lines}"
+
+
+def seconds(text: str) -> float:
+    """A number of seconds, from 0.
+
+    :raises ArgumentTypeError: it is none.
+    """
+    return _number(text, 0.0, "must be a number of seconds, at least 0")
+
+
+def positive_number(text: str) -> float:
+    """A number above 0.
+
+    :raises ArgumentTypeError: it is none.
+    """
+    return _number(text, math.nextafter(0.0, 1.0), "must be a number above 0")
+
+
+def _number(text: str, least: float, rule: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{rule}, got {text}")
+    return number
+
+
+def positive_integer(text: str) -> int:
+    """An integer from 1.
+
+    :raises ArgumentTypeError: it is none.
+    """
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer, at least 1, got {text}")
+    return int(text)

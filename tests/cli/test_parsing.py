@@ -1,0 +1,129 @@
+"""What all commands have in common: help, examples, names that are nearly right, exit codes, completion."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from producer.agent.units import UNITS
+from producer.cli import main
+from producer.cli.arguments import agent as agent_arguments
+from producer.cli.arguments import ship as ship_arguments
+from producer.cli.commands import COMMANDS, build_parser
+from producer.cli.completion import SHELLS
+from producer.cli.exit_codes import MEANINGS, ExitCode
+from producer.cli.parsing import subparsers_of
+from producer.ship.command import ENGINES
+from producer.ship.files.plan import PARTITION_BYTES
+from producer.ship.follow.options import INTERVAL, SETTLE
+from producer.ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES
+from producer.ship.lines.parsers import PARSER_NAMES
+
+ROOT = Path(__file__).parents[2]
+
+
+def ended(*arguments: str) -> int:
+    """The code with which argparse ended it."""
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    return int(exit_.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["serv"], "producer: no such command: 'serv'; did you mean serve? see producer --help\n"),
+        (["serve", "--prot", "1"], "producer serve: no such option: --prot; did you mean --port? see"),
+        (["ship", "--endpont=x"], "producer ship: no such option: --endpont; did you mean --endpoint? see"),
+        (["agent", "--confg", "x"], "producer agent: no such option: --confg; did you mean --config? see"),
+        (["channel", "inspct", "x"], "producer channel: no such command: 'inspct'; did you mean inspect? see"),
+        (["agent", "unit", "sytemd"], "no such choice: 'sytemd'; did you mean systemd? see"),
+        (["serve", "--zzzz"], "producer serve: no such option: --zzzz; see producer serve --help"),
+    ],
+)
+def test_a_wrong_name_is_told_with_the_nearest_one(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, exit code 2; an unknown option is told before one that is missing."""
+    assert ended(*arguments) == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_every_help_has_examples() -> None:
+    """Each command's, and each action's; an example begins as the command does."""
+    for name, parser in subparsers_of(build_parser(COMMANDS)).items():
+        for each in (parser, *subparsers_of(parser).values()):
+            text = each.format_help()
+            assert f"producer {name}" in text.partition("examples:\n")[2], each.prog
+
+
+def test_help_needs_no_extra_and_little_time() -> None:
+    """Neither the libraries of extras nor the parts that do the work are imported for the help of any command."""
+    program = (
+        "import contextlib, io, sys; from producer.cli import main\n"
+        "for name in sys.argv[1:]:\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main([name, '--help'])\n"
+        "heavy = {'rich', 'pyspark', 'pyarrow', 'google', 'starlette', 'requests', 'producer.ship', 'producer.agent',\n"
+        "         'producer.channels', 'producer.client', 'logging', 'sqlite3', 'asyncio'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *COMMANDS], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_defaults_in_the_help_are_those_of_the_work() -> None:
+    """The arguments repeat them, so that the help need not import the work."""
+    assert tuple(UNITS) == agent_arguments.UNITS
+    here = ship_arguments
+    assert (here.ENGINES, here.PARSER_NAMES) == (ENGINES, PARSER_NAMES)
+    assert (here.LOCAL_MASTER, here.ACK_TIMEOUT) == (LOCAL_MASTER, ACK_TIMEOUT)
+    assert (here.INTERVAL, here.SETTLE) == (INTERVAL, SETTLE)
+    assert (here.PARTITION_BYTES, here.MAX_LINE_BYTES) == (PARTITION_BYTES, MAX_LINE_BYTES)
+
+
+def test_version_has_a_short_form(capsys: pytest.CaptureFixture[str]) -> None:
+    """``-V`` is ``--version``."""
+    assert ended("-V") == 0
+    assert capsys.readouterr().out.startswith("producer ")
+
+
+def test_exit_codes_are_documented() -> None:
+    """The table in the documents is that of the code."""
+    text = (ROOT / "docs/cli.md").read_text()
+    for code, meaning in MEANINGS.items():
+        assert f"| {code.value} | {meaning} |" in text
+    assert set(MEANINGS) == set(ExitCode)
+
+
+def test_bash_completes_commands_actions_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """The words that may follow, after global options too; a path is completed where no word is known."""
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    ask = 'COMP_WORDS=(producer "$@"); COMP_CWORD=$#; _producer; echo "${COMPREPLY[@]}"; echo'
+
+    def completed(*words: str) -> str:
+        command = ["bash", "-c", f"{script}\n{ask}", "bash", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert completed("ser") == "serve"
+    assert completed("channel", "insp") == "inspect"
+    assert completed("--log-level", "INFO", "channel", "inspect", "--data") == "--data-directory"
+    assert completed("agent", "unit", "sys") == "systemd"
+    assert completed("serve", "/tmp/x") == ""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each command and each action has a place in the script of each shell."""
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for name, parser in subparsers_of(build_parser(COMMANDS)).items():
+        assert name in script
+        assert all(action in script for action in subparsers_of(parser))
