@@ -48,7 +48,8 @@ def _main(arguments: Sequence[str], name: str | None) -> int:
 def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     import logging  # noqa: PLC0415  # it takes as long as all the rest of the help
 
-    from ..errors import ProducerError  # noqa: PLC0415
+    from ..errors import ConfigError, ProducerError  # noqa: PLC0415
+    from .profiles import UsageError  # noqa: PLC0415
 
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -56,6 +57,9 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     except ImportError as error:
         hint = f". Try: pip install 'loghub-producer[{command.extra}]'" if command.extra else ""
         print(f"producer {name}: {error}{hint}", file=sys.stderr)
+        return ExitCode.USAGE
+    except (ConfigError, UsageError) as error:
+        print(f"producer {name}: {error}", file=sys.stderr)
         return ExitCode.USAGE
     except ProducerError as error:
         print(f"producer {name}: {error}", file=sys.stderr)

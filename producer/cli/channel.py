@@ -24,6 +24,7 @@ from ..channels.file.store.encryption import FileKeys, KeyProvider, check_availa
 from ..errors import ChannelKeyError, ProducerError
 from .arguments.channel import add_arguments
 from .drain import drain
+from .profiles import resolve
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _AFTER_INTERRUPT = {
@@ -183,7 +184,7 @@ def _repair(args: argparse.Namespace) -> int:
 def _drain(args: argparse.Namespace) -> int:
     outcome = drain(
         _directory(args),
-        endpoint=args.endpoint,
+        settings=resolve(args, os.environ),
         data_directories=_data(args),
         dead_letter=os.path.abspath(args.dead_letter) if args.dead_letter else None,  # noqa: PTH100
         keys=_keys(args),

@@ -23,8 +23,7 @@ from ..channels.file.store.disk import Disk
 from ..channels.file.store.encryption import KeyProvider
 from ..client import Producer
 from ..clock import SystemClock
-from ..config import ProducerConfig, ProjectConfig
-from ..credentials import EnvironmentCredentials
+from ..config import ProducerConfig
 from ..durable.event_format import IDENT_SIZE
 from ..errors import (
     AttemptError,
@@ -39,6 +38,7 @@ from ..errors import (
 from ..interfaces import ChannelStats, Delivery, Receipt, Transaction
 from ..metrics import Stats
 from ..sinks.loghub.sink import LogHubSink
+from .profiles import Settings
 
 #: Seconds between two lines of progress, and between two looks at whether it has to stop.
 _PROGRESS, _LOOK = 5.0, 0.2
@@ -158,17 +158,14 @@ def _identity(event: Event) -> bytes | int | None:
     return event.sequence if event.headers.get("error_code") == "UnreadableEvent" else event.body[:IDENT_SIZE]
 
 
-_CONFIG = ProducerConfig(name="drain", drain_timeout_ms=0)
-
-
 class _Sink(LogHubSink):
     """Notes what somebody has to mend before any event can be delivered.
 
     :ivar stopped: why nothing more is to be tried, in words; empty as long as there is no reason.
     """
 
-    def __init__(self) -> None:
-        super().__init__(_CONFIG, SystemClock(), "drain")
+    def __init__(self, config: ProducerConfig) -> None:
+        super().__init__(config, SystemClock(), "drain")
         self.stopped = ""
         self._lock = threading.Lock()  # guards _unauthorized
         self._unauthorized = 0
@@ -238,7 +235,7 @@ def _words(project: str, logstore: str, error: AttemptError) -> str:
 
 
 @contextmanager
-def _sink_for(channel: FileChannel, endpoint: str) -> Iterator[_Sink]:
+def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig) -> Iterator[_Sink]:
     """A sink that knows the projects in the channel, and has asked LogHub for their logstores."""
     if any(_OF_AN_AGENT in event.headers for event in channel.peek()):
         raise ChannelError(
@@ -252,13 +249,13 @@ def _sink_for(channel: FileChannel, endpoint: str) -> Iterator[_Sink]:
             if event.headers.get("project")
         }
     )
-    credentials = EnvironmentCredentials()
-    credentials.get_credentials()  # a missing variable is told now, not retried for ever
+    for needed in ("endpoint", "access_key_id", "access_key_secret"):  # told now, not when something is sent
+        settings.needed(needed)
     projects = dict.fromkeys(project for project, _ in destinations)
-    sink = _Sink()
+    sink = _Sink(config)
     try:
         for name in projects:
-            sink.put_project(ProjectConfig(name, endpoint=endpoint, credentials=credentials))
+            sink.put_project(settings.project_config(name))
         names = ", ".join(projects) or "none"
         print(f"{channel.stats().size} events to deliver, of {len(projects)} projects: {names}", flush=True)
         sink.check(destinations)
@@ -270,23 +267,26 @@ def _sink_for(channel: FileChannel, endpoint: str) -> Iterator[_Sink]:
 def drain(
     directory: str,
     *,
-    endpoint: str,
+    settings: Settings,
     data_directories: Sequence[str] = (),
     dead_letter: str | None = None,
     keys: KeyProvider | None = None,
     timeout: float | None = None,
 ) -> Outcome:
-    """Deliver what is in a channel, with credentials from the environment; prints what becomes of it.
+    """Deliver what is in a channel; prints what becomes of it.
 
+    :param settings: the endpoint, and who signs.
     :param dead_letter: the directory for what the server refuses for good; None is one beside ``directory``.
     :param timeout: seconds, after which what is left stays; None for no limit.
     :raises DrainRefusedError: LogHub refuses the credentials, the project or the logstore; nothing was taken.
-    :raises ConfigError: credentials are missing; the dead letters would go where they come from.
+    :raises UsageError: the endpoint or credentials are missing.
+    :raises ConfigError: the dead letters would go where they come from.
     :raises ChannelError: there is no channel, or it cannot be opened.
     :raises KeyboardInterrupt: after the outcome was told.
     """
     letters = dead_letter or f"{directory}.dead-letter"
     _check(directory, data_directories, letters)
+    config = settings.producer_config(name="drain", drain_timeout_ms=0)
     with FileChannel(
         directory,
         minimum_free_space=0,
@@ -295,9 +295,9 @@ def drain(
         checkpoint_interval=10.0,
     ) as channel:
         dead_letters = _DeadLetters(letters, keys)
-        with _sink_for(channel, endpoint) as sink:
+        with _sink_for(channel, settings, config) as sink:
             producer = Producer(
-                config=_CONFIG,
+                config=config,
                 channel=channel,
                 dead_letter=dead_letters,
                 sink=sink,

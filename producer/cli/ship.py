@@ -29,6 +29,7 @@ from ..ship.lines.parsers.delimited import checked_delimiter, column_names
 from ..ship.report import Shipment, fates, summary
 from ..stream_keys import LOGSTORE_RULE, is_logstore_name
 from .arguments.ship import add_arguments
+from .profiles import Settings, UsageError, resolve
 
 __all__ = ["add_arguments", "job_of", "run"]
 
@@ -79,12 +80,13 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
     :raises ProducerError: something is missing or wrong; says what.
     """
     make_parser(args.parser, args.pattern)
-    if not is_logstore_name(args.logstore):
-        raise InputError(f"--logstore {LOGSTORE_RULE}, got {args.logstore!r}")
+    settings, project, logstore = _target(args, environ)
+    if not is_logstore_name(logstore):
+        raise InputError(f"--logstore {LOGSTORE_RULE}, got {logstore!r}")
     delimiter, columns = _delimited(args)
     job = ShipJob(
-        project=_project(args, environ),
-        logstore=args.logstore,
+        project=project,
+        logstore=logstore,
         topic=args.topic,
         source=args.source,
         parser=args.parser,
@@ -96,11 +98,20 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         file_offset=args.file_offset,
         line_time=_line_times(args),
         max_line_bytes=args.max_line_bytes,
-        producer=_options(args.producer_option),
+        producer=settings.producer_options() | _options(args.producer_option),
         ack_timeout=args.ack_timeout,
     )
     job.config  # noqa: B018  (it is checked)
     return job
+
+
+def _target(args: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Settings, ProjectConfig, str]:
+    """Where to, and who signs."""
+    try:
+        settings = resolve(args, environ)
+        return settings, settings.project_config(), settings.needed("logstore")
+    except UsageError as error:
+        raise InputError(str(error)) from error
 
 
 def _delimited(args: argparse.Namespace) -> tuple[str, tuple[str, ...] | None]:
@@ -133,17 +144,6 @@ def _multiline_start(args: argparse.Namespace) -> str | None:
         if args.parser == "delimited" and args.columns is None:
             raise InputError("--multiline-start with --parser delimited needs --columns: a header is no log")
     return pattern
-
-
-def _project(args: argparse.Namespace, environ: Mapping[str, str]) -> ProjectConfig:
-    given = {
-        name: getattr(args, name) or environ.get(f"LOGHUB_{name.upper()}") or None
-        for name in ("access_key_id", "access_key_secret", "security_token")
-    }
-    for name in ("access_key_id", "access_key_secret"):
-        if given[name] is None:
-            raise InputError(f"no credentials: set LOGHUB_{name.upper()} or give --{name.replace('_', '-')}")
-    return ProjectConfig(args.project, endpoint=args.endpoint, **given)
 
 
 def _options(pairs: Iterable[str]) -> dict[str, str]:

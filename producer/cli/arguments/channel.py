@@ -6,10 +6,7 @@ import argparse
 from typing import Any
 
 from ..parsing import add_action, seconds, set_examples
-
-_CREDENTIALS = (
-    "Credentials: LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET and LOGHUB_SECURITY_TOKEN in the environment."
-)
+from .target import WHERE, add_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--give-up-missing", action="store_true", help="go on without segments that are missing; their events are lost"
     )
     drain = _add_channel_action(actions, "drain", "deliver what is in it, then end")
-    drain.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
+    add_target(drain, project=False, logstore=False)
     drain.add_argument(
         "--dead-letter",
         metavar="DIR2",
@@ -42,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drain,
         "producer channel drain /var/lib/app/channel --endpoint https://cn-hangzhou.log.aliyuncs.com",
         "producer channel drain /var/lib/app/channel --profile prod --timeout 60",
-        more=_CREDENTIALS,
+        more=WHERE,
     )
     set_examples(
         parser,

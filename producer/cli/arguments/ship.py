@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 from ..parsing import positive_integer, positive_number, set_examples
+from .target import WHERE, add_target
 
 ENGINES = ("spark", "local")
 PARSER_NAMES = ("auto", "text", "json", "regex", "apache", "syslog", "logfmt", "delimited")
@@ -27,17 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file, a directory (all of it), a glob, an address such as s3://bucket/logs or https://host/a.log.gz, "
         "or - for standard input",
     )
-    target = parser.add_argument_group("where to")
-    target.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
-    target.add_argument("--project", required=True)
-    target.add_argument("--logstore", required=True)
+    target = add_target(parser)
     target.add_argument("--topic", default="")
     target.add_argument("--source", help="default: the worker's address")
-    target.add_argument("--access-key-id", help="default: $LOGHUB_ACCESS_KEY_ID")
-    target.add_argument(
-        "--access-key-secret", help="default: $LOGHUB_ACCESS_KEY_SECRET, which others cannot see in the process list"
-    )
-    target.add_argument("--security-token", help="of temporary credentials; default: $LOGHUB_SECURITY_TOKEN")
     _add_reading_arguments(parser.add_argument_group("what and how to read"))
     _add_following_arguments(parser.add_argument_group("following"))
     running = parser.add_argument_group("running")
@@ -65,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "producer ship /var/log/nginx --profile prod --project my-project --logstore nginx",
         "journalctl -o json | producer ship - --profile prod --project my-project --logstore journal --parser json",
         "producer ship '/var/log/*.log' --follow --checkpoint /var/lib/ship --project my-project --logstore files",
-        more="Every line arrives at least once, or the exit code is not 0 and an error says what is missing.",
+        more=f"Every line arrives at least once, or the exit code is not 0 and an error says which did not.\n\n{WHERE}",
     )
 
 

@@ -1,0 +1,45 @@
+"""The arguments that say where to and who signs; :mod:`..profiles` looks elsewhere for what they leave out."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+#: What the help of every command with a target says.
+WHERE = (
+    "What the flags leave out comes from the environment (LOGHUB_ENDPOINT, LOGHUB_PROJECT, LOGHUB_LOGSTORE,\n"
+    "LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET, LOGHUB_SECURITY_TOKEN, LOGHUB_REGION), then from the profile.\n"
+    "The profile `local` is what `producer serve` listens on by default."
+)
+
+
+def add_target(parser: argparse.ArgumentParser, *, project: bool = True, logstore: bool = True) -> Any:
+    """Add them.
+
+    :param project: whether the command has one.
+    :param logstore: whether the command has one.
+    :returns: their group.
+    """
+    group = parser.add_argument_group("where to")
+    group.add_argument("--profile", metavar="NAME", help="of the configuration file; default: $LOGHUB_PROFILE")
+    group.add_argument("--endpoint", metavar="URL", help="such as https://cn-hangzhou.log.aliyuncs.com")
+    if project:
+        group.add_argument("-p", "--project", metavar="NAME")
+    if logstore:
+        group.add_argument("-l", "--logstore", metavar="NAME")
+    add_keys(group)
+    group.add_argument("--region", metavar="NAME", help="such as cn-hangzhou; requests are signed with version 4 then")
+    return group
+
+
+def add_keys(group: Any) -> None:
+    """Add who signs."""
+    group.add_argument("--access-key-id", metavar="ID", help="default: $LOGHUB_ACCESS_KEY_ID")
+    group.add_argument(
+        "--access-key-secret",
+        metavar="SECRET",
+        help="default: $LOGHUB_ACCESS_KEY_SECRET, which others cannot see in the process list",
+    )
+    group.add_argument(
+        "--security-token", metavar="TOKEN", help="of temporary credentials; default: $LOGHUB_SECURITY_TOKEN"
+    )

@@ -1,0 +1,193 @@
+"""Where a command goes to, and who signs: from its flags, else the environment, else a profile of the file.
+
+One resolver for all commands. The file is ``loghub-producer/config.toml`` below ``$XDG_CONFIG_HOME`` (``~/.config``)::
+
+    profile = "prod"                # used where --profile and LOGHUB_PROFILE name none; optional
+
+    [profiles.prod]
+    endpoint = "https://cn-hangzhou.log.aliyuncs.com"
+    project = "my-project"
+    access_key_id = "..."
+    access_key_secret = "..."
+
+The profile ``local`` is there without a file: what ``producer serve`` listens on by default, with its default key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..config import ProducerConfig, ProjectConfig
+from ..errors import ProducerError
+from .parsing import did_you_mean
+
+_LOCAL = {
+    "endpoint": "http://127.0.0.1:9170",
+    "access_key_id": "test-access-key-id",
+    "access_key_secret": "test-access-key-secret",
+}
+#: Of no use without the key id beside them.
+_OF_THE_KEY = ("access_key_secret", "security_token")
+
+
+class UsageError(ProducerError):
+    """The command cannot be done as asked; says what to give."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)  # secrets are among them
+class Settings:
+    """What was said about the target; None for what was not.
+
+    :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``.
+    :ivar project: the project.
+    :ivar logstore: the logstore.
+    :ivar access_key_id: who signs.
+    :ivar access_key_secret: likewise.
+    :ivar security_token: of temporary credentials.
+    :ivar region: of signature version 4.
+    :ivar sign_version: ``v1`` or ``v4``.
+    """
+
+    endpoint: str | None = None
+    project: str | None = None
+    logstore: str | None = None
+    access_key_id: str | None = None
+    access_key_secret: str | None = None
+    security_token: str | None = None
+    region: str | None = None
+    sign_version: str | None = None
+
+    def needed(self, name: str) -> str:
+        """One that the command cannot do without.
+
+        :raises UsageError: it was not said; tells the ways to say it.
+        """
+        value: str | None = getattr(self, name)
+        if value:
+            return value
+        what = "no credentials" if name.startswith("access_key") else f"no {name}"
+        flag = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{what}: set {_variable(name)} or give {flag}, or name a --profile that has {name}")
+
+    def project_config(self, project: str | None = None) -> ProjectConfig:
+        """The project, its endpoint, and who signs.
+
+        :param project: another one than that of the settings.
+        :raises UsageError: something is missing.
+        :raises ConfigError: something is wrong.
+        """
+        return ProjectConfig(
+            project or self.needed("project"),
+            endpoint=self.needed("endpoint"),
+            access_key_id=self.needed("access_key_id"),
+            access_key_secret=self.needed("access_key_secret"),
+            security_token=self.security_token,
+        )
+
+    def producer_options(self) -> dict[str, Any]:
+        """The options of a producer that belong to the target."""
+        options = {"region": self.region, "sign_version": self.sign_version or ("v4" if self.region else None)}
+        return {name: value for name, value in options.items() if value}
+
+    def producer_config(self, **more: Any) -> ProducerConfig:
+        """A producer's configuration.
+
+        :param more: further options.
+        :raises ConfigError: something is wrong.
+        """
+        return ProducerConfig(**self.producer_options(), **more)
+
+
+NAMES = tuple(field.name for field in fields(Settings))
+
+
+def resolve(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+    """Flags over the environment over the profile; a secret or token counts only beside the key id of its place, or
+    above it.
+
+    :param args: with ``profile`` and such of :data:`NAMES` as the command has.
+    :raises UsageError: there is no such profile, or the file cannot be used.
+    """
+    flags = {name: getattr(args, name, None) or None for name in NAMES}
+    variables = {name: environ.get(_variable(name)) or None for name in NAMES}
+    profile = _profile(getattr(args, "profile", None) or environ.get("LOGHUB_PROFILE"), config_path(environ))
+    if flags["access_key_id"] or variables["access_key_id"]:
+        profile = {name: value for name, value in profile.items() if name not in _OF_THE_KEY}
+    return Settings(**{name: flags[name] or variables[name] or profile.get(name) for name in NAMES})
+
+
+def _variable(name: str) -> str:
+    return f"LOGHUB_{name.upper()}"
+
+
+def config_path(environ: Mapping[str, str]) -> Path | None:
+    """The file with the profiles, whether it exists or not; None where there is no home."""
+    # The specification has relative paths ignored.
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):
+        home = environ.get("HOME")
+        if not home:
+            return None
+        base = f"{home}/.config"
+    return Path(base, "loghub-producer", "config.toml")
+
+
+def _profile(name: str | None, path: Path | None) -> dict[str, str]:
+    """What the profile says; nothing where none is named and there is no default.
+
+    :raises UsageError: see :func:`resolve`.
+    """
+    content = {} if path is None else _read(path)
+    profiles = {"local": _LOCAL, **content.get("profiles", {})}
+    name = name or content.get("profile") or ("default" if "default" in profiles else None)
+    if name is None:
+        return {}
+    if name not in profiles:
+        where = "no file has profiles" if path is None else f"{path} has no such profile"
+        raise UsageError(f"--profile {name}: {where}{did_you_mean(name, list(profiles))}")
+    return _checked(profiles[name], f"{path}: profile {name}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+            others = os.fstat(file.fileno()).st_mode & 0o077
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        # Not the line itself, which may hold a secret.
+        raise UsageError(f"{path} is no TOML: {str(error).partition(':')[0]}") from error
+    _check_shape(content, path)
+    if others and any(set(_OF_THE_KEY) & each.keys() for each in content.get("profiles", {}).values()):
+        print(f"warning: others can read the secrets in {path}: chmod 600 {path}", file=sys.stderr)
+    return content
+
+
+def _check_shape(content: Mapping[str, Any], path: Path) -> None:
+    for name in content:
+        if name not in ("profile", "profiles"):
+            raise UsageError(f"{path}: {name} means nothing here: a profile is a table [profiles.{name}]")
+    profiles = content.get("profiles", {})
+    tables = isinstance(profiles, dict) and all(isinstance(each, dict) for each in profiles.values())
+    if not tables or not isinstance(content.get("profile", ""), str):
+        raise UsageError(f'{path}: a profile is a table such as [profiles.prod], and profile = "prod" names one')
+
+
+def _checked(profile: Mapping[str, Any], where: str) -> dict[str, str]:
+    for name, value in profile.items():
+        if name not in NAMES:
+            hint = did_you_mean(name, NAMES) or f"; settings are {', '.join(NAMES)}"
+            raise UsageError(f"{where}: {name} is no setting{hint}")
+        if not isinstance(value, str):
+            raise UsageError(f"{where}: {name} must be text in quotes")
+    return dict(profile)

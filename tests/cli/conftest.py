@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def config_file(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the profiles of a test stand, in place of those of whoever runs it."""
+    home = tmp_path_factory.mktemp("config")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    for name in ("PROFILE", "ENDPOINT", "PROJECT", "LOGSTORE", "REGION", "SIGN_VERSION", "SECURITY_TOKEN"):
+        monkeypatch.delenv(f"LOGHUB_{name}", raising=False)
+    (home / "loghub-producer").mkdir()
+    return home / "loghub-producer" / "config.toml"

@@ -1,0 +1,125 @@
+"""Flags, the environment and profiles: which of them says where to, and who signs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from producer.cli import main
+from producer.cli.profiles import NAMES, Settings, UsageError, config_path, resolve
+from producer.cli.serve import DEFAULT_PORT
+from producer.server.loghub_server import TEST_ACCESS_KEY_ID, TEST_ACCESS_KEY_SECRET
+
+FILE = """
+profile = "prod"
+[profiles.prod]
+endpoint = "https://of-the-profile"
+project = "profile-project"
+access_key_id = "profile-id"
+access_key_secret = "profile-secret"
+security_token = "profile-token"
+[profiles.v4]
+region = "cn-hangzhou"
+"""
+
+
+def settled(path: Path, text: str = FILE, mode: int = 0o600, flags: object = None, **environ: str) -> Settings:
+    path.write_text(text)
+    path.chmod(mode)
+    environ = {f"LOGHUB_{name.upper()}": value for name, value in environ.items()}
+    return resolve(argparse.Namespace(**(flags or {})), {"XDG_CONFIG_HOME": str(path.parents[1]), **environ})  # type: ignore[dict-item]
+
+
+def test_flags_go_over_the_environment_and_that_over_the_profile(config_file: Path) -> None:
+    """Each setting on its own; a setting that none of them names is not there."""
+    found = settled(config_file, flags={"project": "flag"}, project="environment", endpoint="http://environment")
+    assert (found.project, found.endpoint, found.access_key_id) == ("flag", "http://environment", "profile-id")
+    assert found.security_token == "profile-token"
+    assert found.logstore is None
+
+
+def test_secrets_of_a_profile_go_with_its_key_id_alone(config_file: Path) -> None:
+    """A token of one key never signs with another; a secret above the file completes the id in it."""
+    found = settled(config_file, access_key_id="mine", access_key_secret="my-secret")
+    assert (found.access_key_id, found.access_key_secret, found.security_token) == ("mine", "my-secret", None)
+    assert settled(config_file, access_key_secret="other").access_key_id == "profile-id"
+
+
+def test_a_profile_is_named_by_flag_environment_or_file(config_file: Path) -> None:
+    """In this order; ``default`` is taken where nobody names one; a region asks for signature version 4."""
+    assert settled(config_file, flags={"profile": "v4"}, profile="prod").producer_options() == {
+        "region": "cn-hangzhou",
+        "sign_version": "v4",
+    }
+    assert settled(config_file, profile="v4").endpoint is None
+    assert settled(config_file).endpoint == "https://of-the-profile"
+    assert settled(config_file, '[profiles.default]\nproject = "d"').project == "d"
+    assert settled(config_file, "") == Settings()
+
+
+def test_the_profile_local_is_what_serve_listens_on(config_file: Path) -> None:
+    """Without a file, and with its default key."""
+    found = settled(config_file, "", profile="local")
+    assert found.endpoint == f"http://127.0.0.1:{DEFAULT_PORT}"
+    assert (found.access_key_id, found.access_key_secret) == (TEST_ACCESS_KEY_ID, TEST_ACCESS_KEY_SECRET)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = = 'hush'", "is no TOML"),
+        ("[prod]", "a profile is a table [profiles.prod]"),
+        ("profiles = 1", "a profile is a table such as [profiles.prod]"),
+        ('profile = "prd"\n[profiles.prod]', "no such profile; did you mean prod?"),
+        ('profile = "a"\n[profiles.a]\nendpont = "hush"', "endpont is no setting; did you mean endpoint?"),
+        ('profile = "a"\n[profiles.a]\nproject = 7', "project must be text in quotes"),
+    ],
+)
+def test_a_wrong_file_is_told_in_words(config_file: Path, text: str, told: str) -> None:
+    """The file, what is wrong, and the nearest name; never what may be a secret."""
+    with pytest.raises(UsageError) as error:
+        settled(config_file, text)
+    assert told in str(error.value)
+    assert str(config_file) in str(error.value)
+    assert "hush" not in str(error.value)
+
+
+def test_a_file_with_secrets_that_others_can_read_is_warned_of(
+    config_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what to do; a file of the user's alone, or without secrets, is not."""
+    settled(config_file)
+    settled(config_file, '[profiles.a]\nproject = "p"', mode=0o644)
+    assert capsys.readouterr().err == ""
+    settled(config_file, mode=0o640)
+    assert (
+        capsys.readouterr().err == f"warning: others can read the secrets in {config_file}: chmod 600 {config_file}\n"
+    )
+
+
+def test_settings_show_no_secret(config_file: Path) -> None:
+    """Neither as text nor in an error."""
+    found = settled(config_file)
+    assert "profile-secret" not in f"{found!r} {found} {found.project_config()!r}"
+    assert "secret" not in repr(found)
+
+
+def test_a_missing_setting_tells_the_ways_to_say_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The variable, the flag and the profile; exit code 2."""
+    (tmp_path / "a.log").write_text("line\n")
+    assert main(["ship", str(tmp_path / "a.log"), "--endpoint=http://127.0.0.1:1", "--project=p"]) == 2
+    said = capsys.readouterr().err
+    assert "LOGHUB_ACCESS_KEY_ID" in said
+    assert "--profile" in said
+    with pytest.raises(UsageError, match="LOGHUB_LOGSTORE or give --logstore"):
+        Settings().needed("logstore")
+
+
+def test_the_file_is_found_as_the_specification_says() -> None:
+    """``$XDG_CONFIG_HOME`` if it is absolute, else ``~/.config``; none without a home."""
+    assert config_path({"XDG_CONFIG_HOME": "/x"}) == Path("/x/loghub-producer/config.toml")
+    assert config_path({"XDG_CONFIG_HOME": "x", "HOME": "/h"}) == Path("/h/.config/loghub-producer/config.toml")
+    assert config_path({}) is None
+    assert {"endpoint", "project", "logstore"} < set(NAMES)
