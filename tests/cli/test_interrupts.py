@@ -67,23 +67,25 @@ def test_command_that_is_still_imported_ends_with_one_line(
     slow = tmp_path / "slow"
     slow.mkdir()
     for name in ("starlette", "sqlite3"):  # of the server, and of channels
-        (slow / f"{name}.py").write_text("import sys, time\nprint('importing', flush=True)\ntime.sleep(3600)\n")
+        # Not one long sleep: a signal just before it would be looked at after it.
+        text = "import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.05)\n"
+        (slow / f"{name}.py").write_text(text)
     # Measuring coverage would import sqlite3 before the command begins.
     known = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "producer", *command.split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=known | {"PYTHONPATH": str(slow)},
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "importing\n"
-        process.send_signal(number)
-        _, err = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "importing\n"
+            process.send_signal(number)
+            _, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
     assert process.returncode == code, err
     word = "interrupted" if number == signal.SIGINT else "terminated"
     assert err.splitlines() == [f"producer {command.split(maxsplit=1)[0]}: {word}"]
