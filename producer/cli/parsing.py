@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
                 return
             name = argument.partition("=")[0]
             if name.startswith("--") and " " not in argument and not self._known(name):
-                self.error(f"no such option: {name}{self._near(name)}")
+                self.error(f"unknown flag {name}{self._near(name)}")
 
     def _known(self, name: str) -> bool:
         return any(option.startswith(name) for option in self._option_string_actions)
@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         what = "no such command" if isinstance(action, argparse._SubParsersAction) else "no such choice"
         known = [str(choice) for choice in action.choices]
         hint = did_you_mean(str(value), known) or f"; choose from {', '.join(known)}"
-        raise argparse.ArgumentError(action if action.option_strings else None, f"{what}: {value!r}{hint}")
+        raise argparse.ArgumentError(action if action.option_strings else None, f"{what} {value!r}{hint}")
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, in one line, and where the help is; the exit code is 2."""
@@ -53,9 +53,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """``; did you mean X?``, or nothing where no name is near."""
+    """``: did you mean X?``, or nothing where no name is near."""
     near = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else ""
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -35,13 +35,13 @@ def ended(*arguments: str) -> int:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["serv"], "producer: no such command: 'serv'; did you mean serve? see producer --help\n"),
-        (["serve", "--prot", "1"], "producer serve: no such option: --prot; did you mean --port? see"),
-        (["ship", "--endpont=x"], "producer ship: no such option: --endpont; did you mean --endpoint? see"),
-        (["agent", "--confg", "x"], "producer agent: no such option: --confg; did you mean --config? see"),
-        (["channel", "inspct", "x"], "producer channel: no such command: 'inspct'; did you mean inspect? see"),
-        (["agent", "unit", "sytemd"], "no such choice: 'sytemd'; did you mean systemd? see"),
-        (["serve", "--zzzz"], "producer serve: no such option: --zzzz; see producer serve --help"),
+        (["serv"], "producer: no such command 'serv': did you mean serve? see producer --help\n"),
+        (["serve", "--prot", "1"], "producer serve: unknown flag --prot: did you mean --port? see"),
+        (["ship", "--endpont=x"], "producer ship: unknown flag --endpont: did you mean --endpoint? see"),
+        (["agent", "--confg", "x"], "producer agent: unknown flag --confg: did you mean --config? see"),
+        (["channel", "inspct", "x"], "producer channel: no such command 'inspct': did you mean inspect? see"),
+        (["agent", "unit", "sytemd"], "no such choice 'sytemd': did you mean systemd? see"),
+        (["serve", "--zzzz"], "producer serve: unknown flag --zzzz; see producer serve --help"),
     ],
 )
 def test_a_wrong_name_is_told_with_the_nearest_one(

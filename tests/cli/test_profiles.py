@@ -72,8 +72,8 @@ def test_the_profile_local_is_what_serve_listens_on(config_file: Path) -> None:
         ("x = = 'hush'", "is no TOML"),
         ("[prod]", "a profile is a table [profiles.prod]"),
         ("profiles = 1", "a profile is a table such as [profiles.prod]"),
-        ('profile = "prd"\n[profiles.prod]', "no such profile; did you mean prod?"),
-        ('profile = "a"\n[profiles.a]\nendpont = "hush"', "endpont is no setting; did you mean endpoint?"),
+        ('profile = "prd"\n[profiles.prod]', "no such profile: did you mean prod?"),
+        ('profile = "a"\n[profiles.a]\nendpont = "hush"', "endpont is no setting: did you mean endpoint?"),
         ('profile = "a"\n[profiles.a]\nproject = 7', "project must be text in quotes"),
     ],
 )
