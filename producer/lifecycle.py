@@ -74,7 +74,7 @@ def drain_all() -> None:
             _exited = not producers
         if _exited:
             return
-        failed_before = {shutdown: shutdown.failed_records for shutdown, _ in producers}
+        before = {shutdown: _Before(shutdown) for shutdown, _ in producers}
         try:
             for shutdown, _ in producers:
                 shutdown.begin()
@@ -84,7 +84,7 @@ def drain_all() -> None:
             left = 0.0 if hurried else max(0.0, started + timeout - time.monotonic())
             hurried |= _close_or_give_up(shutdown, name, left)
             drained(shutdown)
-            _say_lost(name, shutdown.failed_records - failed_before[shutdown], timeout)
+            before[shutdown].say_lost(name, timeout, "the process ended", hurried=hurried)
 
 
 def _close_or_give_up(shutdown: Shutdown, name: str, timeout: float) -> bool:
@@ -113,20 +113,34 @@ def drain(shutdown: Shutdown, name: str, timeout: float) -> None:
 
     :param timeout: seconds.
     """
-    failed_before = shutdown.failed_records
+    before = _Before(shutdown)
     _close(shutdown, name, timeout)
     drained(shutdown)
-    _say_lost(name, shutdown.failed_records - failed_before, timeout)
+    before.say_lost(name, timeout, "the last reference to it went")
 
 
-def _say_lost(name: str, records: int, timeout: float) -> None:
-    if records:
+class _Before:
+    """What was so when a drain began, for what is said at its end."""
+
+    def __init__(self, shutdown: Shutdown) -> None:
+        self._shutdown = shutdown
+        self._failed, self._closing, self._began = shutdown.failed_records, shutdown.begun, time.monotonic()
+
+    def say_lost(self, name: str, timeout: float, event: str, *, hurried: bool = False) -> None:
+        """Say how many records are lost, and why; nothing if none are."""
+        records = self._shutdown.failed_records - self._failed
+        if not records:
+            return
         _log.error(
-            "%s: %d records could not be delivered and are lost: nobody had called close() when the process, or the "
-            "last reference to it, ended. Each had a last attempt, and all of them %.1f s (drain_timeout_ms).",
+            "%s: %d records could not be delivered and are lost: %s when %s. They had %.1f s of the %.1f s of "
+            "drain_timeout_ms%s",
             name,
             records,
+            "close() had been called, and was interrupted," if self._closing else "nobody had called close()",
+            event,
+            time.monotonic() - self._began,
             timeout,
+            ": an interrupt cut it short" if hurried else "",
         )
 
 
