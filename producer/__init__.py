@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from .numbering import SequenceKey
     from .records import LogItem, StreamKey
     from .results import Attempt, Callback, Result
+    from .signals import install_signal_handlers
     from .stream import Stream
 
     __version__: str
@@ -144,6 +145,7 @@ __all__ = [
     "UnauthorizedError",
     "UnreachableError",
     "__version__",
+    "install_signal_handlers",
 ]
 
 # Where each name is, but for the errors. A name is imported when it is asked for: a program that only sends logs waits
@@ -176,6 +178,7 @@ _PLACES = {
     "StreamKey": "records",
     "StreamStats": "metrics",
     "Transaction": "interfaces",
+    "install_signal_handlers": "signals",
 }
 
 # Modules that stand in the documents by themselves: they are attributes of the package also before they are imported.

@@ -27,6 +27,7 @@ from .metrics import Stats
 from .numbering import SequenceKey
 from .records import StreamKey
 from .results import Callback
+from .signals import install_signal_handlers
 from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
 from .target_check import in_time
@@ -314,6 +315,11 @@ class Producer:
             finally:  # a close that was interrupted leaves the rest to the interpreter's exit
                 if shutdown.ended:
                     lifecycle.drained(shutdown)
+
+    @staticmethod
+    def install_signal_handlers() -> None:
+        """See :func:`producer.install_signal_handlers`: it is for all producers of the process."""
+        install_signal_handlers()
 
     @property
     def closed(self) -> bool:

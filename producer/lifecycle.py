@@ -64,27 +64,35 @@ def _hook_multiprocessing() -> None:
 
 
 def drain_all() -> None:
-    """Close every open producer within its own time, all at the same time; an interrupt cuts the waiting short."""
+    """Close every open producer within its own time, all at the same time; an interrupt cuts the waiting short. Nobody
+    will close one that is made later.
+    """
     global _exited  # noqa: PLW0603  # a process has one exit
-    started = time.monotonic()
-    hurried = False
     while True:
+        drain_open()
         with _lock:
-            producers = list(_draining.items())
-            _exited = not producers
+            _exited = not _draining
         if _exited:
             return
-        before = {shutdown: _Before(shutdown) for shutdown, _ in producers}
-        try:
-            for shutdown, _ in producers:
-                shutdown.begin()
-        except KeyboardInterrupt:
-            hurried = True
-        for shutdown, (name, timeout) in producers:
-            left = 0.0 if hurried else max(0.0, started + timeout - time.monotonic())
-            hurried |= _close_or_give_up(shutdown, name, left)
-            drained(shutdown)
-            before[shutdown].say_lost(name, timeout, "the process ended", hurried=hurried)
+
+
+def drain_open() -> None:
+    """Close every open producer, as :func:`drain_all`, and let the process go on."""
+    started = time.monotonic()
+    hurried = False
+    with _lock:
+        producers = list(_draining.items())
+    before = {shutdown: _Before(shutdown) for shutdown, _ in producers}
+    try:
+        for shutdown, _ in producers:
+            shutdown.begin()
+    except KeyboardInterrupt:
+        hurried = True
+    for shutdown, (name, timeout) in producers:
+        left = 0.0 if hurried else max(0.0, started + timeout - time.monotonic())
+        hurried |= _close_or_give_up(shutdown, name, left)
+        drained(shutdown)
+        before[shutdown].say_lost(name, timeout, "the process ended", hurried=hurried)
 
 
 def _close_or_give_up(shutdown: Shutdown, name: str, timeout: float) -> bool:

@@ -1,0 +1,25 @@
+"""A pool whose workers send and are then terminated, as the end of its ``with`` block does."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import Any
+
+from common import LOGSTORE, PROJECT, new_producer
+
+import producer
+
+mine: list[Any] = []
+
+
+def work(number: int) -> int:
+    """Send a record, which lingers longer than the pool lives."""
+    if not mine:
+        mine.append(new_producer())
+    mine[0].send(PROJECT, LOGSTORE, {"n": f"record-{number}"})
+    return number
+
+
+if __name__ == "__main__":
+    with multiprocessing.Pool(2, initializer=producer.install_signal_handlers) as pool:
+        print(f"sent={len(pool.map(work, range(20)))}")
