@@ -175,8 +175,8 @@ class Outlet:
         if fallback is not None:
             fallback()
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent before is delivered or has failed; says so, and goes on, if that takes longer.
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until everything sent before is delivered or has failed; whether it was in time. If not, it is said.
 
         :param timeout: seconds; None is ``flush_timeout``; 0 only makes sure that all of it is on its way.
         """
@@ -187,6 +187,8 @@ class Outlet:
         except ProducerError as error:
             if seconds:
                 _log.warning("%s/%s: %s", *self._place, error)
+            return False
+        return True
 
     def close(self, *, wait: bool = True) -> None:
         """Send nothing more; closes the producer if it was made here. May be called again.

@@ -1,0 +1,106 @@
+"""What a producer tells of itself to systems that collect figures: names, units, and where they stand in ``stats()``.
+
+Both OpenTelemetry and Prometheus are given this one table, each in its own spelling.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ..client import Producer
+from ..interfaces import ChannelStats
+from ..metrics import Stats
+
+#: Labels, and the figure for them.
+Sample = tuple[Mapping[str, str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure.
+
+    :ivar name: parts with dots between them, such as ``logs.accepted``.
+    :ivar unit: as OpenTelemetry writes units: ``By``, ``s``, or what is counted, in braces.
+    :ivar grows: whether it only grows, until the producer is made anew.
+    :ivar help: what it is.
+    :ivar read: its samples.
+    """
+
+    name: str
+    unit: str
+    grows: bool
+    help: str
+    read: Callable[[Stats], Iterable[Sample]]
+
+
+def _one(value: Callable[[Stats], float | None]) -> Callable[[Stats], Iterable[Sample]]:
+    def read(stats: Stats) -> Iterator[Sample]:
+        found = value(stats)
+        if found is not None:
+            yield {}, found
+
+    return read
+
+
+def _each(label: str, values: Callable[[Stats], Mapping[str, float]]) -> Callable[[Stats], Iterable[Sample]]:
+    return lambda stats: [({label: name}, value) for name, value in values(stats).items()]
+
+
+def _of_channel(value: Callable[[Stats, ChannelStats], float]) -> Callable[[Stats], Iterable[Sample]]:
+    return _one(lambda stats: None if stats.channel is None else value(stats, stats.channel))
+
+
+def _held(stats: Stats) -> Mapping[str, float]:
+    return {one.name: float(one.held is not None) for one in stats.destinations}
+
+
+FIGURES = (
+    Figure("logs.accepted", "{log}", True, "Logs that send took.", _one(lambda s: s.accepted)),
+    Figure("logs.delivered", "{log}", True, "Logs that LogHub acknowledged.", _one(lambda s: s.delivered)),
+    Figure("logs.failed", "{log}", True, "Logs that were given up.", _one(lambda s: s.failed)),
+    Figure("logs.retried", "{log}", True, "Logs that were scheduled for another attempt.", _one(lambda s: s.retried)),
+    Figure("requests", "{request}", True, "Requests made, by batches.", _one(lambda s: s.attempts)),
+    Figure("logs.pending", "{log}", False, "Logs neither delivered nor failed.", _one(lambda s: s.pending)),
+    Figure("batches", "{batch}", False, "Batches not settled, by state.", _each("state", lambda s: s.batches)),
+    Figure("memory.used", "By", False, "Memory taken, by stage.", _each("stage", lambda s: s.memory_by_stage)),
+    Figure("memory.limit", "By", False, "total_size_in_bytes.", _one(lambda s: s.memory_limit)),
+    Figure("memory.wait", "s", True, "Time that senders waited for memory.", _one(lambda s: s.memory_wait_seconds)),
+    Figure("senders.waiting", "{thread}", False, "Threads that wait for memory.", _one(lambda s: s.waiting_senders)),
+    Figure("oldest.record.age", "s", False, "Age of the oldest record.", _one(lambda s: s.oldest_record_age)),
+    Figure("callbacks.pending", "{batch}", False, "Settled, not told yet.", _one(lambda s: s.callbacks_pending)),
+    Figure(
+        "destination.requests.in_flight",
+        "{request}",
+        False,
+        "Requests under way.",
+        _each("destination", lambda s: {one.name: one.in_flight for one in s.destinations}),
+    ),
+    Figure(
+        "destination.requests.limit",
+        "{request}",
+        False,
+        "Requests that may be under way, as learned.",
+        _each("destination", lambda s: {one.name: one.limit for one in s.destinations}),
+    ),
+    Figure("destination.held", "{destination}", False, "1 while nothing is sent to it.", _each("destination", _held)),
+    Figure("channel.events", "{event}", False, "Events in the channel.", _of_channel(lambda s, _: s.stored)),
+    Figure("channel.used", "By", False, "Bytes in it.", _of_channel(lambda _, c: c.bytes)),
+    Figure("channel.fill", "1", False, "Part of its capacity.", _of_channel(lambda _, c: c.fill)),
+    Figure("dead_lettered", "{event}", True, "Moved to the dead letters.", _of_channel(lambda s, _: s.dead_lettered)),
+)
+
+
+class Watched:
+    """Producers whose figures are read, by name; none is kept alive for it, and one that is gone has none."""
+
+    def __init__(self, producers: Iterable[Producer]) -> None:
+        self._producers = [weakref.ref(producer) for producer in producers]
+
+    def stats(self) -> Iterator[tuple[str, Stats]]:
+        """Each producer's name, and what it tells now."""
+        for alive in self._producers:
+            producer = alive()
+            if producer is not None:
+                yield producer.name, producer.stats()

@@ -1,0 +1,226 @@
+"""OpenTelemetry: exporters of log records and of spans, and the figures of a producer as instruments.
+
+::
+
+    exporter = LogHubSpanExporter(producer, "my-project", "my-app-traces")
+    tracer_provider.add_span_processor(BatchSpanProcessor(exporter))
+    logger_provider.add_log_record_processor(BatchLogRecordProcessor(LogHubLogExporter(producer, "my-project", "logs")))
+    observe(producer)
+
+An exporter hands over what it is given: a success means that the producer has it, which delivers it with its own
+retries; ``force_flush`` waits for that. Spans have the fields of LogHub's traces.
+
+Source: Simple Log Service, Trace data formats; OpenTelemetry, Logs Data Model.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from opentelemetry import metrics, trace
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from ..client import Producer
+from ..records import LogItem
+from .figures import FIGURES, Figure, Watched
+from .outlet import OnFull, Outlet
+
+__all__ = ["LogHubLogExporter", "LogHubSpanExporter", "observe", "trace_context"]
+
+#: Of a resource, what has a field of its own.
+_PLACES = {"host.name": "host", "service.name": "service"}
+
+
+class _Exporter:
+    """What both exporters are: an outlet, and its end."""
+
+    def __init__(
+        self,
+        producer: Producer | None = None,
+        project: str | None = None,
+        logstore: str | None = None,
+        *,
+        on_full: OnFull = "wait",
+        **options: Any,
+    ) -> None:
+        self._outlet = Outlet(producer, project, logstore, on_full=on_full, **options)
+        self._ended = False
+
+    @property
+    def producer(self) -> Producer:
+        """What sends."""
+        return self._outlet.producer
+
+    @property
+    def dropped(self) -> int:
+        """What could not be handed to the producer."""
+        return self._outlet.dropped
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Wait until everything exported is delivered or has failed; whether that took no longer.
+
+        :param timeout_millis: milliseconds.
+        """
+        return self._outlet.flush(timeout_millis / 1000)
+
+    def shutdown(self) -> None:
+        """Wait for delivery, and close the producer if it was made here. May be called again."""
+        if not self._ended:
+            self._ended = True
+            self._outlet.flush()
+            self._outlet.close()
+
+    def _send(self, logs: Iterable[LogItem]) -> bool:
+        """Send these; whether the producer took all of them."""
+        if self._ended:
+            return False
+        before = self._outlet.dropped
+        for log in logs:
+            self._outlet.send(log)
+        return self._outlet.dropped == before
+
+
+class LogHubLogExporter(_Exporter, LogRecordExporter):
+    """Sends log records. Fields: ``message`` (the body), ``severity_text``, ``severity_number``, ``event_name``,
+    ``traceID``, ``spanID``, each attribute by its name (``attribute.NAME`` where a field has that), ``host``,
+    ``service``, ``resource`` (the others of its attributes, JSON), ``otlp.name`` and ``otlp.version`` (the scope).
+
+    :param producer: as of :class:`~producer.integrations.outlet.Outlet`, as are the others.
+    :raises ConfigError: a wrong option.
+    """
+
+    def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
+        """Hand these to the producer."""
+        taken = self._send(_log_of_record(one) for one in batch)
+        return LogRecordExportResult.SUCCESS if taken else LogRecordExportResult.FAILURE
+
+
+class LogHubSpanExporter(_Exporter, SpanExporter):
+    """Sends spans in the schema of LogHub's traces: ``host``, ``service``, ``resource``, ``otlp.name``,
+    ``otlp.version``, ``name``, ``kind``, ``traceID``, ``spanID``, ``parentSpanID``, ``traceState``, ``links``, ``logs``
+    (the events), ``attribute``, ``start``, ``end`` and ``duration`` (microseconds), ``statusCode``, ``statusMessage``.
+
+    :param producer: as of :class:`~producer.integrations.outlet.Outlet`, as are the others.
+    :raises ConfigError: a wrong option.
+    """
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Hand these to the producer."""
+        return SpanExportResult.SUCCESS if self._send(map(_log_of_span, spans)) else SpanExportResult.FAILURE
+
+
+def _log_of_record(readable: ReadableLogRecord) -> LogItem:
+    record = readable.log_record
+    fields: dict[str, Any] = {
+        "message": record.body,
+        "severity_text": record.severity_text,
+        "severity_number": None if record.severity_number is None else record.severity_number.value,
+        "event_name": record.event_name,
+        "traceID": _trace_id(record.trace_id),
+        "spanID": _span_id(record.span_id),
+        **_origin(readable.resource, readable.instrumentation_scope),
+    }
+    for name, value in (record.attributes or {}).items():
+        fields[f"attribute.{name}" if name in fields else name] = value
+    return _item(fields, record.timestamp or record.observed_timestamp or time.time_ns())
+
+
+def _log_of_span(span: ReadableSpan) -> LogItem:
+    context, parent = span.get_span_context(), span.parent
+    start, end = span.start_time or 0, span.end_time or span.start_time or 0
+    return _item(
+        {
+            **_origin(span.resource, span.instrumentation_scope),
+            "name": span.name,
+            "kind": span.kind.name,
+            "traceID": context and _trace_id(context.trace_id),
+            "spanID": context and _span_id(context.span_id),
+            "parentSpanID": _span_id(parent.span_id) if parent is not None else "",
+            "traceState": context and context.trace_state.to_header(),
+            "links": _json([_link(link.context, link.attributes) for link in span.links]),
+            "logs": _json([_event(one.name, one.timestamp, one.attributes) for one in span.events]),
+            "attribute": _json(dict(span.attributes or {})),
+            "start": start // 1000,
+            "end": end // 1000,
+            "duration": (end - start) // 1000,
+            "statusCode": span.status.status_code.name,
+            "statusMessage": span.status.description or "",
+        },
+        start,
+    )
+
+
+def _link(context: trace.SpanContext, attributes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    ids = {"traceID": _trace_id(context.trace_id), "spanID": _span_id(context.span_id)}
+    return {**ids, "attribute": dict(attributes or {})}
+
+
+def _event(name: str, moment: int, attributes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {"name": name, "time": moment, "attribute": dict(attributes or {})}
+
+
+def _origin(resource: Resource | None, scope: Any) -> dict[str, Any]:
+    """Where something was made: fields of its resource and of its scope."""
+    attributes = dict(resource.attributes) if resource is not None else {}
+    origin: dict[str, Any] = {field: attributes.pop(name, "") for name, field in _PLACES.items()}
+    origin["resource"] = _json(attributes)
+    if scope is not None:
+        origin["otlp.name"], origin["otlp.version"] = scope.name, scope.version or ""
+    return origin
+
+
+def _item(fields: dict[str, Any], moment: int) -> LogItem:
+    return LogItem(fields, moment // 1_000_000_000, moment % 1_000_000_000)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr)
+
+
+def _trace_id(number: int | None) -> str | None:
+    return trace.format_trace_id(number) if number else None
+
+
+def _span_id(number: int | None) -> str | None:
+    return trace.format_span_id(number) if number else None
+
+
+def trace_context() -> dict[str, str]:
+    """``traceID`` and ``spanID`` of the span that is current; nothing if there is none.
+
+    For ``LogHubHandler(..., context=trace_context)``.
+    """
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
+        return {}
+    return {"traceID": trace.format_trace_id(context.trace_id), "spanID": trace.format_span_id(context.span_id)}
+
+
+def observe(*producers: Producer, meter: metrics.Meter | None = None) -> None:
+    """Let OpenTelemetry ask producers for their figures, as observable counters and gauges named
+    ``loghub.producer.…``, with the attribute ``producer``. Keeps none of them alive.
+
+    :param meter: what makes the instruments; None is that of the global provider.
+    """
+    own = metrics.get_meter("producer") if meter is None else meter
+    watched = Watched(producers)
+    for figure in FIGURES:
+        make = own.create_observable_counter if figure.grows else own.create_observable_gauge
+        name = f"loghub.producer.{figure.name}"
+        make(name, callbacks=[_reader(watched, figure)], unit=figure.unit, description=figure.help)
+
+
+def _reader(watched: Watched, figure: Figure) -> Callable[[metrics.CallbackOptions], Iterable[metrics.Observation]]:
+    def read(_options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        for name, stats in watched.stats():
+            for labels, value in figure.read(stats):
+                yield metrics.Observation(value, {"producer": name, **labels})
+
+    return read

@@ -1,0 +1,146 @@
+"""structlog: a final processor, and a logger factory, that send events to LogHub.
+
+::
+
+    sender = LogHubProcessor(producer, "my-project", "app-log")
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level,
+                                    structlog.processors.format_exc_info, sender],
+                        logger_factory=sender.logger_factory())
+
+An event's keys become fields as they are; ``event`` becomes ``message``, and the level gets OpenTelemetry's names.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+from ..client import Producer
+from ..records import LogItem
+from .outlet import OnFull, Outlet
+from .severity import severity_number
+
+__all__ = ["LogHubProcessor"]
+
+#: What a method's name, or ``add_log_level``, says.
+_LEVELS = {
+    "trace": 5,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "msg": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "err": logging.ERROR,
+    "exception": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "fatal": logging.CRITICAL,
+}
+
+
+class LogHubProcessor:
+    """Sends each event that comes to it, with the time of that moment, and drops it or hands it on.
+
+    ``event`` becomes the field ``message``; ``level`` (or the name of the method) ``severity_text`` and
+    ``severity_number``; ``timestamp`` is left out where it is a number, which becomes the time. All other keys are
+    fields. What cannot be sent as it is, is sent as its ``repr``.
+
+    :param producer: as of :class:`~producer.integrations.outlet.Outlet`, as are the others.
+    :param pass_on: whether the processors after it, such as a renderer for the console, get the event; if it is the
+        last one, it is dropped.
+    :raises ConfigError: a wrong option.
+    """
+
+    def __init__(
+        self,
+        producer: Producer | None = None,
+        project: str | None = None,
+        logstore: str | None = None,
+        *,
+        on_full: OnFull = "drop",
+        pass_on: bool = False,
+        **options: Any,
+    ) -> None:
+        self._outlet = Outlet(producer, project, logstore, on_full=on_full, **options)
+        self._pass_on = pass_on
+
+    def __call__(self, _logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Send the event.
+
+        :raises structlog.DropEvent: it is not to go on.
+        """
+        self.send(method, event)
+        if self._pass_on:
+            return event
+        raise structlog.DropEvent
+
+    def send(self, method: str, event: MutableMapping[str, Any]) -> None:
+        """Send an event that was made by that method."""
+        fields = dict(event)
+        level = str(fields.pop("level", method))
+        known = {"severity_text": level, "severity_number": severity_number(_LEVELS.get(level.lower(), logging.INFO))}
+        if "event" in fields:
+            known["message"] = fields.pop("event")
+        now = time.time_ns()
+        if type(fields.get("timestamp")) in (int, float):
+            now = int(fields.pop("timestamp") * 1_000_000_000)
+        for name in known.keys() & fields.keys():
+            known[f"extra.{name}"] = fields.pop(name)
+        self._outlet.send(LogItem(known | fields, now // 1_000_000_000, now % 1_000_000_000))
+
+    def logger_factory(self) -> LogHubLoggerFactory:
+        """What ``structlog.configure(logger_factory=…)`` takes, where the last processor renders text: it sends what
+        the last processor returned, as ``message``; and with this processor among them, nothing.
+        """
+        return LogHubLoggerFactory(self)
+
+    @property
+    def producer(self) -> Producer:
+        """What sends."""
+        return self._outlet.producer
+
+    @property
+    def dropped(self) -> int:
+        """Events that could not be handed to the producer."""
+        return self._outlet.dropped
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until what was sent is delivered or has failed.
+
+        :param timeout: seconds; None is ``flush_timeout``.
+        """
+        self._outlet.flush(timeout)
+
+    def close(self) -> None:
+        """Close the producer, if it was made here."""
+        self._outlet.close()
+
+
+class LogHubLogger:
+    """A logger at the end of the processors: each method sends what it is given."""
+
+    def __init__(self, sender: LogHubProcessor) -> None:
+        self._sender = sender
+
+    def __getattr__(self, method: str) -> Any:
+        if method.startswith("_"):
+            raise AttributeError(method)
+
+        def send(message: Any = None, **fields: Any) -> None:
+            self._sender.send(method, {**fields} if message is None else {"event": message, **fields})
+
+        return send
+
+
+class LogHubLoggerFactory:
+    """Makes loggers that send; see :meth:`LogHubProcessor.logger_factory`."""
+
+    def __init__(self, sender: LogHubProcessor) -> None:
+        self._sender = sender
+
+    def __call__(self, *_args: Any) -> LogHubLogger:
+        return LogHubLogger(self._sender)

@@ -1,0 +1,84 @@
+"""``LogHubSink``, under the real loguru and against a real server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import loguru
+import pytest
+from loguru import logger
+
+from producer import Producer
+from producer.integrations.loguru import LogHubSink
+from producer.own_threads import at_work
+from producer.server import LogHubServer
+from producer.server.store.log_groups import StoredLog
+from tests.integrations.conftest import PROJECT
+from tests.support.waiting import eventually
+
+Arrived = Callable[[], list[StoredLog]]
+
+
+@pytest.fixture(autouse=True)
+def _own_sinks() -> Iterator[None]:
+    logger.remove()
+    yield
+    logger.remove()
+
+
+def test_a_message_arrives_with_its_record(producer: Producer, logstore: str, arrived: Arrived) -> None:
+    """Time, level, place, exception, and what was bound; a name that is taken goes under ``extra.``."""
+    sink = LogHubSink(producer, PROJECT, logstore, topic="web")
+    logger.add(sink, format="{message}", level="TRACE")
+    logger.bind(user=7, logger="mine").success("paid {amount}", amount=31.5)
+    try:
+        raise ValueError("too much")
+    except ValueError:
+        logger.exception("failed")
+    paid, failed = arrived()
+    assert paid.fields["message"] == "paid 31.5"
+    assert (paid.fields["severity_text"], paid.fields["severity_number"]) == ("SUCCESS", "11")
+    assert (paid.fields["user"], paid.fields["amount"]) == ("7", "31.5")
+    assert (paid.fields["logger"], paid.fields["extra.logger"]) == (__name__, "mine")
+    assert paid.fields["code.file.path"] == __file__
+    assert paid.topic == "web"
+    assert (failed.fields["exception.type"], failed.fields["exception.message"]) == ("ValueError", "too much")
+    assert 'raise ValueError("too much")' in str(failed.fields["exception.stacktrace"])
+    sink.flush()
+    assert sink.dropped == 0
+
+
+def test_the_time_is_that_of_the_record(producer: Producer, logstore: str, arrived: Arrived) -> None:
+    """To the microsecond, which is what loguru has."""
+    times: list[Any] = []
+
+    def remember(message: loguru.Message) -> None:
+        times.append(message.record["time"])
+
+    logger.add(remember, format="{message}")
+    logger.add(LogHubSink(producer, PROJECT, logstore))
+    logger.info("now")
+    [log] = arrived()
+    assert log.time * 1_000_000 + log.time_ns // 1000 == round(times[0].timestamp() * 1_000_000)
+
+
+def test_what_a_producers_thread_logs_does_not_come_back(producer: Producer, logstore: str, arrived: Arrived) -> None:
+    """Where records of ``logging`` are brought to loguru; another message on such a thread does."""
+    logger.add(LogHubSink(producer, PROJECT, logstore))
+    with at_work():
+        logger.patch(lambda record: record.update(name="urllib3.connectionpool")).debug("Starting")
+        logger.info("of a callback")
+    [log] = arrived()
+    assert log.fields["message"] == "of a callback"
+
+
+def test_a_sink_that_made_its_producer_closes_it(loghub: LogHubServer, reach: dict[str, Any], logstore: str) -> None:
+    """When it is removed, which delivers what was logged."""
+    config = {"name": "own-loguru", "linger_ms": 100}
+    number = logger.add(LogHubSink(project=PROJECT, logstore=logstore, config=config, **reach))
+    logger.info("mine")
+    logger.remove(number)
+    assert loghub.count(PROJECT, logstore) == 1
+    eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("own-loguru-")])

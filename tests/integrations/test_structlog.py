@@ -1,0 +1,89 @@
+"""``LogHubProcessor``, under the real structlog and against a real server."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+
+import pytest
+import structlog
+
+from producer import Producer
+from producer.integrations.structlog import LogHubProcessor
+from producer.server.store.log_groups import StoredLog
+from tests.integrations.conftest import PROJECT
+
+Arrived = Callable[[], list[StoredLog]]
+
+
+@pytest.fixture(autouse=True)
+def _own_configuration() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+@pytest.fixture
+def sender(producer: Producer, logstore: str) -> LogHubProcessor:
+    """A processor."""
+    return LogHubProcessor(producer, PROJECT, logstore)
+
+
+def test_an_event_arrives_with_its_keys(sender: LogHubProcessor, arrived: Arrived) -> None:
+    """As the last processor: level, context, exception; a number that is the timestamp is the time; odd values too."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(),
+            structlog.processors.format_exc_info,
+            sender,
+        ],
+        logger_factory=sender.logger_factory(),
+    )
+    structlog.contextvars.bind_contextvars(request_id="r-1")
+    log = structlog.get_logger().bind(user=7)
+    log.warning("paid", amount=31.5, items=["a"], who={1})
+    try:
+        raise ValueError("too much")
+    except ValueError:
+        log.exception("failed", severity_text="mine")
+    paid, failed = arrived()
+    assert paid.fields == {
+        "message": "paid",
+        "severity_text": "warning",
+        "severity_number": "13",
+        "request_id": "r-1",
+        "user": "7",
+        "amount": "31.5",
+        "items": '["a"]',
+        "who": "{1}",
+    }
+    assert paid.time_ns
+    assert "ValueError: too much" in str(failed.fields["exception"])
+    assert (failed.fields["severity_text"], failed.fields["extra.severity_text"]) == ("error", "mine")
+
+
+def test_before_a_renderer_the_event_goes_on(producer: Producer, logstore: str, arrived: Arrived) -> None:
+    """It is sent with its keys, and printed by the processors after it."""
+    printed = io.StringIO()
+    structlog.configure(
+        processors=[LogHubProcessor(producer, PROJECT, logstore, pass_on=True), structlog.processors.JSONRenderer()],
+        logger_factory=structlog.PrintLoggerFactory(printed),
+    )
+    structlog.get_logger().info("paid", amount=1)
+    [log] = arrived()
+    assert (log.fields["message"], log.fields["amount"]) == ("paid", "1")
+    assert printed.getvalue() == '{"amount": 1, "event": "paid"}\n'
+
+
+def test_its_loggers_send_what_a_renderer_made(sender: LogHubProcessor, arrived: Arrived) -> None:
+    """With the logger factory alone: text is the message, and the method is the level."""
+    structlog.configure(processors=[structlog.processors.JSONRenderer()], logger_factory=sender.logger_factory())
+    structlog.get_logger().error("paid", amount=1)
+    [log] = arrived()
+    assert log.fields["message"] == '{"amount": 1, "event": "paid"}'
+    assert (log.fields["severity_text"], log.fields["severity_number"]) == ("error", "17")
+    sender.flush()
+    sender.close()
+    assert sender.dropped == 0
