@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from . import lifecycle
 from .clock import Clock, SystemClock
-from .config import ProducerConfig, ProjectConfig
+from .config import ProducerConfig, ProjectConfig, option_names
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
+from .foreign_names import hint
 from .forks import Stage, watch_fork
 from .futures import SendFuture
 from .metrics import Stats
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .pipeline.shutdown import Shutdown
 
 _numbers = itertools.count()
+_OPTIONS = frozenset({"config", "channel", "dead_letter", "sink", "clock"})
 
 
 class Producer:
@@ -69,6 +71,15 @@ class Producer:
         same one.
     :raises ChannelClosedError: the channel is closed.
     """
+
+    def __new__(cls, *_: object, **options: object) -> Self:
+        """Say which option is meant, of those that are known from elsewhere."""
+        unknown = [name for name in options if name not in _OPTIONS] if cls is Producer else []
+        if unknown:
+            first = unknown[0]
+            rule = f"unknown option; options are fields of config=ProducerConfig(...): {hint(first, option_names())}"
+            raise ConfigError(first, rule, first)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -207,7 +218,7 @@ class Producer:
         return pipeline.accept_pieces(self._pieces(key, logs), callback)
 
     def _send_lines(
-        self, key: StreamKey, block: Any, field: str, time: int | datetime | None, callback: Callback | None
+        self, key: StreamKey, block: Any, field: str, time: float | datetime | None, callback: Callback | None
     ) -> list[SendFuture]:
         from .line_send import LineSender  # noqa: PLC0415
 
@@ -261,7 +272,9 @@ class Producer:
         :raises InvalidArgumentError: not a ``ProjectConfig``, or the producer's sink knows no projects.
         """
         if not isinstance(project, ProjectConfig):
-            raise InvalidArgumentError(f"a project must be a ProjectConfig, got {type(project).__qualname__}")
+            raise InvalidArgumentError(
+                f"a project must be a ProjectConfig, got {type(project).__qualname__}{_meant_by(project)}"
+            )
         self._sink.put_project(project)
 
     def remove_project_config(self, project: str) -> None:
@@ -429,6 +442,15 @@ class Producer:
         state = "closed" if self._closed else "open"
         projects = [config.project for config in self._sink.project_configs()]
         return f"<Producer {self.name} {state}, projects: {', '.join(projects) or 'none'}>"
+
+
+def _meant_by(given: object) -> str:
+    """What was meant by what is no project."""
+    if isinstance(given, ProducerConfig):
+        return "; options are given by name: Producer(project, config=ProducerConfig(...))"
+    if isinstance(given, Mapping):
+        return "; options are given as config=ProducerConfig.from_mapping(...), where to as ProjectConfig(...)"
+    return "; such as ProjectConfig('my-project', endpoint=..., credentials=...)"
 
 
 def _import_stages(*, durable: bool) -> None:

@@ -8,7 +8,6 @@ long since every option, its default and its rule stand in one place.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import re
 import socket
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 
 from .credentials import Credentials, StaticCredentials, is_header_text
 from .errors import ConfigError
+from .foreign_names import hint
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -114,10 +114,8 @@ def _check(config: Any, prefix: str = "") -> None:
             raise ConfigError(prefix + item.name, f"must be {rule.words}", value)
 
 
-def _unknown(name: str, known: list[str]) -> ConfigError:
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known options are {', '.join(known)}"
-    return ConfigError(name, f"unknown option; {hint}", name)
+def _unknown(name: str, known: list[str], *, of_project: bool = False) -> ConfigError:
+    return ConfigError(name, f"unknown option; {hint(name, known, of_project=of_project)}", name)
 
 
 class _Options:
@@ -125,8 +123,11 @@ class _Options:
 
     __slots__ = ()
 
-    def __new__(cls, *_: Any, **options: Any) -> Self:
+    def __new__(cls, *given: Any, **options: Any) -> Self:
         known = [item.name for item in fields(cast("Any", cls))]
+        if given:
+            rule = f"takes options by name, such as {cls.__name__}({known[0]}=...); from_mapping takes a mapping"
+            raise ConfigError(cls.__name__, rule, type(given[0]).__qualname__)
         for name in options:
             if name not in known:
                 raise _unknown(name, known)
@@ -327,6 +328,11 @@ def _option_rules() -> dict[str, _Rule]:
     return own | {f"http.{f.name}": f.metadata["rule"] for f in fields(HttpConfig)}
 
 
+def option_names() -> list[str]:
+    """The name of every option, those of :class:`HttpConfig` as ``http.verify``."""
+    return list(_option_rules())
+
+
 def option_rows() -> list[tuple[str, str, str]]:
     """Every option as ``(name, default, rule in words)``, for the documentation and its test."""
     rows = []
@@ -348,8 +354,39 @@ def _parse(name: str, rule: _Rule, value: Any) -> Any:
         raise ConfigError(name, f"must be {rule.words}", value) from error
 
 
+_OF_PROJECT = (
+    "project",
+    "endpoint",
+    "access_key_id",
+    "access_key_secret",
+    "security_token",
+    "credentials",
+    "user_agent",
+)
+
+
+class _ProjectOptions:
+    """As :class:`_Options`: the project may be given by its place."""
+
+    __slots__ = ()
+
+    def __new__(cls, *given: Any, **options: Any) -> Self:
+        if len(given) > 1:
+            rule = (
+                "takes the project, and all else by name: ProjectConfig(project, endpoint=..., access_key_id=..., ...)"
+            )
+            raise ConfigError("ProjectConfig", rule, f"{len(given)} arguments without a name")
+        for name in options:
+            if name not in _OF_PROJECT:
+                raise _unknown(name, list(_OF_PROJECT), of_project=True)
+        if (given or options) and "endpoint" not in options:
+            rule = "must be given, such as endpoint='https://cn-hangzhou.log.aliyuncs.com'"
+            raise ConfigError("endpoint", rule, None)
+        return super().__new__(cls)
+
+
 @dataclass(frozen=True, slots=True)
-class ProjectConfig:
+class ProjectConfig(_ProjectOptions):
     """Where the records of one project go, and who signs for them.
 
     Give either a static key (``access_key_id`` and ``access_key_secret``, with ``security_token`` for STS), or
@@ -383,6 +420,9 @@ class ProjectConfig:
             rule = "give either access_key_id and access_key_secret, or credentials=provider"
             raise ConfigError("credentials", rule, "both" if static else "neither")
         if static:
+            for name, value in (("access_key_id", access_key_id), ("access_key_secret", access_key_secret)):
+                if value is None:
+                    raise ConfigError(name, "is missing: an access key is an id and a secret, give both", None)
             key = Credentials(
                 access_key_id=cast("str", access_key_id),
                 access_key_secret=cast("str", access_key_secret),
@@ -440,7 +480,10 @@ def _check_has_no_project(endpoint: str, project: str) -> None:
     """Where it is certain: in a private network a host may well be called like the project."""
     parts = urlsplit(endpoint)
     before, _, host = parts.netloc.partition(".")
-    if before.lower() == project.lower() and _SERVICE_HOST.fullmatch(host):
+    if _SERVICE_HOST.fullmatch(host) and _is_project_name(before):
+        if before.lower() != project.lower():
+            rule = f"must not begin with a project, and {before!r} is another one: write {parts.scheme}://{host}"
+            raise ConfigError("endpoint", rule, endpoint)
         rule = f"must not begin with the project, which is put in front of it: write {parts.scheme}://{host}"
         raise ConfigError("endpoint", rule, endpoint)
 

@@ -34,7 +34,7 @@ class LineSender:
     """
 
     def __init__(
-        self, pipeline: Sender, key: StreamKey, cut: CutRule, field: str, time: int | datetime | None, now: int
+        self, pipeline: Sender, key: StreamKey, cut: CutRule, field: str, time: float | datetime | None, now: int
     ) -> None:
         self._pipeline, self._key, self._cut = pipeline, key, cut
         encode_log({field: ""}, now)  # to say what is wrong with the name

@@ -22,12 +22,14 @@ class LogItem:
 
     :ivar contents: a mapping of field names to values, or a sequence of ``(name, value)`` pairs, in which a name
         may be repeated.
-    :ivar time: seconds since the Unix epoch, 0 to 2**32 - 1, or an aware ``datetime``; None is the time of ``send``.
-    :ivar time_ns: nanoseconds within that second, 0 to 999,999,999; None (or 0) leaves the field out.
+    :ivar time: seconds since the Unix epoch, 0 to 2**32 - 1, as an integer or a ``float`` (taken to the microsecond),
+        or an aware ``datetime``; None is the time of ``send``.
+    :ivar time_ns: nanoseconds within that second, 0 to 999,999,999; None is what ``time`` says of them, and 0 leaves
+        the field out.
     """
 
     contents: Mapping[str, Any] | Sequence[tuple[str, Any]]
-    time: int | datetime | None = None
+    time: float | datetime | None = None
     time_ns: int | None = None
 
 

@@ -39,7 +39,7 @@ class Owner(Protocol):
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]: ...
 
     def _send_lines(
-        self, key: StreamKey, block: Any, field: str, time: int | datetime | None, callback: Callback | None
+        self, key: StreamKey, block: Any, field: str, time: float | datetime | None, callback: Callback | None
     ) -> list[SendFuture]: ...
 
     def _arrow_sender(
@@ -111,7 +111,7 @@ class Stream:
         block: bytes | bytearray | memoryview,
         *,
         key: str = "content",
-        time: int | datetime | None = None,
+        time: float | datetime | None = None,
         callback: Callback | None = None,
     ) -> list[SendFuture]:
         r"""Accept the lines of a block, each a log of one field, in pieces of about a batch; no Python runs for a line.

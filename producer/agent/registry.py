@@ -18,6 +18,7 @@ _GROUP = "loghub_producer.agent"
 BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     "sources": {
         "exec": ("sources.exec", "ExecSource"),
+        "forward": ("sources.forward", "ForwardSource"),
         "http": ("sources.http", "HttpSource"),
         "kafka": ("sources.kafka", "KafkaSource"),
         "netcat": ("sources.netcat", "NetcatSource"),
@@ -62,6 +63,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     },
     "sinks": {
         "file_roll": ("sinks.file_roll", "FileRollSink"),
+        "forward": ("sinks.forward", "ForwardSink"),
         "http": ("sinks.http", "HttpSink"),
         "kafka": ("sinks.kafka", "KafkaSink"),
         "logger": ("sinks.logger", "LoggerSink"),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 from uuid import UUID
 
@@ -26,30 +26,55 @@ def time_of(item: LogItem, now: int) -> tuple[int, int]:
     """The seconds and nanoseconds that ``item`` is sent with.
 
     :param now: seconds since the epoch, for an item without a time.
-    :raises InvalidArgumentError: not an integer or an aware datetime, or out of range.
+    :raises InvalidArgumentError: not a number or an aware datetime, or out of range.
     """
-    seconds, nanos = item.time, item.time_ns
-    if isinstance(seconds, datetime):
-        seconds, nanos = _split_datetime(seconds, nanos)
-    if seconds is None:
+    time, nanos = item.time, item.time_ns
+    seconds: Any = time
+    if time is None:
         seconds = now
+    elif isinstance(time, datetime):
+        seconds, below = _split_datetime(time)
+        nanos = below if nanos is None else nanos
+    elif isinstance(time, Real) and not isinstance(time, Integral):
+        seconds, below = _split_number(float(time))
+        nanos = below if nanos is None else nanos
     if nanos is None:
         nanos = 0
     _check_range("time", seconds, MAX_TIME)
     _check_range("time_ns", nanos, MAX_TIME_NS)
-    return seconds, nanos
+    return int(seconds), int(nanos)
 
 
-def _split_datetime(moment: datetime, nanos: int | None) -> tuple[int, int | None]:
+def _split_datetime(moment: datetime) -> tuple[int, int]:
     if moment.tzinfo is None:
-        raise InvalidArgumentError(f"time: a datetime needs a time zone, got {moment!r}")
-    seconds = math.floor(moment.timestamp())
-    return seconds, moment.microsecond * 1000 if nanos is None else nanos
+        raise InvalidArgumentError(
+            f"time: a datetime needs a time zone, such as datetime.now(timezone.utc) has; got {moment!r}"
+        )
+    return math.floor(moment.timestamp()), moment.microsecond * 1000
+
+
+def _split_number(time: float) -> tuple[int | float, int]:
+    """To the microsecond: a number of seconds since 1970 carries no more."""
+    if not math.isfinite(time):
+        return time, 0
+    seconds, micros = divmod(round(time * 1_000_000), 1_000_000)
+    return seconds, micros * 1000
 
 
 def _check_range(name: str, value: object, highest: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= highest:
-        raise InvalidArgumentError(f"{name}: must be an integer from 0 to {highest}, got {value!r}")
+    if not isinstance(value, bool) and isinstance(value, Integral) and 0 <= int(value) <= highest:
+        return
+    kind = "a number of seconds since 1970" if name == "time" else "an integer"
+    raise InvalidArgumentError(f"{name}: must be {kind} from 0 to {highest}{_unit_of(name, value)}, got {value!r}")
+
+
+def _unit_of(name: str, value: object) -> str:
+    """What may be meant by a time that is too large."""
+    if name == "time" and isinstance(value, Integral):
+        for unit, factor in (("milliseconds", 10**3), ("microseconds", 10**6), ("nanoseconds", 10**9)):
+            if 10**9 <= int(value) // factor <= MAX_TIME:
+                return f" (this looks like {unit}: divide by {factor})"
+    return ""
 
 
 def text_of(value: Any, name: str) -> str | bytes:

@@ -117,7 +117,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
 def usable(producer: Producer) -> bool:
     """Whether it accepts records."""
     try:
-        producer.send("p0", "l", {"k": "v"})
+        producer.send(producer._sink.project_configs()[0].project, "l", {"k": "v"})
     except ProducerClosedError:
         return False
     return True

@@ -1,0 +1,222 @@
+"""Sends events to Fluentd, Fluent Bit, or an agent's source ``forward``: packed, and acknowledged chunk by chunk.
+
+A body is the field ``field`` of a record, headers are its other fields; the header ``tag`` chooses the tag, and
+``timestamp`` (milliseconds) the time. An acknowledgement says that the receiver has the events in its buffer. One that
+does not come within ``timeout`` is a failure, and the events are sent again: they may then be there twice.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import select
+import socket
+import ssl
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ...clock import Deadline
+from ...errors import ConfigError
+from ..batch import EventBatch
+from ..interfaces import Context, SinkError
+from ..options import option
+
+_READ = 1 << 16
+_MOST_ANSWER = 1 << 20
+
+
+class ForwardSink:
+    """See the module."""
+
+    needs: ClassVar = {"msgpack": "forward"}
+    most_bytes = 2 << 20
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """Where to, and what records look like."""
+
+        host: str = option(doc="the receiver")
+        port: int = option(24224, least=1, most=65535, doc="its port")
+        tag: str = option("agent", doc="of events without the header of that name")
+        tag_header: str = option("tag", doc="that header")
+        field: str = option("message", doc="the field of a record that holds the body")
+        headers: bool = option(True, doc="send headers as fields")
+        batch_size: int = option(10_000, least=1, doc="events delivered at once, at most")
+        compress: bool = option(False, doc="pack with gzip")
+        connect_timeout: float = option(5.0, least=0.001, doc="seconds")
+        timeout: float = option(30.0, least=0.001, doc="seconds that a delivery and its acknowledgements may take")
+        shared_key: str | None = option(None, secret=True, doc="what the receiver wants to be known")
+        tls: bool = option(False, doc="use TLS")
+        verify: bool = option(True, doc="check the receiver's certificate")
+        authorities: Path | None = option(None, doc="a PEM file of authorities; empty for the system's")
+
+        def __post_init__(self) -> None:
+            if not self.tls and (self.authorities is not None or not self.verify):
+                raise ConfigError("tls", "is needed with authorities or verify", self.tls)
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._clock, self._counters = options, context.clock, context.counters
+        self.most_events = options.batch_size
+        self._address = f"{options.host}:{options.port}"
+        self._tls = _tls(options) if options.tls else None
+        self._peer: _Peer | None = None
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        messages = self._messages(batches)
+        if not messages:
+            return
+        try:
+            peer = self._connected()
+            deadline = Deadline.after(self._clock, self._options.timeout)
+            for message in messages.values():
+                peer.send(message, deadline)
+            peer.await_acknowledged(set(messages), deadline)
+        except (OSError, ValueError) as error:
+            self._counters.add(ConnectionFailedCount=1)
+            self.close()
+            raise SinkError(f"{self._address}: {error}") from error
+
+    def close(self) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
+            self._counters.add(ConnectionClosedCount=1)
+
+    def _connected(self) -> _Peer:
+        if self._peer is not None and self._peer.is_gone():
+            self.close()
+        if self._peer is None:
+            options = self._options
+            plain = socket.create_connection((options.host, options.port), options.connect_timeout)
+            self._peer = _Peer(plain, self._clock)
+            if self._tls is not None:
+                self._peer.secure(self._tls, options.host)
+            if options.shared_key is not None:
+                self._peer.greet(options.shared_key, Deadline.after(self._clock, options.connect_timeout))
+            self._counters.add(ConnectionCreatedCount=1)
+        return self._peer
+
+    def _messages(self, batches: Sequence[EventBatch]) -> dict[str, bytes]:
+        """One for each tag, by its chunk."""
+        from ..protocols.forward import packed  # noqa: PLC0415
+
+        entries: dict[str, list[bytes]] = {}
+        now = round(self._clock.time() * 1000)
+        for batch in batches:
+            for headers, body in batch.events():
+                tag = headers.get(self._options.tag_header) or self._options.tag
+                entries.setdefault(tag, []).append(packed(self._entry(headers, body, now)))
+        found: dict[str, bytes] = {}
+        for tag, each in entries.items():
+            chunk = b64encode(os.urandom(16)).decode()
+            more: dict[str, Any] = {"size": len(each), "chunk": chunk}
+            data = b"".join(each)
+            if self._options.compress:
+                data, more["compressed"] = gzip.compress(data, 1), "gzip"
+            found[chunk] = packed([tag, data, more])
+        return found
+
+    def _entry(self, headers: Mapping[str, str], body: bytes, now: int) -> list[Any]:
+        from ..protocols.forward import event_time  # noqa: PLC0415
+
+        options, stamp = self._options, headers.get("timestamp", "")
+        time = int(stamp) if stamp.isascii() and stamp.isdecimal() and len(stamp) <= 13 else now
+        record: dict[str, Any] = {}
+        if options.headers:
+            left_out = (options.tag_header, "timestamp")
+            record |= {name: value for name, value in headers.items() if name not in left_out}
+        try:
+            record[options.field] = body.decode()
+        except UnicodeDecodeError:
+            record[options.field] = body
+        return [event_time(time), record]
+
+
+class _Peer:
+    """A connection to the receiver."""
+
+    def __init__(self, connected: socket.socket, clock: Any) -> None:
+        from ..protocols.forward import unpacker  # noqa: PLC0415
+
+        self._socket, self._clock = connected, clock
+        self._answers = unpacker(_MOST_ANSWER)
+
+    def secure(self, tls: ssl.SSLContext, host: str) -> None:
+        """Do a TLS handshake."""
+        self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+
+    def greet(self, key: str, deadline: Deadline) -> None:
+        """Show that the key is known, and see that the receiver knows it.
+
+        :raises ValueError: one of them does not.
+        """
+        from ..protocols.forward import key_digest, packed, raw  # noqa: PLC0415
+
+        helo = self._answer(deadline)
+        if not isinstance(helo, list) or len(helo) < 2 or helo[0] != "HELO" or not isinstance(helo[1], dict):
+            raise ValueError("it has no shared key, or does not speak this protocol")
+        nonce, salt, host = raw(helo[1].get("nonce", b"")), os.urandom(16), socket.gethostname()
+        self.send(packed(["PING", host, salt, key_digest(salt, host, nonce, key), "", ""]), deadline)
+        pong = self._answer(deadline)
+        if not isinstance(pong, list) or len(pong) < 5 or pong[0] != "PONG" or not pong[1]:
+            raise ValueError("it refuses the shared key")
+        if raw(pong[4]) != key_digest(salt, str(pong[3]), nonce, key).encode():
+            raise ValueError("it does not know the shared key")
+
+    def is_gone(self) -> bool:
+        """Whether it has closed, or says something that nobody asked for."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """All of it."""
+        self._limit(deadline)
+        self._socket.sendall(data)
+
+    def await_acknowledged(self, chunks: set[str], deadline: Deadline) -> None:
+        """Wait until all of them are."""
+        while chunks:
+            answer = self._answer(deadline)
+            if isinstance(answer, dict):
+                chunks.discard(str(answer.get("ack")))
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._socket.close()
+
+    def _answer(self, deadline: Deadline) -> Any:
+        import msgpack  # noqa: PLC0415  # it is an extra
+
+        while True:
+            try:
+                return self._answers.unpack()
+            except msgpack.OutOfData:
+                pass
+            except msgpack.UnpackException as error:
+                raise ValueError("it does not speak this protocol") from error
+            self._limit(deadline)
+            data = self._socket.recv(_READ)
+            if not data:
+                raise ConnectionError("it closed the connection before it had acknowledged")
+            self._answers.feed(data)
+
+    def _limit(self, deadline: Deadline) -> None:
+        left = deadline.remaining(self._clock)
+        if left is not None and left <= 0:
+            raise TimeoutError("not acknowledged in time (timeout)")
+        self._socket.settimeout(left)
+
+
+def _tls(options: ForwardSink.Options) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=options.authorities)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError("authorities", f"cannot be used: {error}", str(options.authorities)) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not options.verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

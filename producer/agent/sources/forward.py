@@ -1,0 +1,287 @@
+"""Events of Fluentd, Fluent Bit and their libraries: the forward protocol over TCP, with TLS or without.
+
+All modes are understood: single messages, several, packed, packed with gzip. What is asked for an acknowledgement gets
+it once every required channel has the events. While a channel is full a connection waits, and so does its peer. A peer
+that sends anything else, or more at a time than ``max_frame``, loses its connection; what stood before that is taken.
+
+A record's fields are the event's headers, but for ``field``, which is its body; without ``field``, or where a record
+has none of that name, the body is the whole record as JSON. The headers ``tag`` and ``timestamp`` (milliseconds) come
+with each.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import os
+import socket
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..batch import EventBatch
+from ..interfaces import Context, Outlet, Stop
+from ..options import option
+from .http_requests import Budget
+from .listening import Connection, TcpOptions, TcpServer
+
+_log = logging.getLogger("producer.agent.source.forward")
+
+_READ = 1 << 18
+#: Events of one batch, about.
+_MOST_EVENTS = 10_000
+
+
+class _BadMessageError(Exception):
+    """It is none of this protocol, or too large."""
+
+
+class ForwardSource:
+    """See the module."""
+
+    needs: ClassVar = {"msgpack": "forward"}
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(TcpOptions):
+        """Where to listen, for whom, and how much they may send."""
+
+        port: int = option(24224, least=0, most=65535, doc="to listen on; 0 for any free one")
+        field: str | None = option(None, doc="the field that is the body, such as log; empty: the record as JSON")
+        tag_header: str = option("tag", doc="the header with the tag")
+        shared_key: str | None = option(None, secret=True, doc="what peers must know, too")
+        max_frame: int = option(16 << 20, least=1024, doc="bytes of a message, packed and unpacked")
+        max_memory: int = option(128 << 20, least=1024, doc="bytes of messages that have not come whole, of all peers")
+        frame_timeout: float = option(60.0, least=0.001, doc="seconds that a message may take to come")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._counters = options, context.counters
+        self._budget = Budget(options.max_memory)
+        self.server = TcpServer(options, [options.port], context, self._serve)
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~..interfaces.Source`."""
+        self._outlet, self._stop = outlet, stop
+        self.server.run(stop)
+
+    def _serve(self, connection: Connection) -> None:
+        incoming = _Incoming(connection, self._options, self._budget)
+        try:
+            if self._options.shared_key is not None and not self._greet(connection, incoming, self._options.shared_key):
+                return
+            while incoming.more():
+                if not self._take(connection, incoming):
+                    return
+        except _BadMessageError as error:
+            self._counters.add(EventReadFail=1)
+            _log.warning("a connection of %s ends: %s", connection.peer, error)
+        finally:
+            incoming.close()
+
+    def _greet(self, connection: Connection, incoming: _Incoming, key: str) -> bool:
+        """Have the peer show that it knows the key, and show it to the peer; whether it does."""
+        from ..protocols.forward import key_digest, packed, raw  # noqa: PLC0415
+
+        nonce, host = os.urandom(16), socket.gethostname()
+        connection.send(packed(["HELO", {"nonce": nonce, "auth": "", "keepalive": True}]))
+        ping = incoming.one()
+        if not isinstance(ping, list) or len(ping) < 4 or ping[0] != "PING":
+            raise _BadMessageError("it did not say who it is")
+        salt = raw(ping[2])
+        known = hmac.compare_digest(raw(ping[3]), key_digest(salt, str(ping[1]), nonce, key).encode())
+        digest = key_digest(salt, host, nonce, key) if known else ""
+        connection.send(packed(["PONG", known, "" if known else "shared key mismatch", host, digest]))
+        if not known:
+            self._counters.add(ConnectionRefusedCount=1)
+            _log.warning("%s does not know the shared key", connection.peer)
+        return known
+
+    def _take(self, connection: Connection, incoming: _Incoming) -> bool:
+        """Put what has come whole, and acknowledge it; whether the connection goes on."""
+        events: list[tuple[dict[str, str], bytes]] = []
+        chunks: list[Any] = []
+        failure: _BadMessageError | None = None
+        messages = incoming.messages()
+        while True:
+            try:
+                message = next(messages, None)
+                if message is not None:
+                    events += self._events(message, chunks)
+            except _BadMessageError as error:
+                message, failure = None, error
+            if message is None or len(events) >= _MOST_EVENTS:
+                if not self._put(connection, events, chunks):
+                    return False
+                events, chunks = [], []
+            if failure is not None:
+                raise failure
+            if message is None:
+                return True
+
+    def _put(self, connection: Connection, events: list[tuple[dict[str, str], bytes]], chunks: list[Any]) -> bool:
+        from ..protocols.forward import packed  # noqa: PLC0415
+
+        if events and not self._outlet.put_until(EventBatch.of_events(events), self._stop):
+            return False
+        if chunks:
+            connection.send(b"".join([packed({"ack": chunk}) for chunk in chunks]))
+        return True
+
+    def _events(self, message: Any, chunks: list[Any]) -> list[tuple[dict[str, str], bytes]]:
+        """The events of a message; what it wants to be acknowledged comes into ``chunks``."""
+        if message == ():
+            return []
+        if not isinstance(message, list) or not 2 <= len(message) <= 4 or not isinstance(message[0], str | bytes):
+            raise _BadMessageError("it sent something that is no message")
+        tag, content = _text(message[0]), message[1]
+        several = isinstance(content, list | str | bytes)
+        option = message[2 if several else 3] if len(message) > (2 if several else 3) else None
+        option = option if isinstance(option, dict) else {}
+        if isinstance(content, list):
+            entries: Iterable[Any] = content
+        elif several:
+            entries = self._entries(content, option)
+        else:
+            entries = [message[1:3]]
+        found = [self._event(tag, entry) for entry in entries]
+        if option.get("chunk") is not None:
+            chunks.append(option["chunk"])
+        return found
+
+    def _entries(self, content: str | bytes, option: Mapping[Any, Any]) -> Iterator[Any]:
+        """Packed ones."""
+        from ..protocols.forward import raw, unpacker  # noqa: PLC0415
+
+        data, most = raw(content), self._options.max_frame
+        compressed = option.get("compressed", "text")
+        if compressed not in ("text", "gzip"):
+            raise _BadMessageError(f"it packs with {str(compressed)[:20]!r}; gzip is understood")
+        if compressed == "gzip":
+            data = _unzipped(data, most)
+        entries = unpacker(max(most, len(data)))
+        entries.feed(data)
+        end = 0
+        for entry, after in _read(entries):
+            yield entry
+            end = after
+        if end != len(data):
+            raise _BadMessageError("packed events are not whole")
+
+    def _event(self, tag: str, entry: Any) -> tuple[dict[str, str], bytes]:
+        from ..protocols.forward import milliseconds  # noqa: PLC0415
+
+        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], dict):
+            raise _BadMessageError("an event is a time and a record")
+        stamp, record = milliseconds(entry[0]), entry[1]
+        field = self._options.field
+        if field is not None and field in record:
+            headers = {
+                _text(name): _text(value) for name, value in record.items() if name != field and value is not None
+            }
+            body = _text(record[field]).encode("utf-8", "surrogateescape")
+        else:
+            headers, body = {}, _json(record).encode("utf-8", "replace")
+        headers[self._options.tag_header] = tag
+        if stamp is not None:
+            headers["timestamp"] = str(stamp)
+        return headers, body
+
+
+class _Incoming:
+    """What a peer sends, as messages."""
+
+    def __init__(self, connection: Connection, options: ForwardSource.Options, budget: Budget) -> None:
+        from ..protocols.forward import unpacker  # noqa: PLC0415
+
+        self._connection, self._options, self._budget = connection, options, budget
+        # Where a message ends is found when its last piece is read, with what comes behind it.
+        self._unpacker = unpacker(options.max_frame + _READ)
+        self._fed = self._whole = self._held = 0
+        self._until: float | None = None
+
+    def more(self) -> bool:
+        """Wait for more; whether there is any."""
+        if not self._held:
+            self._until = None
+        elif self._until is None:
+            self._until = time.monotonic() + self._options.frame_timeout
+        data = self._connection.read(_READ, self._until)
+        self._fed += len(data)
+        self._unpacker.feed(data)
+        return bool(data)
+
+    def messages(self) -> Iterator[Any]:
+        """Those that are whole."""
+        for message, end in _read(self._unpacker):
+            self._whole = end
+            yield message
+        left = self._fed - self._whole
+        if left > self._options.max_frame:
+            raise _BadMessageError(f"it sent a message of more than {self._options.max_frame} bytes (max_frame)")
+        self._hold(left)
+
+    def one(self) -> Any:
+        """The next message."""
+        while self.more():
+            for message in self.messages():
+                return message
+        raise _BadMessageError("it went away")
+
+    def close(self) -> None:
+        """Its bytes are needed no more."""
+        self._hold(0)
+
+    def _hold(self, size: int) -> None:
+        if size <= self._held:
+            self._budget.give(self._held - size)
+        elif not self._budget.take(size - self._held):
+            raise _BadMessageError("peers send more at a time than max_memory")
+        self._held = size
+
+
+def _read(values: Any) -> Iterator[tuple[Any, int]]:
+    """Values that are whole, and where each ends; one that is nothing is an empty one."""
+    import msgpack  # noqa: PLC0415  # it is an extra
+
+    try:
+        for value in values:
+            yield () if value is None else value, values.tell()
+    except (msgpack.UnpackException, ValueError, RecursionError, MemoryError) as error:
+        raise _BadMessageError(f"it sent something that is no MessagePack: {type(error).__name__}") from error
+
+
+def _unzipped(data: bytes, most: int) -> bytes:
+    """However many members there are."""
+    found, left = [], most
+    try:
+        while data:
+            unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            piece = unpacker.decompress(data, left + 1)
+            left -= len(piece)
+            if left < 0:
+                raise _BadMessageError(f"more than {most} bytes, unpacked (max_frame)")
+            if not unpacker.eof:
+                raise _BadMessageError("packed events are not whole")
+            found.append(piece)
+            data = unpacker.unused_data
+    except zlib.error as error:
+        raise _BadMessageError(f"no gzip: {error}") from error
+    return b"".join(found)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_other, skipkeys=True)
+
+
+def _other(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,159 @@
+"""Names of options that people know from other producers, and what they are called here.
+
+confluent-kafka and librdkafka write them with dots, kafka-python with underscores, the Java producer in camelCase; the
+official Python producer and the handler of the official SDK have names of their own. They are looked up in one form:
+lower case, with underscores.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+_PROJECT = "is said to ProjectConfig"
+_BYTES = "total_size_in_bytes bounds the memory, in bytes"
+_BATCH = "batch_size_threshold_in_bytes (bytes) and batch_count_threshold (logs) say when a batch is sent"
+_ALWAYS = "a send succeeds only when the server has acknowledged it"
+
+#: What to say of a foreign name; of one that is only called otherwise here, its name.
+_FOREIGN: dict[str, str] = {
+    # confluent-kafka, librdkafka, kafka-python
+    "bootstrap_servers": f"the address {_PROJECT}: endpoint=",
+    "metadata_broker_list": f"the address {_PROJECT}: endpoint=",
+    "client_id": "name",
+    "queue_buffering_max_ms": "linger_ms",
+    "batch_size": _BATCH,
+    "batch_num_messages": "batch_count_threshold",
+    "message_max_bytes": _BATCH,
+    "max_request_size": _BATCH,
+    "queue_buffering_max_messages": _BYTES,
+    "queue_buffering_max_kbytes": _BYTES,
+    "buffer_memory": "total_size_in_bytes",
+    "message_send_max_retries": "retries",
+    "retry_backoff_ms": "base_retry_backoff_ms",
+    "retry_backoff_max_ms": "max_retry_backoff_ms",
+    "message_timeout_ms": "delivery_timeout_ms",
+    "request_timeout_ms": "http.attempt_timeout_ms",
+    "socket_timeout_ms": "http.read_timeout_ms",
+    "socket_connection_setup_timeout_ms": "http.connect_timeout_ms",
+    "compression_type": "compression",
+    "compression_codec": "compression",
+    "acks": _ALWAYS,
+    "request_required_acks": _ALWAYS,
+    "enable_idempotence": "a stream is: producer.stream(..., idempotent=True)",
+    "transactional_id": "a stream has a key of its own: producer.stream(..., idempotent=SequenceKey(...))",
+    "max_in_flight": "max_concurrency_per_destination",
+    "max_in_flight_requests_per_connection": "max_concurrency_per_destination",
+    "security_protocol": "the endpoint says it: https:// or http://",
+    "sasl_username": f"the key {_PROJECT}: access_key_id=",
+    "sasl_password": f"the key {_PROJECT}: access_key_secret=",
+    "ssl_ca_location": "http.ca_bundle",
+    "ssl_cafile": "http.ca_bundle",
+    "enable_ssl_certificate_verification": "http.verify",
+    "statistics_interval_ms": "stats_interval_ms",
+    "stats_interval": "stats_interval_ms",
+    "partitioner": "shard_hash= of send chooses the shard",
+    "on_delivery": "each send takes one: callback=",
+    "dr_cb": "each send takes one: callback=",
+    "value_serializer": "default= makes a text of what has none",
+    # the official Python producer, and the handler of the official SDK
+    "endpoint": f"it {_PROJECT}",
+    "end_point": f"the address {_PROJECT}: endpoint=",
+    "access_key_id": f"it {_PROJECT}",
+    "access_key_secret": f"it {_PROJECT}",
+    "access_key": f"the secret {_PROJECT}: access_key_secret=",
+    "security_token": f"it {_PROJECT}",
+    "credentials": f"it {_PROJECT}",
+    "credentials_provider": f"the provider {_PROJECT}: credentials=",
+    "project": f"it {_PROJECT}, and to send",
+    "logstore": "it is said to send, or to producer.stream",
+    "log_store": "logstore is said to send, or to producer.stream",
+    "topic": "it is said to send, or to producer.stream",
+    "tags": "log_tags",
+    "linger": "linger_ms",
+    "buffer_bytes": "total_size_in_bytes",
+    "queue_size": _BYTES,
+    "put_wait": "max_block_ms",
+    "close_wait": "drain_timeout_ms",
+    "batch_size_threshold": "batch_size_threshold_in_bytes",
+    "max_attempts": "retries counts those after the first one",
+    "base_backoff": "base_retry_backoff_ms",
+    "max_backoff": "max_retry_backoff_ms",
+    "delivery_timeout": "delivery_timeout_ms",
+    "processing_workers": "io_thread_count",
+    "timeout": "http.attempt_timeout_ms",
+    "proxies": "http.proxies",
+}
+
+#: Of arguments of ``ProjectConfig``.
+_FOREIGN_OF_PROJECT: dict[str, str] = {
+    "end_point": "endpoint",
+    "bootstrap_servers": "endpoint",
+    "url": "endpoint",
+    "host": "endpoint",
+    "access_key": "access_key_secret",
+    "secret": "access_key_secret",
+    "secret_access_key": "access_key_secret",
+    "key_id": "access_key_id",
+    "access_id": "access_key_id",
+    "token": "security_token",
+    "sts_token": "security_token",
+    "credentials_provider": "credentials",
+    "logstore": "it is said to send, or to producer.stream",
+    "log_store": "logstore is said to send, or to producer.stream",
+    "region": "ProducerConfig(region=...) has it, for sign_version='v4'",
+    "name": "project",
+}
+
+
+def own_form(name: str) -> str:
+    """``name`` in lower case with underscores: ``maxBlockMs`` and ``max.block.ms`` as ``max_block_ms``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace(".", "_").replace("-", "_")
+
+
+def hint(name: str, known: Iterable[str], *, of_project: bool = False) -> str:
+    """What to say of an unknown option.
+
+    :param name: as it was given.
+    :param known: the options that there are.
+    :param of_project: of ``ProjectConfig``.
+    """
+    options, form = list(known), own_form(name)
+    if form in options:
+        return f"it is written {form}"
+    if (dotted := _of_http(form, options)) is not None:
+        return _written(dotted)
+    meant = (_FOREIGN_OF_PROJECT if of_project else _FOREIGN).get(form)
+    if meant is not None:
+        return _written(meant) if " " not in meant else meant
+    near = difflib.get_close_matches(form, options, n=3)
+    return f"did you mean {' or '.join(near)}?" if near else f"known options are {', '.join(options)}"
+
+
+def _of_http(form: str, options: list[str]) -> str | None:
+    if "http" not in options and not any(option.startswith("http.") for option in options):
+        return None
+    bare = form.removeprefix("http_")
+    return f"http.{bare}" if bare in _HTTP else None
+
+
+def _written(name: str) -> str:
+    if name.startswith("http."):
+        bare = name.removeprefix("http.")
+        return f"it is {bare} of HttpConfig: ProducerConfig(http=HttpConfig({bare}=...)), in a mapping {name}"
+    return f"it is called {name} here"
+
+
+_HTTP = frozenset(
+    {
+        "connect_timeout_ms",
+        "read_timeout_ms",
+        "attempt_timeout_ms",
+        "proxies",
+        "verify",
+        "ca_bundle",
+        "pool_size",
+        "user_agent",
+    }
+)

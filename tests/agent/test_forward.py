@@ -1,0 +1,321 @@
+"""Fluentd's forward protocol: our sink to our source, a client of others, and messages made by hand."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgpack
+import pytest
+import trustme
+from fluent.sender import FluentSender
+
+from producer.agent.batch import EventBatch
+from producer.agent.interfaces import Sink, SinkError, Source
+from producer.agent.options import read_options
+from producer.agent.protocols.forward import event_time, key_digest
+from producer.agent.sinks.forward import ForwardSink
+from producer.agent.sources import listening
+from producer.agent.testing import SinkConformance, SourceConformance
+from tests.agent.doubles import context
+from tests.agent.sources.listeners import all_of, serving
+from tests.support.waiting import PATIENCE, Call, eventually
+
+from .components import made
+
+TIME = 1_700_000_000
+STAMP = f"{TIME}000"
+
+
+def packed(*values: Any) -> bytes:
+    return b"".join(msgpack.packb(value) for value in values)
+
+
+def answers(peer: socket.socket, count: int) -> list[Any]:
+    """So many values that it sends."""
+    unpacker, found = msgpack.Unpacker(), list[Any]()
+    while len(found) < count:
+        data = peer.recv(1 << 16)
+        assert data, "it closed"
+        unpacker.feed(data)
+        found += list(unpacker)
+    return found
+
+
+@contextmanager
+def sink(address: tuple[str, int], state: Path, **options: Any) -> Iterator[ForwardSink]:
+    given = {"host": address[0], "port": address[1], "timeout": 5.0, **options}
+    forward = ForwardSink(read_options(ForwardSink.Options, given, "sinks.k"), context(state))
+    try:
+        yield forward
+    finally:
+        forward.close()
+
+
+class TestSource(SourceConformance):
+    """The rules of all sources."""
+
+    resumes = False
+    _source: Any = None
+    _acknowledged = 0
+
+    def make(self) -> Source:
+        self._source = made("sources", "forward", port=0, field="m")
+        return self._source
+
+    @pytest.fixture(autouse=True)
+    def _quick(self) -> Iterator[None]:
+        with patch.object(listening, "_LOOK", 0.02):
+            yield
+
+    def feed(self, number: int) -> bytes:
+        body = b"event %d" % number
+        with suppress(OSError, AssertionError):  # the source ends
+            eventually(lambda: self._source is not None and self._source.server.listening.is_set())
+            with socket.create_connection(self._source.server.addresses[0], PATIENCE) as peer:
+                peer.sendall(packed(["t", TIME, {"m": body.decode()}, {"chunk": str(number)}]))
+                assert answers(peer, 1) == [{"ack": str(number)}]
+            self._acknowledged += 1
+        return body
+
+    def acknowledged(self) -> int:
+        return self._acknowledged
+
+    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
+        original = self.make
+
+        def make() -> Source:
+            self._source = None
+            return original()
+
+        self.make = make  # type: ignore[method-assign]
+        super().test_after_a_restart_it_goes_on(tmp_path)
+
+
+class TestSink(SinkConformance):
+    """The rules of all sinks, with our source as the receiver."""
+
+    @pytest.fixture(autouse=True)
+    def _receiver(self) -> Iterator[None]:
+        with serving("forward", field="message") as self._served:
+            yield
+
+    def make(self) -> Sink:
+        host, port = self._served.address
+        return ForwardSink(ForwardSink.Options(host=host, port=port, timeout=0.3), self.context)
+
+    def delivered(self) -> list[bytes]:
+        return self._served.outlet.bodies
+
+    def break_destination(self) -> Callable[[], None]:
+        self._served.outlet.room.clear()
+        return self._served.outlet.room.set
+
+
+def test_the_library_of_fluentd_is_understood() -> None:
+    """fluent-logger's events, with its times: each a record as JSON, with its tag."""
+    with serving("forward") as served:
+        host, port = served.address
+        sender = FluentSender("app", host=host, port=port, nanosecond_precision=True)
+        assert sender.emit_with_time("web", 1_700_000_000.25, {"from": "a", "n": 1})
+        assert sender.emit_with_time("web", TIME, {"deep": {"er": [None, "ü"]}})
+        served.got(b'{"from": "a", "n": 1}', '{"deep": {"er": [null, "ü"]}}'.encode())
+        sender.close()
+        headers = {"tag": "app.web", "timestamp": "1700000000250"}
+        assert [each for each, _ in served.outlet.events] == [headers, {"tag": "app.web", "timestamp": STAMP}]
+
+
+_ENTRIES = [[TIME, {"m": "a", "x": 1}], [event_time(TIME * 1000), {"m": "b", "none": None}]]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        [b"t", _ENTRIES, {"chunk": "c", "size": 2}],
+        ["t", packed(*_ENTRIES), {"chunk": "c"}],
+        [
+            "t",
+            gzip.compress(packed(_ENTRIES[0])) + gzip.compress(packed(_ENTRIES[1])),
+            {"chunk": "c", "compressed": "gzip"},
+        ],
+    ],
+    ids=["forward", "packed", "packed with gzip"],
+)
+def test_all_modes_are_understood_and_acknowledged(message: Any) -> None:
+    """Fields are headers, one is the body; the chunk is acknowledged once, after the commit."""
+    with serving("forward", field="m") as served, served.connect() as peer:
+        served.outlet.room.clear()
+        peer.sendall(packed(None, message))
+        eventually(lambda: served.outlet.waiting)
+        peer.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            peer.recv(1)
+        peer.settimeout(PATIENCE)
+        served.outlet.room.set()
+        assert answers(peer, 1) == [{"ack": "c"}]
+        common = {"tag": "t", "timestamp": STAMP}
+        assert served.outlet.events == [({"x": "1", **common}, b"a"), (common, b"b")]
+
+
+def test_a_record_without_the_field_is_json() -> None:
+    """And what is no text in it comes as it can."""
+    with serving("forward", field="log") as served, served.connect() as peer:
+        peer.sendall(packed(["t", None, {"b": b"\xff\x00", 7: 1.5}]))
+        served.got('{"b": "\ufffd\\u0000", "7": 1.5}'.encode())
+        assert served.outlet.events[0][0] == {"tag": "t"}
+
+
+def test_a_message_may_come_in_pieces() -> None:
+    """Byte by byte; what is not asked for is not acknowledged."""
+    with serving("forward", field="m") as served, served.connect() as peer:
+        for byte in packed(["t", _ENTRIES], ["t", TIME, {"m": "c"}]):
+            peer.sendall(bytes([byte]))
+        served.got(b"a", b"b", b"c")
+        peer.shutdown(socket.SHUT_WR)
+        assert all_of(peer) == b""
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"\xc1", "no MessagePack"),
+        (b"\x91" * 5000, "no MessagePack"),
+        (b"\xdd\xff\xff\xff\xff", "no MessagePack"),
+        (packed({"not": "a message"}), "no message"),
+        (packed([1, 2]), "no message"),
+        (packed(["t", [[TIME]]]), "a time and a record"),
+        (packed(["t", packed(_ENTRIES[0])[:-1]]), "not whole"),
+        (packed(["t", b"plain", {"compressed": "gzip"}]), "no gzip"),
+        (packed(["t", gzip.compress(b"x" * 5000), {"compressed": "gzip"}]), "more than 4096 bytes, unpacked"),
+        (packed(["t", gzip.compress(packed(*_ENTRIES))[:-9], {"compressed": "gzip"}]), "not whole"),
+        (packed(["t", b"", {"compressed": "zstd"}]), "gzip is understood"),
+        (packed(["t", TIME, {"m": "x" * 5000}])[:-1], "more than 4096 bytes"),
+        (b"\xdc\xff\xff" + packed(*range(100)) * 50, "more than 4096 bytes"),
+    ],
+)
+def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """And nobody else; what stood before is taken, and acknowledged."""
+    with serving("forward", field="m", max_frame=4096) as served:
+        with served.connect() as peer:
+            peer.sendall(packed(["t", _ENTRIES, {"chunk": "c"}]) + sent)
+            assert all_of(peer) in (packed({"ack": "c"}), b"")
+        served.got(b"a", b"b")
+        eventually(lambda: said in caplog.text, said)
+        with served.connect() as other:
+            other.sendall(packed(["t", TIME, {"m": "c"}, {"chunk": "d"}]))
+            assert answers(other, 1) == [{"ack": "d"}]
+        assert served.source._budget.left == 128 << 20
+
+
+def test_messages_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
+    """In memory, and in time."""
+    with serving("forward", max_memory=1024, frame_timeout=0.05) as served:
+        with served.connect() as peer:
+            peer.sendall(packed(["t", TIME, {"m": "x" * 2000}])[:-1])
+            assert all_of(peer) == b""
+        assert "more at a time than max_memory" in caplog.text
+        with served.connect() as slow:
+            slow.sendall(packed(["t", TIME, {"m": "x" * 500}])[:-1])
+            assert all_of(slow) == b""
+        eventually(lambda: served.source._budget.left == 1024)
+
+
+def test_a_body_and_its_headers_come_through_both(tmp_path: Path) -> None:
+    """By tag, with their times; also bytes that are no text, and packed."""
+    events = [
+        ({"tag": "a", "timestamp": STAMP, "host": "h"}, b"one"),
+        ({"timestamp": STAMP}, b"two \xff"),
+        ({"tag": "a", "timestamp": STAMP, "host": "i"}, b"three"),
+    ]
+    for compress in (False, True):
+        with (
+            serving("forward", field="message") as served,
+            sink(served.address, tmp_path, compress=compress) as forward,
+        ):
+            forward.write([EventBatch.of_events(events)])
+            assert served.outlet.events == [events[0], events[2], ({"tag": "agent", "timestamp": STAMP}, b"two \xff")]
+            forward.write([EventBatch.of_lines(b"more\n")])
+            assert forward._counters.get("ConnectionCreatedCount") == 1
+
+
+def test_a_shared_key_is_shown_by_both(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who does not know it is served nothing; it travels in no message."""
+    with serving("forward", field="message", shared_key="between us") as served:
+        with sink(served.address, tmp_path, shared_key="between us") as forward:
+            forward.write([EventBatch.of_lines(b"a\n")])
+        for key, said in (("a guess", "refuses the shared key"), (None, "does not speak|acknowledged|in time")):
+            with (
+                sink(served.address, tmp_path, shared_key=key, timeout=0.2) as forward,
+                pytest.raises(SinkError, match=said),
+            ):
+                forward.write([EventBatch.of_lines(b"b\n")])
+        served.got(b"a")
+    assert "does not know the shared key" in caplog.text
+    assert key_digest(b"s", "h", b"n", "key") == key_digest(b"s", "h", b"n", "key")
+
+
+def _speaking(replies: bytes) -> contextmanager[tuple[str, int]]:  # type: ignore[valid-type]
+    """A receiver that says this, whatever it is told, and closes."""
+
+    @contextmanager
+    def serving() -> Iterator[tuple[str, int]]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def serve() -> None:
+                peer, _ = listener.accept()
+                with peer:
+                    peer.recv(1 << 16)
+                    peer.sendall(replies)
+
+            call = Call(serve)
+            yield listener.getsockname()
+            call.result()
+
+    return serving()
+
+
+@pytest.mark.parametrize(
+    ("replies", "said"),
+    [
+        (b"", "closed the connection before it had acknowledged"),
+        (packed({"ack": "another"}), "closed the connection before it had acknowledged"),
+        (b"\xc1", "does not speak this protocol"),
+    ],
+)
+def test_without_its_acknowledgement_nothing_is_delivered(replies: bytes, said: str, tmp_path: Path) -> None:
+    """The connection is given up, and the next try has a new one."""
+    with _speaking(replies) as address, sink(address, tmp_path) as forward:
+        with pytest.raises(SinkError, match=said):
+            forward.write([EventBatch.of_lines(b"a\n")])
+        assert forward._peer is None
+
+
+def test_a_connection_that_the_receiver_closed_is_opened_anew(tmp_path: Path) -> None:
+    """Without a failure."""
+    with serving("forward", field="message", silence=0.05) as served, sink(served.address, tmp_path) as forward:
+        forward.write([EventBatch.of_lines(b"a\n")])
+        assert forward._peer is not None
+        eventually(forward._peer.is_gone)
+        forward.write([EventBatch.of_lines(b"b\n")])
+        served.got(b"a", b"b")
+
+
+def test_events_travel_over_tls(tmp_path: Path) -> None:
+    """The receiver's certificate is checked, unless told otherwise."""
+    authority = trustme.CA()
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    with serving("forward", field="message", certificate=str(tmp_path / "server.pem")) as served:
+        address = "localhost", served.address[1]
+        given: dict[str, Any] = {"authorities": str(tmp_path / "authority.pem")}
+        for more in (given, {"verify": False}):
+            with sink(address, tmp_path, tls=True, **more) as forward:
+                forward.write([EventBatch.of_lines(b"a\n")])
+        with sink(address, tmp_path, tls=True) as forward, pytest.raises(SinkError, match="certificate"):
+            forward.write([EventBatch.of_lines(b"b\n")])
+        served.got(b"a", b"a")

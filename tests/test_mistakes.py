@@ -1,0 +1,138 @@
+"""Plausible mistakes, and the sentence that each is told."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from producer import HttpConfig, LogItem, Producer, ProducerConfig, ProducerError, ProjectConfig
+from producer.cli import main
+from producer.config import option_names
+from producer.foreign_names import _FOREIGN, _FOREIGN_OF_PROJECT, _HTTP
+from producer.testing import RecordingSink
+
+KEY: dict[str, Any] = {"access_key_id": "id", "access_key_secret": "s3cret"}
+HANGZHOU = "https://cn-hangzhou.log.aliyuncs.com"
+
+
+def project(endpoint: str = HANGZHOU, name: str = "shop", **options: Any) -> ProjectConfig:
+    return ProjectConfig(name, endpoint=endpoint, **(options or KEY))
+
+
+def sent(log: Any, **where: Any) -> None:
+    with Producer(project(), sink=None if where.pop("known", False) else RecordingSink()) as producer:
+        producer.send(where.pop("project", "shop"), where.pop("logstore", "app-log"), log, **where)
+
+
+def options(**names: Any) -> Callable[[], object]:
+    return lambda: ProducerConfig(**names)
+
+
+def mapping(**names: Any) -> Callable[[], object]:
+    return lambda: ProducerConfig.from_mapping({name.replace("__", "."): value for name, value in names.items()})
+
+
+MISTAKES: list[tuple[str, Callable[[], object], str]] = [
+    # Where to.
+    ("endpoint with the project", lambda: project("https://shop.cn-hangzhou.log.aliyuncs.com"), f"write {HANGZHOU}"),
+    ("endpoint with another project", lambda: project("other.cn-hangzhou.log.aliyuncs.com"), "'other' is another one"),
+    (
+        "positional arguments",
+        lambda: ProjectConfig("shop", HANGZHOU, "id", "s3cret"),  # type: ignore[misc]
+        "takes the project, and all else by name: ProjectConfig(project, endpoint=..., access_key_id=..., ...)",
+    ),
+    ("no endpoint", lambda: ProjectConfig("shop", **KEY), "endpoint: must be given, such as"),  # type: ignore[call-arg]
+    ("key id without secret", lambda: project(access_key_id="id"), "access_key_secret: is missing"),
+    ("secret without key id", lambda: project(access_key_secret="s3cret"), "access_key_id: is missing"),
+    ("access_key", lambda: project(access_key="s3cret"), "it is called access_key_secret here"),
+    ("end_point", lambda: ProjectConfig("shop", end_point="x"), "it is called endpoint here"),  # type: ignore[call-arg]
+    ("logstore of a project", lambda: project(logstore="l", **KEY), "it is said to send"),
+    # Options.
+    ("positional options", lambda: ProducerConfig(100), "takes options by name"),  # type: ignore[misc]
+    ("positional options of http", lambda: HttpConfig(100), "takes options by name"),  # type: ignore[misc]
+    (
+        "http_verify",
+        options(http_verify=False),
+        "it is verify of HttpConfig: ProducerConfig(http=HttpConfig(ver",
+    ),
+    ("verify", options(verify=False), "it is verify of HttpConfig"),
+    ("batch_size", options(batch_size=1), "batch_size_threshold_in_bytes (bytes) and batch_count_threshold (logs)"),
+    ("maxBlockMs", options(maxBlockMs=1), "it is written max_block_ms"),
+    ("bootstrap.servers", mapping(bootstrap__servers="h:1"), "the address is said to ProjectConfig: endpoint="),
+    ("linger.ms", mapping(linger__ms=5), "it is written linger_ms"),
+    ("queue.buffering.max.ms", mapping(queue__buffering__max__ms=5), "it is called linger_ms here"),
+    ("compression.type", mapping(compression__type="lz4"), "it is called compression here"),
+    ("acks", options(acks="all"), "only when the server has acknowledged it"),
+    ("enable.idempotence", mapping(enable__idempotence=True), "producer.stream(..., idempotent=True)"),
+    ("linger", options(linger=2.0), "it is called linger_ms here"),
+    ("put_wait", options(put_wait=2), "it is called max_block_ms here"),
+    ("a typo", options(lingr_ms=2), "did you mean linger_ms?"),
+    ("options of the producer", lambda: Producer(linger_ms=5), "config=ProducerConfig(...)"),  # type: ignore[call-arg]
+    ("confluent's dict", lambda: Producer({"linger.ms": 5}), "ProducerConfig.from_mapping"),  # type: ignore[arg-type]
+    ("config by its place", lambda: Producer(ProducerConfig()), "config=ProducerConfig"),  # type: ignore[arg-type]
+    ("a name for a project", lambda: Producer("shop"), "must be a ProjectConfig, got str"),  # type: ignore[arg-type]
+    # What is sent.
+    ("malformed logstore", lambda: sent({}, logstore="App_Log"), "logstore: must be lower-case letters"),
+    ("unknown project", lambda: sent({}, project="shpo", known=True), "(did you mean 'shop'?)"),
+    ("milliseconds", lambda: sent(LogItem({}, 1_700_000_000_000)), "this looks like milliseconds: divide by 1000)"),
+    ("float milliseconds", lambda: sent(LogItem({}, 1_700_000_000_000.5)), "this looks like milliseconds"),
+    ("microseconds", lambda: sent(LogItem({}, 1_700_000_000_000_000)), "this looks like microseconds"),
+    ("nanoseconds", lambda: sent(LogItem({}, time.time_ns())), "this looks like nanoseconds: divide by 1000000000"),
+    ("no time", lambda: sent(LogItem({}, math.nan)), "time: must be a number of seconds since 1970"),
+    ("a naive datetime", lambda: sent(LogItem({}, datetime(2026, 1, 2))), "needs a time zone, such as"),
+    ("text for a time", lambda: sent(LogItem({}, "now")), "time: must be a number of seconds"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("mistake", "sentence"), [one[1:] for one in MISTAKES], ids=[one[0] for one in MISTAKES])
+def test_a_mistake_is_told_what_is_meant(mistake: Callable[[], object], sentence: str) -> None:
+    """Each is an error of the package whose words say what is wrong or what is meant, and never a secret."""
+    with pytest.raises(ProducerError) as caught:
+        mistake()
+    assert sentence in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_every_name_that_is_suggested_is_one() -> None:
+    """What the table of foreign names calls an option is one, and nothing in it is one already."""
+    known = {*option_names(), "name", "stats_interval_ms"}
+    assert {meant for meant in _FOREIGN.values() if " " not in meant} <= known
+    assert not set(_FOREIGN) & known
+    assert {meant for meant in _FOREIGN_OF_PROJECT.values() if " " not in meant} <= {
+        "endpoint", "access_key_id", "access_key_secret", "security_token", "credentials", "project"
+    }  # fmt: skip
+    assert {f"http.{name}" for name in _HTTP} == {name for name in known if name.startswith("http.")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag", "nearest"),
+    [
+        (["ship", "--topik", "x", "a.log"], "--topik", "--topic"),
+        (["ship", "--projct=b", "a.log"], "--projct", "--project"),
+        (["channel", "inspect", "--jsn", "/x"], "--jsn", "--json"),
+        (["serve", "--prot", "5"], "--prot", "--port"),
+    ],
+)
+def test_an_unknown_flag_is_named_with_its_nearest(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], flag: str, nearest: str
+) -> None:
+    """Before anything is asked for that is missing, and with the exit code of wrong usage."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert f"unknown flag {flag}: did you mean {nearest}?" in capsys.readouterr().err
+
+
+def test_a_float_is_a_time_to_the_microsecond() -> None:
+    """What time.time() returns is taken as it is, with its part below a second; numpy's numbers likewise."""
+    from producer.wire.text import time_of
+
+    assert time_of(LogItem({}, 1_700_000_000.25), 0) == (1_700_000_000, 250_000_000)
+    assert time_of(LogItem({}, 0.9999999), 0) == (1, 0)
+    assert time_of(LogItem({}, 5.5, time_ns=7), 0) == (5, 7)
+    assert time_of(LogItem({}, 5), 0) == (5, 0)
