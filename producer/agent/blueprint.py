@@ -194,7 +194,7 @@ class _Drawer:
     def _check_packages(self, component: ComponentConfig, where: str, cls: Any) -> None:
         """What a class imports only when it works: by its package's name, and the extra that has it."""
         for package, extra in getattr(cls, "needs", {}).items():
-            if importlib.util.find_spec(package) is None:
+            if not _is_installed(package):
                 message = f"{component.type} needs {package}: pip install 'loghub-producer[{extra}]'"
                 self._wrong(component, where, "type", message)
 
@@ -204,6 +204,13 @@ class _Drawer:
 
     def _wrong(self, component: ComponentConfig, where: str, key: str, message: str) -> None:
         self.problems.append(_placed(Problem(where, key, message), component))
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
 
 
 def _placed(problem: Problem, component: ComponentConfig) -> Problem:

@@ -23,6 +23,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
         "kafka": ("sources.kafka", "KafkaSource"),
         "netcat": ("sources.netcat", "NetcatSource"),
         "netcatudp": ("sources.netcat", "NetcatUdpSource"),
+        "otlp": ("sources.otlp", "OtlpSource"),
         "sequence": ("sources.sequence", "SequenceSource"),
         "spooldir": ("sources.spooldir", "SpoolDirectorySource"),
         "stress": ("sources.stress", "StressSource"),
@@ -70,6 +71,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
         "loghub": ("sinks.loghub", "LogHubSink"),
         "null": ("sinks.null", "NullSink"),
         "objects": ("sinks.objects", "ObjectsSink"),
+        "otlp": ("sinks.otlp", "OtlpSink"),
     },
 }
 

@@ -65,16 +65,9 @@ class HttpSink:
         )
 
         def __post_init__(self) -> None:
-            parts = urlsplit(self.endpoint)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ConfigError("endpoint", "must be a URL of http or https", self.endpoint)
-            if parts.username or parts.password:
-                raise ConfigError("endpoint", "must not hold a password: user and password are options", "***")
-            if self.token is not None and self.user is not None:
-                raise ConfigError("token", "goes without user and password", "***")
-            for status in (*self.rollback, *self.backoff, *self.refused):
-                if len(status) != 3 or not (status.isdecimal() or (status[0].isdecimal() and status[1:] == "XX")):
-                    raise ConfigError("rollback, backoff and refused", "must name statuses such as 503 or 5XX", status)
+            check_request_options(self.endpoint, self.user, self.token, self.refused)
+            for status in (*self.rollback, *self.backoff):
+                _check_status(status)
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
@@ -103,9 +96,7 @@ class HttpSink:
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
-        wait = self._not_before - self._clock.monotonic()
-        if wait > 0:
-            raise SinkError(f"{self._base} asked for a pause, which lasts another {wait:.1f} s")
+        self.check_pause()
         if self._options.format == "event":
             self._send_events(batches)
         elif self._send(self._body(batches)):
@@ -114,6 +105,15 @@ class HttpSink:
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
         self._transport.close()
+
+    def check_pause(self) -> None:
+        """Whether something may be sent now.
+
+        :raises SinkError: the server has asked for a pause.
+        """
+        wait = self._not_before - self._clock.monotonic()
+        if wait > 0:
+            raise SinkError(f"{self._base} asked for a pause, which lasts another {wait:.1f} s")
 
     def _send_events(self, batches: Sequence[EventBatch]) -> None:
         """One request for each event that was not taken before.
@@ -146,6 +146,13 @@ class HttpSink:
 
         :raises SinkError: they go back to the channel.
         """
+        return self.post(body) is None
+
+    def post(self, body: bytes) -> Answer | None:
+        """Send one request; None if its events were refused for good.
+
+        :raises SinkError: they go back to the channel.
+        """
         if self._options.compress:
             body = gzip.compress(body, 1)
         try:
@@ -155,9 +162,9 @@ class HttpSink:
         except NetworkError as error:
             self._counters.add(ConnectionFailedCount=1)
             raise SinkError(f"{self._base}: {error}") from error
-        return self._judge(answer, headers)
+        return None if self._is_refused(answer, headers) else answer
 
-    def _judge(self, answer: Answer, headers: Mapping[str, str]) -> bool:
+    def _is_refused(self, answer: Answer, headers: Mapping[str, str]) -> bool:
         options, status = self._options, answer.status
         taken = 200 <= status < 300
         back = _rule(options.rollback, status)
@@ -185,6 +192,27 @@ class HttpSink:
         except ValueError:
             return _BACKOFF
         return min(max(wanted, 0.0), _LONGEST_RETRY_AFTER)
+
+
+def check_request_options(endpoint: str, user: str | None, token: str | None, refused: Sequence[str]) -> None:
+    """What holds for all that is sent by requests.
+
+    :raises ConfigError: it is not so.
+    """
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("endpoint", "must be a URL of http or https", endpoint)
+    if parts.username or parts.password:
+        raise ConfigError("endpoint", "must not hold a password: user and password are options", "***")
+    if token is not None and user is not None:
+        raise ConfigError("token", "goes without user and password", "***")
+    for status in refused:
+        _check_status(status)
+
+
+def _check_status(status: str) -> None:
+    if len(status) != 3 or not (status.isdecimal() or (status[0].isdecimal() and status[1:] == "XX")):
+        raise ConfigError("rollback, backoff and refused", "must name statuses such as 503 or 5XX", status)
 
 
 def _rule(rules: Mapping[str, bool], status: int) -> bool | None:

@@ -134,11 +134,14 @@ def test_a_channels_options_are_checked_before_it_is_opened() -> None:
     draw(parse_toml(text.replace('"always"', '"0.5"')))
 
 
-def test_a_package_that_is_not_there_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("package", ["no_such_package", "no_such_package.inner"])
+def test_a_package_that_is_not_there_is_told_before_anything_starts(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the extra that has it, also where it is imported only when it is used."""
-    monkeypatch.setattr(NullSink, "needs", {"no_such_package": "extra"}, raising=False)
+    monkeypatch.setattr(NullSink, "needs", {package: "extra"}, raising=False)
     told = [problem.partition(": ")[2] for problem in problems_of(DRAWN)]
-    wrong = "type: null needs no_such_package: pip install 'loghub-producer[extra]'"
+    wrong = f"type: null needs {package}: pip install 'loghub-producer[extra]'"
     assert told == [f"sinks.{name}.{wrong}" for name in ("k1", "k2", "k3")]
 
 

@@ -1,0 +1,61 @@
+"""Logs of OpenTelemetry by HTTP (OTLP/HTTP): protobuf or JSON, packed with gzip or not; with TLS or without.
+
+A request is one batch, and 200 says that every required channel has committed it. While a channel is full, or memory
+is short, the answer is 503 with ``Retry-After``, and whoever sends tries again. What else is asked for, such as traces,
+is 404. See :mod:`..protocols.otlp` for what becomes of a record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from ..batch import EventBatch
+from ..interfaces import Context
+from ..options import option
+from .http_requests import Request, RequestError
+from .posts import PostSource, RequestOptions
+
+_PROTOBUF, _JSON = "application/x-protobuf", "application/json"
+
+
+class OtlpSource(PostSource):
+    """See the module."""
+
+    needs: ClassVar = {"opentelemetry.proto": "otlp"}
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(RequestOptions):
+        """Where to listen, for whom, and how much they may send."""
+
+        port: int = option(4318, least=0, most=65535, doc="to listen on; 0 for any free one")
+        path: str = option("/v1/logs", doc="of requests")
+
+    def __init__(self, options: Options, context: Context) -> None:
+        super().__init__(options, options.port, context)
+        self._path = options.path
+
+    def _check(self, request: Request) -> None:
+        if urlsplit(request.target).path != self._path:
+            raise RequestError(404, f"only {self._path} is served")
+        super()._check(request)
+        if _kind(request) not in (_PROTOBUF, _JSON):
+            raise RequestError(415, f"only {_PROTOBUF} and {_JSON} are understood")
+
+    def _batch(self, request: Request, body: bytes) -> EventBatch:
+        from ..protocols.otlp import NoLogsError, events_of, request_of, request_of_json  # noqa: PLC0415
+
+        try:
+            return events_of(request_of(body) if _kind(request) == _PROTOBUF else request_of_json(body))
+        except NoLogsError as error:
+            raise RequestError(400, str(error), ends=False) from error
+
+    def _accepted(self, request: Request) -> tuple[str, bytes]:
+        """An empty response, in the form of the request."""
+        kind = _kind(request)
+        return kind, b"" if kind == _PROTOBUF else b"{}"
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()

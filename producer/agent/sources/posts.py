@@ -1,0 +1,148 @@
+"""PostSource: events by POST over HTTP, with TLS or without.
+
+A request is one batch: 200 says that every required channel has committed it. A body that is none is 400, one that is
+too large 413; while a channel is full, or memory is short, the answer is 503, with ``Retry-After``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from ...errors import ChannelError, ConfigError
+from ..batch import EventBatch
+from ..interfaces import Context, Outlet, Stop
+from ..options import option
+from .http_requests import Budget, Limits, Request, RequestError, RequestReader
+from .listening import Connection, TcpOptions, TcpServer
+
+_log = logging.getLogger("producer.agent.source.http")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions(TcpOptions):
+    """Of every source that is sent requests."""
+
+    silence: float = option(60.0, least=0.001, doc="seconds after which a silent connection is closed")
+    max_body: int = option(16 << 20, least=1, doc="bytes of a body, packed and unpacked")
+    max_memory: int = option(128 << 20, least=1, doc="bytes of all bodies together, unpacked")
+    request_timeout: float = option(60.0, least=0.001, doc="seconds that a request may take to come")
+    put_timeout: float | None = option(
+        None, least=0, doc="seconds to wait for room in a channel; empty for the channels' keep_alive"
+    )
+    retry_after: int = option(5, least=0, doc="seconds that a client is asked to wait when there is no room")
+    user: str | None = option(None, doc="for basic authentication")
+    password: str | None = option(None, secret=True, doc="likewise")
+    token: str | None = option(None, secret=True, doc="for bearer authentication")
+
+    def __post_init__(self) -> None:
+        TcpOptions.__post_init__(self)
+        if (self.user is None) != (self.password is None):
+            raise ConfigError("user", "and password go together", self.user)
+
+
+class PostSource(ABC):
+    """See the module.
+
+    :param port: to listen on; 0 for any free one.
+    """
+
+    def __init__(self, options: RequestOptions, port: int, context: Context) -> None:
+        self._rules = options
+        self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory))
+        self._allowed = _credentials(options)
+        self.server = TcpServer(options, [port], context, self._serve)
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~..interfaces.Source`."""
+        self._outlet, self._stop = outlet, stop
+        self.server.run(stop)
+
+    def _serve(self, connection: Connection) -> None:
+        reader = RequestReader(connection, self._limits)
+        keeps = True
+        while keeps and not self._stop.is_set():
+            try:
+                request = reader.head()
+            except RequestError as error:
+                self._say(connection, error.status, str(error), keeps=False)
+                break
+            if request is None:
+                return
+            keeps = self._handle(connection, reader, request)
+        connection.finish()
+
+    def _handle(self, connection: Connection, reader: RequestReader, request: Request) -> bool:
+        """Serve one request; whether another one may follow."""
+        keeps = request.keeps
+        try:
+            self._check(request)
+            batch = self._batch(request, reader.body(request))
+            if batch.count:
+                self._outlet.put(batch, self._rules.put_timeout)
+        except RequestError as error:
+            keeps = keeps and not error.ends
+            self._say(connection, error.status, str(error), keeps)
+        except ChannelError as error:
+            _log.info("a request of %s is put off: %s", connection.peer, error)
+            self._say(connection, 503, "no room; the request is to be sent again", keeps)
+        except OSError:
+            raise
+        except Exception:
+            self._say(connection, 500, "it failed", keeps=False)
+            raise
+        else:
+            self._answer(connection, 200, *self._accepted(request), keeps)
+        finally:
+            reader.release(request)
+        return keeps
+
+    def _check(self, request: Request) -> None:
+        if self._allowed:
+            given = request.headers.get("Authorization", "").encode("utf-8", "replace")
+            if not any(hmac.compare_digest(given, allowed) for allowed in self._allowed):
+                raise RequestError(401, "who is it?")
+        if request.method != "POST":
+            raise RequestError(405, "only POST is served")
+
+    @abstractmethod
+    def _batch(self, request: Request, body: bytes) -> EventBatch:
+        """The events of a request.
+
+        :raises RequestError: it has none.
+        """
+
+    def _accepted(self, request: Request) -> tuple[str, bytes]:  # noqa: ARG002  # for those that follow
+        """What the answer to a request that was committed holds: its type, and its body."""
+        return "", b""
+
+    def _say(self, connection: Connection, status: int, text: str, keeps: bool) -> None:
+        self._answer(connection, status, "text/plain; charset=utf-8", f"{text}\n".encode(), keeps)
+
+    def _answer(self, connection: Connection, status: int, kind: str, body: bytes, keeps: bool) -> None:
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Length: {len(body)}"]
+        if kind:
+            lines.append(f"Content-Type: {kind}")
+        if status == 503:
+            lines.append(f"Retry-After: {self._rules.retry_after}")
+        if status == 401:
+            lines.append(f'WWW-Authenticate: {"Basic" if self._rules.user else "Bearer"} realm="events"')
+        if status == 405:
+            lines.append("Allow: POST")
+        if not keeps:
+            lines.append("Connection: close")
+        connection.send("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+
+
+def _credentials(options: RequestOptions) -> list[bytes]:
+    """What stands in ``Authorization`` of those who may come; nothing if all may."""
+    allowed = []
+    if options.user is not None:
+        allowed.append(b"Basic " + b64encode(f"{options.user}:{options.password}".encode()))
+    if options.token is not None:
+        allowed.append(f"Bearer {options.token}".encode())
+    return allowed

@@ -1,0 +1,290 @@
+"""OpenTelemetry's logs by HTTP: our sink to our source, and requests made by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
+
+from producer.agent.batch import EventBatch
+from producer.agent.interfaces import RefusedError, Sink, Source
+from producer.agent.options import read_options
+from producer.agent.protocols.otlp import events_of, request_of_json, request_with
+from producer.agent.sinks.otlp import OtlpSink
+from producer.agent.sources import listening
+from producer.agent.testing import SinkConformance, SourceConformance
+from producer.errors import ConfigError
+from tests.agent.doubles import context
+from tests.agent.sources.listeners import serving
+from tests.support.waiting import PATIENCE, eventually
+
+from .components import made
+
+STAMP = "1700000000123"
+PROTOBUF, JSON = {"Content-Type": "application/x-protobuf"}, {"Content-Type": "application/json; charset=utf-8"}
+
+#: As the specification writes one.
+REQUEST = {
+    "resourceLogs": [
+        {
+            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]},
+            "scopeLogs": [
+                {
+                    "scope": {"name": "lib"},
+                    "logRecords": [
+                        {
+                            "timeUnixNano": "1700000000123456789",
+                            "severityNumber": 9,
+                            "severityText": "Information",
+                            "traceId": "5b8efff798038103d269b633813fc60c",
+                            "spanId": "eee19b7ec3c1b174",
+                            "body": {"stringValue": "Example log record"},
+                            "attributes": [
+                                {"key": "n", "value": {"intValue": "5"}},
+                                {"key": "l", "value": {"arrayValue": {"values": [{"boolValue": True}, {}]}}},
+                                {"key": "b", "value": {"bytesValue": "/w=="}},
+                            ],
+                        },
+                        {
+                            "observedTimeUnixNano": "1700000000123000000",
+                            "body": {"kvlistValue": {"values": [{"key": "a", "value": {"doubleValue": 1.5}}]}},
+                            "unknown": 1,
+                        },
+                        {"body": {"bytesValue": "/wA="}},
+                        {},
+                    ],
+                }
+            ],
+        }
+    ]
+}
+_SHARED = {"resource.service.name": "shop", "scope": "lib"}
+EVENTS = [
+    (
+        {
+            **_SHARED,
+            "timestamp": STAMP,
+            "severity": "Information",
+            "severity_number": "9",
+            "trace_id": "5b8efff798038103d269b633813fc60c",
+            "span_id": "eee19b7ec3c1b174",
+            "n": "5",
+            "l": "[true, null]",
+            "b": '"/w=="',
+        },
+        b"Example log record",
+    ),
+    ({**_SHARED, "timestamp": STAMP}, b'{"a": 1.5}'),
+    (_SHARED, b"\xff\x00"),
+    (_SHARED, b""),
+]
+
+
+def post(served: Any, body: bytes, headers: dict[str, str], path: str = "/v1/logs") -> tuple[int, bytes, str | None]:
+    """Status, body and type of the answer."""
+    connection = HTTPConnection(*served.server.addresses[0], timeout=PATIENCE)
+    try:
+        connection.request("POST", path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.getheader("Content-Type")
+    finally:
+        connection.close()
+
+
+class TestSource(SourceConformance):
+    """The rules of all sources."""
+
+    resumes = False
+    _source: Any = None
+    _acknowledged = 0
+
+    def make(self) -> Source:
+        self._source = made("sources", "otlp", port=0, put_timeout=0.05)
+        return self._source
+
+    @pytest.fixture(autouse=True)
+    def _quick(self) -> Iterator[None]:
+        with patch.object(listening, "_LOOK", 0.02):
+            yield
+
+    def feed(self, number: int) -> bytes:
+        """Send it until it is taken, or the source ends."""
+        body = b"event %d" % number
+        request = request_with([EventBatch.of_bodies([body])], {}).SerializeToString()
+        with suppress(OSError, AssertionError):
+            eventually(lambda: self._source is not None and self._source.server.listening.is_set())
+            while post(self._source, request, PROTOBUF)[0] == 503:
+                pass
+            self._acknowledged += 1
+        return body
+
+    def acknowledged(self) -> int:
+        return self._acknowledged
+
+    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
+        original = self.make
+
+        def make() -> Source:
+            self._source = None
+            return original()
+
+        self.make = make  # type: ignore[method-assign]
+        super().test_after_a_restart_it_goes_on(tmp_path)
+
+
+class TestSink(SinkConformance):
+    """The rules of all sinks, with our source as the receiver."""
+
+    @pytest.fixture(autouse=True)
+    def _receiver(self) -> Iterator[None]:
+        with serving("otlp", retry_after=0, put_timeout=0.0) as self._served:
+            yield
+
+    def make(self) -> Sink:
+        host, port = self._served.address
+        return OtlpSink(OtlpSink.Options(endpoint=f"http://{host}:{port}"), self.context)
+
+    def delivered(self) -> list[bytes]:
+        return self._served.outlet.bodies
+
+    def break_destination(self) -> Callable[[], None]:
+        self._served.outlet.room.clear()
+        return self._served.outlet.room.set
+
+
+def test_the_specifications_json_is_understood() -> None:
+    """Ids are hexadecimal there; values that are no text come as JSON, fields that are not known are passed over."""
+    with serving("otlp") as served:
+        assert post(served.source, json.dumps(REQUEST).encode(), JSON) == (200, b"{}", "application/json")
+        assert served.outlet.events == EVENTS
+
+
+def test_protobuf_is_understood() -> None:
+    """Packed or not; the answer is an empty response."""
+    body = request_of_json(json.dumps(REQUEST).encode()).SerializeToString()
+    with serving("otlp") as served:
+        assert post(served.source, body, PROTOBUF) == (200, b"", PROTOBUF["Content-Type"])
+        assert ExportLogsServiceResponse.FromString(b"") == ExportLogsServiceResponse()
+        assert post(served.source, gzip.compress(body), PROTOBUF | {"Content-Encoding": "gzip"})[0] == 200
+        assert post(served.source, b"", PROTOBUF)[0] == 200
+        assert served.outlet.events == EVENTS * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "path", "status"),
+    [
+        (b"\xff", PROTOBUF, "/v1/logs", 400),
+        (b"{", JSON, "/v1/logs", 400),
+        (b"[]", JSON, "/v1/logs", 400),
+        (b'{"resourceLogs": [1]}', JSON, "/v1/logs", 400),
+        (b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"traceId": "xyz"}]}]}]}', JSON, "/v1/logs", 400),
+        (b"[" * 100_000, JSON, "/v1/logs", 400),
+        (b"", {"Content-Type": "text/plain"}, "/v1/logs", 415),
+        (b"", PROTOBUF, "/v1/traces", 404),
+        (gzip.compress(b"\0" * 300_000), PROTOBUF | {"Content-Encoding": "gzip"}, "/v1/logs", 413),
+    ],
+)
+def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str], path: str, status: int) -> None:
+    """By its status, and others are served on."""
+    with serving("otlp", max_body=200_000) as served:
+        assert post(served.source, body, headers, path)[0] == status
+        assert post(served.source, b"", PROTOBUF)[0] == 200
+        assert served.outlet.events == []
+
+
+def test_events_come_through_both() -> None:
+    """With what OpenTelemetry knows of a record, and all other headers; ids that are none are left out."""
+    events = [
+        ({**_SHARED, "timestamp": STAMP, "severity": "WARN", "severity_number": "13", "n": "1"}, b"one"),
+        (
+            {"resource.service.name": "other", "trace_id": "00" * 16, "span_id": "0f" * 8, "event_name": "e"},
+            b"two \xff",
+        ),
+        ({**_SHARED, "timestamp": "soon", "trace_id": "abc", "odd": "\udcff"}, b"three"),
+    ]
+    request = request_with([EventBatch.of_events(events)], {"host": "h"})
+    found = list(events_of(ExportLogsServiceRequest.FromString(request.SerializeToString())).events())
+    host = {"resource.host": "h"}
+    assert found == [
+        (host | events[0][0], b"one"),
+        ({**host, **_SHARED, "odd": "?"}, b"three"),
+        (host | events[1][0], b"two \xff"),
+    ]
+
+
+@contextmanager
+def receiver(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
+    """A server that answers this; its URL, and the paths it was asked for."""
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            paths.append(self.path)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", paths
+        server.shutdown()
+        thread.join()
+
+
+def sink(state: Path, **options: Any) -> OtlpSink:
+    return OtlpSink(read_options(OtlpSink.Options, options, "sinks.k"), context(state))
+
+
+def test_what_the_receiver_rejected_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It was accepted in part, and must not be sent again."""
+    answer = ExportLogsServiceResponse()
+    answer.partial_success.rejected_log_records, answer.partial_success.error_message = 1, "too old"
+    with receiver(200, answer.SerializeToString()) as (url, paths):
+        made_sink = sink(tmp_path, endpoint=f"{url}/own/path")
+        made_sink.write([EventBatch.of_lines(b"a\nb\n")])
+        made_sink.close()
+    assert paths == ["/own/path"]
+    assert made_sink._counters.get("EventRefusedCount") == 1
+    assert "rejected 1 of the events, and does not say which: too old" in caplog.text
+
+
+def test_what_is_refused_goes_to_the_dead_letters(tmp_path: Path) -> None:
+    """By the status, as for the sink http; an answer that is none of OTLP's is no failure."""
+    batches = [EventBatch.of_lines(b"a\n")]
+    with receiver(400, b"") as (url, paths):
+        refusing = sink(tmp_path, endpoint=url)
+        with pytest.raises(RefusedError) as raised:
+            refusing.write(batches)
+        refusing.close()
+    assert raised.value.batches == batches
+    assert paths == ["/v1/logs"]
+    with receiver(200, b"\xff fine") as (url, _):
+        taking = sink(tmp_path, endpoint=url)
+        taking.write(batches)
+        taking.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"endpoint": "grpc://a"}, {"endpoint": "http://u:p@a"}, {"endpoint": "http://a", "refused": ("4",)}],
+)
+def test_what_cannot_be_is_said_before_anything_starts(options: dict[str, Any]) -> None:
+    """As for the sink http."""
+    with pytest.raises(ConfigError):
+        OtlpSink.Options(**options)
