@@ -135,13 +135,13 @@ def test_the_agent_is_chosen_by_name() -> None:
 
 def test_what_is_not_known_is_told_before_anything_starts() -> None:
     """Unknown types, keys and filters, with their lines and the nearest names of Flume's."""
-    text = FLUME.replace("k3.type = logger", "k3.type = hdfs").replace("r1.batchSize", "r1.batchSiez")
+    text = FLUME.replace("k3.type = logger", "k3.type = hive").replace("r1.batchSize", "r1.batchSiez")
     text = text.replace("useDualCheckpoints = false", "useDualCheckpoints = maybe")
     text += "a1.configfilters = f1\na1.snks = k9\na1.sources.r1.maxTotalEvents = ${sys:events}\n"
     told = problems_of(text)
     assert told[0] == "line 10: a1.sources.r1.batchSiez: is not known; did you mean 'batchSize'?"
     assert told[1] == "line 23: channels.c1.dual_checkpoints: must be true or false, got 'maybe'"
-    assert told[2].startswith("line 33: sinks.k3.type: no such type 'hdfs'")
+    assert told[2].startswith("line 33: sinks.k3.type: no such type 'hive'")
     assert told[3].startswith("line 42: a1.configfilters: filters of Flume are not supported")
     assert told[4] == "line 43: a1.snks: is not known; did you mean 'sinks'?"
     assert told[5].startswith("line 44: a1.sources.r1.maxTotalEvents: ${sys:events} is a property of a Java process")
@@ -179,15 +179,15 @@ def test_converted_toml_gives_the_same_agent(tmp_path: Path) -> None:
 def test_what_convert_leaves_out_is_a_comment(tmp_path: Path) -> None:
     """Unknown keys and types, idle components, and units that cannot be converted."""
     path = tmp_path / "flume.properties"
-    text = FLUME.replace("15000", "${env:CHECKPOINT}").replace("k3.type = logger", "k3.type = hdfs")
+    text = FLUME.replace("15000", "${env:CHECKPOINT}").replace("k3.type = logger", "k3.type = hive")
     path.write_text(text + "a1.sinks.old.type = null\na1.sources.r1.threads = 4\n")
     text, notes = convert(path, "a1")
     assert all(f"# * {note}" in text.splitlines() for note in notes)
     assert any("a1.sinks.old is not in a1.sinks" in note for note in notes)
     assert any("a1.sources.r1.threads is not known" in note for note in notes)
     assert any("a1.channels.c1.checkpointInterval = ${env:CHECKPOINT}" in note for note in notes)
-    assert any("sinks.k3: no such type 'hdfs'" in note for note in notes)
-    assert parse_toml(text).sinks["k3"].type == "hdfs"
+    assert any("sinks.k3: no such type 'hive'" in note for note in notes)
+    assert parse_toml(text).sinks["k3"].type == "hive"
 
 
 def test_interceptors_keep_their_order_and_names() -> None:
