@@ -334,6 +334,13 @@ class Producer:
         """See :func:`producer.install_signal_handlers`: it is for all producers of the process."""
         install_signal_handlers()
 
+    def _leave_at_exit(self) -> None:
+        """The exit of the interpreter does not wait for it: whoever owns it has all records elsewhere."""
+        with self._lock:
+            shutdown = self._shutdown
+        if shutdown is not None:
+            lifecycle.drained(shutdown)
+
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called: ``send`` raises then."""

@@ -24,7 +24,7 @@ from .changes import Changes, compare
 from .channel import BatchChannel
 from .config.model import AgentConfig
 from .counters import Counters
-from .interfaces import Context, Lag, Patience, Sink, Source, Stop
+from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
 from .positions import DeliveredPositions
 from .routing import SourceOutlet
 from .sink_runner import CountedSink, SinkRunner
@@ -34,6 +34,10 @@ _log = logging.getLogger("producer.agent")
 _T = TypeVar("_T")
 #: Of the time for an end the sinks have so much to deliver; the rest is for them to end.
 _SHARE = 0.9
+#: Of the rest, those that deliver at that moment have so much; and so many seconds at most.
+_LAST_SHARE, _LAST_SECONDS = 0.8, 10.0
+#: Seconds that sinks always have to end.
+_GRACE = 0.5
 
 
 class ChannelStartError(ProducerError):
@@ -49,6 +53,7 @@ class Agent:
 
     :param config: checked at once.
     :param changed: is told of each change of a component's state, on any thread.
+    :ivar remaining: after :meth:`stop`, how many events lie in each channel that keeps them.
     :raises AgentConfigError: with all that is wrong with it.
     """
 
@@ -62,6 +67,8 @@ class Agent:
         self.sources: dict[str, Supervised] = {}
         self.sinks: dict[str, Supervised] = {}
         self._reading: dict[str, Source] = {}
+        self._delivering: dict[str, SinkProcessor] = {}
+        self.remaining: dict[str, int] = {}
         self._changes = WaitingRoom(self._clock, look_again=1.0)
         self._changed = changed
 
@@ -128,17 +135,34 @@ class Agent:
         """
         timeout = self.config.stop_timeout if timeout is None else timeout
         deadline, delivered = (Deadline.after(self._clock, each) for each in (timeout, _SHARE * timeout))
-        late = _end(self.sources, deadline)
-        for channel in self._forgetting(self.channels):
-            if self._is_served(channel.name):
-                channel.wait_until_empty(delivered)
-        late += _end(self.sinks, deadline)
-        for channel in self._forgetting(self.channels):
-            if channel.held:
-                _log.warning("channel %s: %d events were not delivered in time", channel.name, channel.held)
+        late, forgetting = _end(self.sources, deadline), self._forgetting(self.channels)
+        served = [channel for channel in forgetting if self._is_served(channel.name)]
+        names = {channel.name for channel in served}
+        self._tell_sinks([part.name for part in self.blueprint.sinks.values() if part.channel not in names], deadline)
+        for channel in served:
+            channel.wait_until_empty(delivered)
+        late += self._end_sinks(self.sinks, deadline)
+        lost = [channel.name for channel in forgetting if channel.held and not _forgets_well(channel)]
+        kept = (channel for channel in self.channels.values() if channel not in forgetting)
+        self.remaining = {channel.name: channel.held for channel in kept if channel.held}
         for channel in self.channels.values():
             _close(channel)
-        return not late
+        return not (late or lost)
+
+    def _tell_sinks(self, names: Collection[str], deadline: Deadline) -> None:
+        """They are to end: what they deliver at this moment is finished, or given up in time."""
+        left = _LAST_SHARE * (deadline.remaining(self._clock) or 0.0)
+        for sink in _chosen(self.sinks, names).values():
+            sink.stop()
+        for processor in _chosen(self._delivering, names).values():
+            give_up(processor, Deadline.after(self._clock, min(left, _LAST_SECONDS)))
+
+    def _end_sinks(self, names: Collection[str], deadline: Deadline) -> list[str]:
+        """Who has not ended in time."""
+        self._tell_sinks(names, deadline)
+        soonest = self._clock.monotonic() + _GRACE
+        latest = deadline.at if deadline.at is None else max(deadline.at, soonest)
+        return _end(_chosen(self.sinks, names), Deadline(latest))
 
     # -- what a reload does
 
@@ -150,7 +174,7 @@ class Agent:
         deadline = Deadline.after(self._clock, self.config.stop_timeout)
         _end(_chosen(self.sources, changes.sources_ended), deadline)
         self._empty(changes.channels_ended, deadline)
-        for late in _end(_chosen(self.sinks, changes.sinks_ended), deadline):
+        for late in self._end_sinks(changes.sinks_ended, deadline):
             # It still has events, and gives them back, or delivers them, when it ends: the order is lost.
             self.channels[self.blueprint.sinks[late].channel].origins = None
         for name in changes.channels_ended:
@@ -246,7 +270,8 @@ class Agent:
 
         def run(stop: Stop) -> None:
             sinks = {each.name: self._make_sink(each, part) for each in part.sinks}
-            processor = part.processor.make(context, sinks)
+            processor: SinkProcessor = part.processor.make(context, sinks)
+            self._delivering[part.name] = processor
             try:
                 SinkRunner(
                     part.name,
@@ -317,6 +342,18 @@ def _patience(sinks: Iterable[Sink]) -> Patience | None:
     if len(known) < len(found):
         return None
     return Patience(min(each.seconds for each in known), min(each.idle for each in known))
+
+
+def _forgets_well(channel: BatchChannel) -> bool:
+    """Say what a channel had not delivered; whether all of it is read again."""
+    count, lost = channel.held, channel.discard()
+    if lost:
+        text = "channel %s: %d events were not delivered in time; %d of them nobody can read again"
+        _log.error(text, channel.name, count, lost)
+    else:
+        text = "channel %s: %d events were not delivered in time: their sources read them again"
+        _log.warning(text, channel.name, count)
+    return not lost
 
 
 def _close(channel: BatchChannel) -> None:

@@ -9,13 +9,14 @@ import logging
 import threading
 from collections.abc import Sequence
 
+from ..channels import MemoryChannel
 from ..channels.limits import first_within
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelFullError, TransactionStateError
 from ..interfaces import Channel, ChannelStats, Event, Transaction
 from .batch import EventBatch
 from .counters import Counters
-from .event_format import UnreadableBatchError, count_of, read_batch, write_batch
+from .event_format import UnreadableBatchError, count_of, position_of, read_batch, write_batch
 from .origins import Origins
 from .positions import Positions
 
@@ -207,6 +208,22 @@ class BatchChannel:
         """So many events have left."""
         self.counters.add(EventTakeSuccessCount=count)
         self._withdraw(count)
+
+    def discard(self) -> int:
+        """Give up what nobody has taken of a channel that forgets, as its end does; how many of these events no source
+        can read again.
+        """
+        transaction = self.channel.transaction()
+        transaction.begin()
+        events: list[Event] = []
+        while found := transaction.take(_MOST_BATCHES, timeout=0):
+            events += found
+        if isinstance(self.channel, MemoryChannel):
+            transaction.commit()
+        else:
+            transaction.rollback()  # what was spilled is there again after the next start
+        transaction.close()
+        return sum(count_of(event) for event in events if position_of(event) is None)
 
     def close(self) -> None:
         """Note the positions, and close the channel."""

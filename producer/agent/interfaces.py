@@ -204,6 +204,9 @@ class Sink(Protocol):
     One that has something to do when nothing comes, such as to end a file when its time is over, has a method ``tick``,
     called by the thread that calls :meth:`write`: between writes, and twice a second where there is nothing to write.
 
+    One whose :meth:`write` may take long has a method ``give_up(deadline)``, called by another thread when the sink is
+    to end: a ``write`` that goes on then makes no new attempts, and returns or raises by that deadline.
+
     :ivar most_events: of one call of :meth:`write`.
     :ivar most_bytes: likewise; a single batch may be larger.
     """
@@ -230,6 +233,13 @@ class SinkProcessor(Protocol):
 
     def close(self) -> None:
         """Close all sinks."""
+
+
+def give_up(component: object, deadline: Deadline) -> None:
+    """Call a sink's or a processor's ``give_up``, if it has one."""
+    method: Callable[[Deadline], None] | None = getattr(component, "give_up", None)
+    if method is not None:
+        method(deadline)
 
 
 def tick(component: object) -> None:

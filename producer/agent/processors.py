@@ -16,9 +16,9 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..clock import Clock
+from ..clock import Clock, Deadline
 from .batch import EventBatch
-from .interfaces import Context, RefusedError, Sink, SinkError, tick
+from .interfaces import Context, RefusedError, Sink, SinkError, give_up, tick
 from .options import AgentConfigError, Problem, nearest, option
 from .repeated import RepeatedLog
 
@@ -57,6 +57,10 @@ class DefaultProcessor:
         """See :class:`~.interfaces.Sink`."""
         tick(self._sink)
 
+    def give_up(self, deadline: Deadline) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        give_up(self._sink, deadline)
+
     def close(self) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""
         self._sink.close()
@@ -74,6 +78,11 @@ class _Group:
         """See :class:`~.interfaces.Sink`."""
         for sink in self._sinks.values():
             tick(sink)
+
+    def give_up(self, deadline: Deadline) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        for sink in self._sinks.values():
+            give_up(sink, deadline)
 
     def close(self) -> None:
         """See :class:`~.interfaces.SinkProcessor`."""

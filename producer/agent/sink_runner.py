@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from ..clock import Clock, SystemClock
+from ..clock import Clock, Deadline, SystemClock
 from ..errors import ChannelClosedError, ChannelError
 from .batch import EventBatch
 from .channel import BatchChannel, Taking
 from .counters import Counters
-from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, tick
+from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, give_up, tick
 from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.sink")
@@ -192,6 +192,10 @@ class CountedSink:
             self._counters.add(EventWriteFail=1)
             raise
         self._counters.add(EventDrainSuccessCount=count)
+
+    def give_up(self, deadline: Deadline) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        give_up(self._sink, deadline)
 
     def close(self) -> None:
         """See :class:`~.interfaces.Sink`."""

@@ -72,7 +72,8 @@ class Program:
                 raise
             finally:
                 self._monitor(None)
-        print(f"agent {config.name}: ended{'' if ended else ', but not all of it in time'}", flush=True)
+        left = "".join(f"; {count} events remain in {name}" for name, count in agent.remaining.items())
+        print(f"agent {config.name}: ended{'' if ended else ', but not all of it in time'}{left}", flush=True)
         return ended
 
     def _work(self, agent: Agent) -> None:

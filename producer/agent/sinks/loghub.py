@@ -17,6 +17,7 @@ Source: LogHub protocol, Idempotent write.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +27,7 @@ from ...client import Producer
 from ...clock import Deadline
 from ...config import MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
 from ...credentials import Credentials, StaticCredentials
-from ...errors import InvalidArgumentError, LogSizeTooLargeError, ProducerError, ResultFailedError
+from ...errors import CloseTimeoutError, InvalidArgumentError, LogSizeTooLargeError, ProducerError, ResultFailedError
 from ...futures import SendFuture
 from ...interfaces import Record
 from ...numbering import SequenceKey
@@ -49,6 +50,10 @@ _END_OF_TIME = 2**32 * 1000
 #: More digits are no time, and may be more than Python turns into a number.
 _TIME_DIGITS = 20
 _CLOSE_SECONDS = 10.0
+#: Who waits for an answer looks so often whether it is to be given up.
+_LOOK = 0.2
+#: Milliseconds that retries go on for once the sink is to end.
+_LAST_RETRIES = 1000
 
 
 class LogHubSink:
@@ -112,6 +117,7 @@ class LogHubSink:
                 compression=self.compression,
                 sign_version=self.sign_version,
                 region=self.region,
+                drain_timeout_ms=_LAST_RETRIES,
                 name=name,
             )
 
@@ -119,6 +125,7 @@ class LogHubSink:
         self._options, self._name, self._clock = options, context.name, context.clock
         self.most_bytes = options.batch_bytes
         self._own, self._count = secrets.token_hex(16), 0
+        self._end: Deadline | None = None
         config = options.config(f"{context.agent}-{context.name}")
         self._producer = Producer(options.account(), config=config, clock=context.clock)
 
@@ -139,7 +146,14 @@ class LogHubSink:
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
-        self._producer.close(timeout=_CLOSE_SECONDS)
+        end = self._end or Deadline.after(self._clock, _CLOSE_SECONDS)
+        with contextlib.suppress(CloseTimeoutError):  # what was on its way has gone back, and comes again
+            self._producer.close(timeout=end.remaining(self._clock))
+
+    def give_up(self, deadline: Deadline) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        self._end = deadline
+        self._producer._leave_at_exit()
 
     def _send(self, batch: EventBatch, lanes: dict[tuple[str, int], _Lane], deadline: Deadline) -> None:
         """Put a batch on its way, behind those of its lane."""
@@ -295,7 +309,7 @@ class LogHubSink:
         """
         for future in futures:
             try:
-                future.result(deadline.remaining(self._clock))
+                self._wait(future, deadline)
             except TimeoutError as error:
                 raise SinkError(f"not acknowledged within {self._options.timeout:.0f} s (timeout)") from error
             except ResultFailedError as error:
@@ -304,6 +318,18 @@ class LogHubSink:
                     return str(reason_of(result))
                 raise SinkError(str(reason_of(result))) from error
         return ""
+
+    def _wait(self, future: SendFuture, deadline: Deadline) -> None:
+        """
+        :raises TimeoutError: it takes too long.
+        :raises ResultFailedError: it failed, perhaps since the sink is to end.
+        """
+        while not deadline.expired(self._clock) and not future.done():
+            if self._end is not None:
+                self.close()
+            with contextlib.suppress(TimeoutError):
+                future.result(min(_LOOK, deadline.remaining(self._clock) or 0.0))
+        future.result(0)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,123 @@
+"""The end of an agent, and a change of its configuration, while a destination is away."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer import lifecycle
+from producer.agent import Agent, AgentConfig
+from producer.agent.config import parse_toml
+from producer.server import LogHubServer
+
+from .parts import Hub, plug_in, until
+
+CONFIG = """
+[agent]
+state = "{state}"
+stop_timeout = 4
+[sources.s]
+type = "feed"
+hub = "a"
+channels = ["q"]
+[channels.q]
+type = "{kind}"
+[sinks.k]
+type = "loghub"
+channel = "q"
+project = "p"
+logstore = "l"
+endpoint = "{endpoint}"
+access_key_id = "{key}"
+access_key_secret = "{secret}"
+"""
+
+
+def config_of(state: Path, endpoint: str, kind: str = "file", key: str = "id", secret: str = "key") -> AgentConfig:
+    return parse_toml(CONFIG.format(state=state, endpoint=endpoint, kind=kind, key=key, secret=secret))
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    return plug_in(monkeypatch, "a")[0]
+
+
+@pytest.fixture(params=["refuses", "hangs"])
+def away(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The endpoint of a server that takes no connections, or never answers."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        if request.param == "hangs":
+            bound.listen(64)
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def _begun(agent: Agent, hub: Hub) -> None:
+    """Three events, on their way."""
+    agent.start()
+    for number in range(3):
+        hub.lines.put(b"%d\n" % number)
+    until(lambda: agent.channels["q"].held == 3)
+    until(lambda: agent.counters["sinks.k"].snapshot().get("EventDrainAttemptCount", 0))
+
+
+def test_the_end_does_not_wait_for_a_destination_that_is_away(
+    tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behind a file channel the agent ends in order, before its time is over: what it had not delivered remains, is
+    counted, and nobody says that it is lost.
+    """
+    agent = Agent(config_of(tmp_path, away))
+    _begun(agent, hub)
+    begun = time.monotonic()
+    with caplog.at_level(logging.WARNING):
+        assert agent.stop()
+    assert time.monotonic() - begun < 4
+    assert agent.remaining == {"q": 3}
+    assert "lost" not in caplog.text
+
+
+def test_an_end_at_once_is_one(tmp_path: Path, hub: Hub, away: str) -> None:
+    """Without any time nobody waits for the destination: the events go back, and nothing is left for the exit."""
+    agent = Agent(config_of(tmp_path, away))
+    _begun(agent, hub)
+    begun = time.monotonic()
+    agent.stop(0)
+    assert time.monotonic() - begun < 2
+    assert agent.remaining == {"q": 3}
+    assert not any(name == "agent-k" for name, _ in lifecycle._draining.values())
+
+
+@pytest.mark.parametrize("away", ["refuses"], indirect=True)
+def test_what_memory_held_is_said_in_events(
+    tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What its source reads again is not called lost; what it cannot is, and the end is not in order."""
+    agent = Agent(config_of(tmp_path, away, kind="memory"))
+    _begun(agent, hub)
+    with caplog.at_level(logging.WARNING):
+        assert agent.stop(0.5)
+    assert "channel q: 3 events were not delivered in time: their sources read them again" in caplog.text
+    assert "lost" not in caplog.text
+
+
+def test_a_mended_endpoint_takes_effect_at_once(tmp_path: Path, hub: Hub, away: str) -> None:
+    """The sink that goes gives its delivery up, and the one in its place delivers it."""
+    agent = Agent(config_of(tmp_path, away))
+    try:
+        _begun(agent, hub)
+        with LogHubServer() as server:
+            begun = time.monotonic()
+            agent.reload(
+                config_of(tmp_path, server.endpoint, key=server.access_key_id, secret=server.access_key_secret)
+            )
+            until(lambda: not agent.channels["q"].held)
+            assert time.monotonic() - begun < 4
+            assert sorted(dict(log.contents)["content"] for log in server.logs("p", "l")) == ["0", "1", "2"]
+    finally:
+        agent.stop(0)
