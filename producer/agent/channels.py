@@ -154,7 +154,7 @@ class FileChannelBuilder:
             capacity=options.capacity,
             keep_alive=options.keep_alive,
             held=counted.events,
-            origins=kept_origins(channel.notes, lowest, following, channel.notes.make_identity()),
+            origins=kept_origins(context.name, channel.notes, lowest, following, channel.notes.make_identity()),
         )
 
 

@@ -13,13 +13,18 @@ What it holds when it is opened again keeps its name and number: so what is deli
 
 from __future__ import annotations
 
+import logging
 import secrets
 from bisect import bisect_right
 from collections.abc import Sequence
 
 from ..interfaces import Notes
 
+_log = logging.getLogger("producer.agent.channel")
+
 _PREFIX = "origin:"
+#: Of a channel that never held anything.
+_FIRST_NUMBER = 1
 
 
 class Origins:
@@ -41,15 +46,22 @@ def new_origins() -> Origins:
     return Origins([(0, secrets.token_hex(16))])
 
 
-def kept_origins(notes: Notes, lowest: int, following: int, before: str) -> Origins:
+def kept_origins(channel: str, notes: Notes, lowest: int, following: int, before: str) -> Origins:
     """Those of a channel that is opened; what they are from now on is noted.
 
+    :param channel: its name, for messages.
     :param lowest: the lowest number in the channel.
     :param following: the one that is given next.
     :param before: the name of numbers of which no opening is noted.
     :raises ChannelIOError: they cannot be noted.
     """
     noted = {int(name.removeprefix(_PREFIX)): value.decode() for name, value in notes.items(_PREFIX).items()}
+    if not noted and following > _FIRST_NUMBER:
+        _log.error(
+            "channel %s: its notes are gone, and with them how far its sources came: what these can read again is put "
+            "and delivered once more, from the first byte",
+            channel,
+        )
     rows = sorted({0: before, **noted}.items())
     # Those of numbers that will be given again go, and those that nobody asks for any more.
     known = [row for row, after in zip(rows, [*rows[1:], (following, "")], strict=True) if lowest < after[0]]

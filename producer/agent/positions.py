@@ -95,11 +95,17 @@ class KeptPositions:
         self._ends: dict[str, int] = {}
         self._newest: dict[str, int] = {}
         self._noted = {name.removeprefix(_PREFIX): int(end) for name, end in notes.items(_PREFIX).items()}
+        self._due: set[str] = set()
+        #: Of each name how many batches are in the channel.
+        self._held: dict[str, int] = {}
+        #: Forgotten names with batches in the channel: the newest of these.
+        self._forgotten: dict[str, int] = {}
         self._ends.update(self._noted)
         for event in events:
             position = position_of(event)
             if position is not None and event.sequence is not None:
                 self._advance(position, event.sequence)
+                self._hold(position.name, 1)
 
     def end(self, name: str) -> int:
         """See :class:`Positions`, as for those that follow."""
@@ -122,6 +128,7 @@ class KeptPositions:
     def put(self, position: Position, sequence: int | None) -> None:
         with self._lock:
             self._advance(position, -1 if sequence is None else sequence)
+            self._hold(position.name, 1)
 
     def passed(self, position: Position) -> None:
         with self._lock:
@@ -131,31 +138,48 @@ class KeptPositions:
         taken = set()
         with self._lock:
             for batch in batches:
-                if batch.position is not None:
-                    # Whoever put it may not have come to say so.
-                    self._advance(batch.position, -1 if batch.sequence is None else batch.sequence)
-                    taken.add(batch.position.name)
+                position, sequence = batch.position, -1 if batch.sequence is None else batch.sequence
+                if position is not None and sequence > self._forgotten.get(position.name, -2):
+                    self._advance(position, sequence)  # whoever put it may not have come to say so
+                    taken.add(position.name)
         self._note(taken)
 
     def left(self, batches: Iterable[EventBatch]) -> None:
-        pass
+        with self._lock:
+            for batch in batches:
+                if batch.position is not None:
+                    self._hold(batch.position.name, -1)
 
     def forget(self, name: str) -> None:
         with self._lock:
+            if self._held.get(name):
+                self._forgotten[name] = self._newest.get(name, -1)
             for known in (self._ends, self._newest, self._noted):
                 known.pop(name, None)
+            self._due.discard(name)
         self._notes.remove(_PREFIX + name)
 
     def flush(self) -> None:
-        self._note(self.names())
+        with self._lock:
+            due = list(self._due)
+        self._note(due)
 
     def close(self) -> None:
         self.flush()
 
     def _advance(self, position: Position, sequence: int) -> None:
         name, end = position
-        self._ends[name] = max(end, self._ends.get(name, 0))
+        if end > self._ends.get(name, 0):
+            self._ends[name] = end
+            self._due.add(name)
         self._newest[name] = max(sequence, self._newest.get(name, -1))
+
+    def _hold(self, name: str, count: int) -> None:
+        """So many batches more; the one that leaves may be told of before the one that came."""
+        held = self._held[name] = self._held.get(name, 0) + count
+        if not held:
+            del self._held[name]
+            self._forgotten.pop(name, None)
 
     def _note(self, names: Iterable[str]) -> None:
         with self._lock:
@@ -164,8 +188,18 @@ class KeptPositions:
         if rows:
             self._sync()  # or the note might speak of events that a power cut takes back, and be forgotten with them
             self._notes.write_many(rows)
-            with self._lock:
-                self._noted.update({name: max(end, self._noted.get(name, 0)) for name, end in due.items()})
+            self._have_noted(due)
+
+    def _have_noted(self, rows: Mapping[str, int]) -> None:
+        with self._lock:
+            forgotten = [name for name in rows if name not in self._ends]
+            for name, end in rows.items():
+                if end <= self._ends.get(name, 0):  # or it was forgotten meanwhile, and begun anew
+                    self._noted[name] = max(end, self._noted.get(name, 0))
+                    if self._noted[name] == self._ends[name]:
+                        self._due.discard(name)
+        for name in forgotten:
+            self._notes.remove(_PREFIX + name)
 
 
 class DeliveredPositions:

@@ -91,3 +91,16 @@ def test_a_channel_that_forgets_has_a_name_for_its_life(tmp_path: Path) -> None:
             taking.commit()
     assert len(names) == 2
     assert None not in names
+
+
+def test_notes_that_are_gone_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without them nobody knows how far the sources came: what comes again is no riddle."""
+    _lives(tmp_path, b"a\n", take=True)
+    _lives(tmp_path, b"b\n", take=True)
+    assert not caplog.records
+    for path in (tmp_path / "c" / "events").glob("notes.db*"):
+        path.unlink()
+    _lives(tmp_path, b"c\n", take=True)
+
+    told = "channel c: its notes are gone, and with them how far its sources came: what these can read again is put"
+    assert [record.message for record in caplog.records] == [f"{told} and delivered once more, from the first byte"]

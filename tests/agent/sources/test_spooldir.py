@@ -363,6 +363,33 @@ def test_a_source_goes_on_within_a_file(spool: Spool) -> None:
     assert spool.done() == ["a.COMPLETED"]
 
 
+def test_another_file_with_the_number_of_one_before_a_death_is_read_whole(spool: Spool) -> None:
+    """Killed when a file had been put and completed: the next file may have its inode, and begin with the same bytes.
+    Its time of change says that it is another one.
+    """
+    head = [b"# a head that all files have %04d" % number for number in range(100)]
+    path = spool.write("a", b"".join(line + b"\n" for line in [*head, b"one"]), age=10)
+    assert len(spool.seen()) == 101
+    os.utime(path, (1_600_000_000 - 10, 1_600_000_000 - 10))
+    spool.restart()
+    spool.write("a", b"".join(line + b"\n" for line in [*head, b"another", b"two"]), age=5)
+
+    assert spool.seen() + spool.seen() == [*head, b"another", b"two"]
+
+
+def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+    """A link to itself, and one to nothing: told once, and all others are read, names with line ends too."""
+    (spool.logs / "loop").symlink_to("loop")
+    (spool.logs / "nothing").symlink_to("nowhere")
+    spool.write("good", b"good\n")
+    spool.write("two\nlines", b"lines\n")
+
+    assert sorted(spool.seen() + spool.seen(1)) == [b"good", b"lines"]
+    assert [record.message for record in caplog.records] == [
+        f"{spool.logs}/loop: cannot be looked at: Too many levels of symbolic links; it is tried again"
+    ]
+
+
 def test_a_full_channel_holds_the_source_up(spool: Spool) -> None:
     """The source does not end, and nothing is lost."""
     spool.channels["c0"].capacity = 1

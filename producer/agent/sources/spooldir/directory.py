@@ -39,13 +39,18 @@ class Waiting(NamedTuple):
 class SpoolDirectory:
     """See the module.
 
+    :ivar unreadable: what could not be looked at last time, by path.
     :raises SpoolDirectoryError: it is not there, or belongs to another source.
     """
 
     def __init__(self, options: SpoolDirectoryOptions) -> None:
         self._options = options
         self._root = str(options.spool_directory)
-        self._include, self._ignore = re.compile(options.include_pattern), re.compile(options.ignore_pattern)
+        # A name may have line ends.
+        self._include, self._ignore = (
+            re.compile(text, re.DOTALL) for text in (options.include_pattern, options.ignore_pattern)
+        )
+        self.unreadable: dict[str, OSError] = {}
         self._marked: dict[str, dict[str, int]] = {}
         self._lock = self._locked()
 
@@ -58,6 +63,7 @@ class SpoolDirectory:
 
         :raises OSError: the directory cannot be read.
         """
+        self.unreadable = {}
         found = list(self._files(self._root))
         order = self._options.consume_order
         if order == "random":
@@ -105,11 +111,19 @@ class SpoolDirectory:
             for entry in entries:
                 if entry.name.startswith("."):
                     continue
-                if entry.is_dir(follow_symlinks=False):
-                    if self._options.recursive_directory_search and Path(entry.path) != self._options.marks:
-                        yield from self._files(entry.path)
-                elif self._is_wanted(entry) and not self._is_marked(entry):
-                    yield Waiting(entry.path, entry.stat())
+                try:
+                    yield from self._at(entry)
+                except FileNotFoundError:
+                    continue  # it was taken away just now
+                except OSError as error:
+                    self.unreadable[entry.path] = error
+
+    def _at(self, entry: os.DirEntry[str]) -> Iterator[Waiting]:
+        if entry.is_dir(follow_symlinks=False):
+            if self._options.recursive_directory_search and Path(entry.path) != self._options.marks:
+                yield from self._files(entry.path)
+        elif self._is_wanted(entry) and not self._is_marked(entry):
+            yield Waiting(entry.path, entry.stat())
 
     def _is_wanted(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name

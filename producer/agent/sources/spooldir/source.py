@@ -58,6 +58,8 @@ class Spooler:
     """One run of the source.
 
     :ivar _unsafe: files that were put whole, by path.
+    :ivar _names: of those that were put in part, or whole and not completed.
+    :ivar _given: those of them that this run has given.
     """
 
     def __init__(self, options: SpoolDirectoryOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
@@ -69,6 +71,7 @@ class Spooler:
         self._unsafe: dict[str, FileReader] = {}
         self._told: set[str] = set()
         self._names: dict[Key, FileName] = {}
+        self._given: set[FileName] = set()
         self._next_sweep = context.clock.monotonic()
 
     def close(self) -> None:
@@ -86,6 +89,8 @@ class Spooler:
         except OSError as error:
             self._tell_once(self._options.spool_directory.name, f"the directory cannot be read: {error.strerror}")
             return False
+        for path, trouble in self._directory.unreadable.items():
+            self._tell_once(path, f"cannot be looked at: {trouble.strerror}; it is tried again")
         self._forget_absent(waiting, now)
         for file in waiting:
             if self._stop.is_set() or len(self._unsafe) >= _MOST_UNSAFE:
@@ -117,6 +122,8 @@ class Spooler:
             key = name.device, name.inode
             if key not in present or self._names.setdefault(key, name) != name:
                 self._outlet.forget(str(name))
+        self._names = {key: name for key, name in self._names.items() if key in present}
+        self._given.intersection_update(self._names.values())
 
     # -- one file
 
@@ -158,6 +165,11 @@ class Spooler:
         if name is None:
             return
         ends, status = self._outlet.ends(str(name)), os.fstat(reader.open())
+        if status.st_mtime_ns != name.generation and name not in self._given:
+            # Another one, which got the number of one that was completed just before a death. Whoever wrote to that
+            # one while nobody ran has it read anew: that is better than to lose what another one begins with.
+            self._forget(reader.key)
+            return
         again = status.st_size == ends[-1] and status.st_mtime_ns != name.generation  # the same file, once more
         if again or not reader.go_on(name, None, ends):
             raise ContentChangedError
@@ -193,6 +205,7 @@ class Spooler:
             # Its time of change tells it from a file that had its inode and its first bytes before.
             name = reader.name_by(block.data, os.fstat(reader.open()).st_mtime_ns)
             self._names[reader.key] = name
+            self._given.add(name)
         return Position(str(reader.name), block.end)
 
     def _headers(self, path: str) -> dict[str, str]:
@@ -205,9 +218,14 @@ class Spooler:
 
     def _replaced(self, reader: FileReader) -> None:
         """A file that should not change has other bytes than those that were put."""
-        name = self._names.pop(reader.key, None)
         _log.error("%s was changed after it was read in part: it is read from its first byte", reader.place)
+        self._forget(reader.key)
+
+    def _forget(self, key: Key) -> None:
+        """What is there now is not what was put."""
+        name = self._names.pop(key, None)
         if name is not None:
+            self._given.discard(name)
             self._outlet.forget(str(name))
 
     # -- completed
@@ -235,9 +253,7 @@ class Spooler:
             return
         self._told.discard(path)
         self._seen.pop(reader.key, None)
-        name = self._names.pop(reader.key, None)
-        if name is not None:
-            self._outlet.forget(str(name))
+        self._forget(reader.key)
 
     def _tell_once(self, path: str, what: str) -> None:
         if path not in self._told:

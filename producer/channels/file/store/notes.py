@@ -136,8 +136,9 @@ class FileNotes:
         lost = self._do(job, make=False)
         if lost:
             _log.warning(
-                "channel %s: its newest events were lost with the machine: what %d idempotent streams had sent last "
-                "may be sent again under new keys",
+                "channel %s: its newest events are lost (the machine died, or the disk is damaged), and %d notes that "
+                "spoke of them are forgotten: idempotent streams may send again what they sent last, under new keys, "
+                "and the sources of an agent read again what they read last",
                 self._name,
                 lost,
             )
@@ -234,7 +235,7 @@ class FileNotes:
                 os.rename(f"{self._path}{suffix}", quarantine / f"{NOTES_NAME}{suffix}.{unique}")  # noqa: PTH104
         _log.error(
             "channel %s: %s cannot be read (%s): it is kept in %s, and idempotent streams go on with new keys, so that "
-            "what they had sent last may be stored twice",
+            "what they had sent last may be stored twice; sources of an agent read all again from the beginning",
             self._name,
             self._path,
             error,

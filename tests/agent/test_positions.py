@@ -1,0 +1,127 @@
+"""Positions of a channel that keeps its events: what they cost, and what becomes of forgotten ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.batch import EventBatch, Position
+from producer.agent.positions import KeptPositions
+from producer.channels.file.store.notes import FileNotes
+
+from .doubles import file_channel, opened, taken
+
+
+class _Touched(dict[str, int]):
+    """Counts looks at its entries."""
+
+    looks = 0
+
+    def __getitem__(self, key: str) -> int:
+        self.looks += 1
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looks += 1
+        return super().get(key, default)
+
+    def __iter__(self) -> Any:
+        self.looks += len(self)
+        return super().__iter__()
+
+
+def _put(end: int, name: str = "s/f") -> EventBatch:
+    return EventBatch.of_lines(b"%d\n" % end, position=Position(name, end))
+
+
+def test_a_flush_costs_what_has_changed(tmp_path: Path) -> None:
+    """Of 10,000 names that stand still nothing is looked at, however often what is due is noted."""
+    notes = FileNotes(str(tmp_path), "c")
+    positions = KeptPositions(notes, lambda: None, ())
+    for number in range(10_000):
+        positions.passed(Position(f"s/{number}", 1))
+    positions.flush()
+    positions._ends = counted = _Touched(positions._ends)
+    for end in range(2, 12):
+        positions.passed(Position("s/7", end))
+        positions.flush()
+    assert counted.looks < 100
+    assert notes.read("position:s/7") == b"11"
+    positions.flush()
+    notes.close()
+
+
+def test_a_failed_flush_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be noted is noted the next time."""
+    notes = FileNotes(str(tmp_path), "c")
+    positions = KeptPositions(notes, lambda: None, ())
+    positions.passed(Position("s/f", 4))
+    with monkeypatch.context() as broken:
+
+        def fail(_rows: Iterable[object]) -> None:
+            raise OSError("the disk is full")
+
+        broken.setattr(notes, "write_many", fail)
+        with pytest.raises(OSError, match="full"):
+            positions.flush()
+    positions.flush()
+    assert notes.read("position:s/f") == b"4"
+    notes.close()
+
+
+def test_a_forgotten_name_does_not_come_back_with_its_last_batch(tmp_path: Path) -> None:
+    """A file was put whole, completed and forgotten while its batches were in the channel: when they leave, its
+    position is noted no more, or there would be a note for each file that ever was.
+    """
+    with opened(file_channel(tmp_path)) as channel:
+        for end in (2, 4):
+            channel.put(_put(end))
+        channel.put(_put(3, "s/other"))
+        channel.positions.forget("s/f")
+        assert len(taken(channel)) == 3
+        channel.positions.flush()
+        assert list(channel.positions.names()) == ["s/other"]
+    with opened(file_channel(tmp_path)) as channel:
+        assert list(channel.positions.names()) == ["s/other"]
+        channel.put(_put(6))
+        assert channel.positions.end("s/f") == 6
+        taken(channel)
+    with opened(file_channel(tmp_path)) as channel:
+        assert channel.positions.end("s/f") == 6
+
+
+def test_a_name_that_is_put_again_after_it_was_forgotten_is_known(tmp_path: Path) -> None:
+    """Its new position counts, although batches from before are still in the channel."""
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(_put(8))
+        channel.positions.forget("s/f")
+        assert channel.positions.end("s/f") == 0
+        channel.put(_put(2))
+        assert channel.positions.end("s/f") == 2
+        taken(channel)
+        channel.put(_put(5))
+        assert channel.positions.end("s/f") == 5
+        taken(channel)
+
+
+def test_a_name_that_is_forgotten_while_it_is_noted_stays_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source forgets it on its thread while the sink's writes notes."""
+    with opened(file_channel(tmp_path)) as channel:
+        notes = channel.channel.notes  # type: ignore[attr-defined]
+        write = notes.write_many
+
+        def slow(rows: Iterable[tuple[str, bytes, int]]) -> None:
+            channel.positions.forget("s/f")
+            write(rows)
+
+        channel.put(_put(4))
+        monkeypatch.setattr(notes, "write_many", slow)
+        taken(channel)
+        monkeypatch.undo()
+        assert notes.items("position:") == {}
+        assert list(channel.positions.names()) == []
