@@ -17,6 +17,9 @@ from ..errors import ProducerError
 
 #: The status of each code that this server answers with by itself. A fault may answer with any other.
 STATUS_OF = {
+    "ConsumerGroupAlreadyExist": 400,
+    "ConsumerNotMatch": 400,
+    "IndexAlreadyExist": 400,
     "InvalidHost": 400,
     "InvalidAPIVersion": 400,
     "InvalidContentType": 400,
@@ -36,6 +39,9 @@ STATUS_OF = {
     "MissAccessKeyId": 401,
     "SignatureNotMatch": 401,
     "Unauthorized": 401,
+    "ConsumerGroupNotExist": 404,
+    "ConsumerNotExsit": 404,
+    "IndexConfigNotExist": 404,
     "LogStoreNotExist": 404,
     "ProjectNotExist": 404,
     "ShardNotExist": 404,

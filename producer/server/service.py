@@ -139,9 +139,11 @@ class Operation:
     :ivar max_body: bytes that the body of such a request may have.
     :ivar holds: bytes of memory that carrying out this request takes, from its head and the declared size of its body;
         what fits beside the buffers of a connection is 0.
+    :ivar needs_project: whether the request must name a project.
     """
 
     name: str
     handler: Handler
     max_body: Callable[[Limits], int] = lambda limits: limits.json_bytes
     holds: Callable[[ApiRequest, int | None, Limits], int] = lambda _request, _declared, _limits: 0
+    needs_project: bool = True

@@ -87,7 +87,7 @@ def test_parameters_that_need_encoding_verify(signed: Client) -> None:
     encoded (4).
     """
     signed.put(log_group("x"))
-    params = {"type": "log", "from": "0", "to": "9", "query": 'a b & c=d+e/~"é" %20', "topic": ""}
+    params = {"type": "log", "from": "0", "to": "9", "query": 'a b & "c=d+e"/~"é" %20', "topic": ""}
     assert signed.get("/logstores/app-log", **params).status_code == 200
 
 

@@ -1,37 +1,22 @@
-"""Projects, logstores and shards: making them and looking at them.
+"""Projects, logstores and shards: making, changing and deleting them, and looking at them.
 
 Source: LogHub protocol, Reading back / admin.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ApiError
 from ..messages import Answer, json_answer, parse_number
 from ..service import Call, Service
-from ..store.rows import TTL_FOR_EVER, Logstore, Place
-from ..store.shards import shard_ranges
-from .get_logs import get_logs
+from ..store.rows import TTL_FOR_EVER, Logstore, Place, Project
+from ..store.shards import MAX_SHARDS, Shard
 from .json_body import parse_json
+from .names import check_name
+from .pull_logs import shard_number
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-_MAX_SHARDS = 256
 _MAX_LIST = 500
-
-
-def check_name(kind: str, name: Any) -> str:
-    """A name for a project or a logstore.
-
-    :raises ApiError: ``ParameterInvalid``.
-    """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ApiError(
-            "ParameterInvalid",
-            f"{str(name)[:140]!r} is no {kind} name: 1 to 128 letters, digits, '-', '_', '.', not a sign first",
-        )
-    return name
 
 
 async def create_project(service: Service, call: Call) -> Answer:
@@ -45,19 +30,48 @@ async def create_project(service: Service, call: Call) -> Answer:
 
 async def get_project(service: Service, call: Call) -> Answer:
     """``GET /``."""
-    project = await service.stored(service.store.project(call.request.project))
-    created = str(int(project.created))
-    return json_answer(
-        {
-            "projectName": project.name,
-            "description": project.description,
-            "status": "Normal",
-            "owner": "",
-            "region": "embedded",
-            "createTime": created,
-            "lastModifyTime": created,
-        }
+    return json_answer(_description(await service.stored(service.store.project(call.request.project))))
+
+
+async def list_projects(service: Service, call: Call) -> Answer:
+    """``GET /[?offset=…&size=…&projectName=…]`` of a host without a project."""
+    query = call.request.query
+    offset, size = _page(query)
+    part = query.get("projectName", "")
+    total, page = await service.stored(service.store.projects(part, offset, size))
+    return json_answer({"count": len(page), "total": total, "projects": [_description(project) for project in page]})
+
+
+async def update_project(service: Service, call: Call) -> Answer:
+    """``PUT /`` with ``{"description": …}``."""
+    description = str(parse_json(call.body).get("description") or "")
+    await service.stored(service.store.update_project(call.request.project, description, service.now()))
+    return Answer()
+
+
+async def delete_project(service: Service, call: Call) -> Answer:
+    """``DELETE /``: the project with all that is in it."""
+    await service.stored(service.store.delete_project(call.request.project))
+    return Answer()
+
+
+def _page(query: Mapping[str, str]) -> tuple[int, int]:
+    """The offset and the size of a page of a list."""
+    return parse_number("offset", query.get("offset", "0")), parse_number(
+        "size", query.get("size", str(_MAX_LIST)), 0, _MAX_LIST
     )
+
+
+def _description(project: Project) -> dict[str, Any]:
+    return {
+        "projectName": project.name,
+        "description": project.description,
+        "status": "Normal",
+        "owner": "",
+        "region": "embedded",
+        "createTime": str(int(project.created)),
+        "lastModifyTime": str(int(project.modified)),
+    }
 
 
 async def create_logstore(service: Service, call: Call) -> Answer:
@@ -66,9 +80,7 @@ async def create_logstore(service: Service, call: Call) -> Answer:
     """
     settings = parse_json(call.body)
     name = check_name("logstore", settings.pop("logstoreName", None))
-    for setting, most in (("shardCount", _MAX_SHARDS), ("ttl", TTL_FOR_EVER)):
-        if setting in settings:
-            settings[setting] = parse_number(setting, str(settings[setting]), 1, most)
+    _check_settings(settings)
     place = Place(project=call.request.project, logstore=name)
     await service.stored(service.store.create_logstore(place, settings, service.now()))
     return Answer()
@@ -77,38 +89,69 @@ async def create_logstore(service: Service, call: Call) -> Answer:
 async def list_logstores(service: Service, call: Call) -> Answer:
     """``GET /logstores[?offset=…&size=…&logstoreName=…]``."""
     query = call.request.query
-    offset = parse_number("offset", query.get("offset", "0"))
-    size = parse_number("size", query.get("size", str(_MAX_LIST)), 0, _MAX_LIST)
+    offset, size = _page(query)
     part = query.get("logstoreName", "")
     total, page = await service.stored(service.store.logstore_names(call.request.project, part, offset, size))
     return json_answer({"count": len(page), "total": total, "logstores": page})
 
 
-async def read_logstore(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}``: its settings; with ``type=log``, its logs."""
-    kind = call.request.query.get("type")
-    if kind == "log":
-        return await get_logs(service, call)
-    if kind is not None:
-        raise ApiError("ParameterInvalid", f"type {kind[:64]!r} is not supported by this server: use log, or none")
+async def get_logstore(service: Service, call: Call) -> Answer:
+    """``GET /logstores/{logstore}``: its settings."""
     return json_answer(_settings(await service.stored(service.store.logstore(call.place))))
+
+
+async def update_logstore(service: Service, call: Call) -> Answer:
+    """``PUT /logstores/{logstore}`` with the settings that shall change, all but the number of shards."""
+    settings = parse_json(call.body)
+    settings.pop("logstoreName", None)
+    settings.pop("shardCount", None)
+    _check_settings(settings)
+    await service.stored(service.store.update_logstore(call.place, settings, service.now()))
+    return Answer()
+
+
+async def delete_logstore(service: Service, call: Call) -> Answer:
+    """``DELETE /logstores/{logstore}``: the logstore with all that is in it."""
+    await service.stored(service.store.delete_logstore(call.place))
+    return Answer()
 
 
 async def list_shards(service: Service, call: Call) -> Answer:
     """``GET /logstores/{logstore}/shards``. Whoever asks is about to write or read, so it may create the logstore."""
-    logstore = await service.stored(service.store.logstore_to_use(call.place, service.now()))
+    return _as_list(await service.stored(service.store.shards_to_use(call.place, service.now())))
+
+
+async def split_shard(service: Service, call: Call) -> Answer:
+    """``POST …/shards/{shard}?action=split[&key=…]``: it, and the two that take what is written from now on."""
+    key = call.request.query.get("key")
+    parts = service.store.split_shard(call.place, shard_number(call), key, service.now())
+    return _as_list(await service.stored(parts))
+
+
+async def merge_shards(service: Service, call: Call) -> Answer:
+    """``POST …/shards/{shard}?action=merge``: with the one whose range follows. The new one, and the two."""
+    return _as_list(await service.stored(service.store.merge_shard(call.place, shard_number(call), service.now())))
+
+
+def _as_list(shards: list[Shard]) -> Answer:
     return json_answer(
         [
             {
-                "shardID": part.shard,
-                "status": "readwrite",
-                "inclusiveBeginKey": part.begin,
-                "exclusiveEndKey": part.end,
-                "createTime": int(logstore.created),
+                "shardID": shard.number,
+                "status": "readwrite" if shard.is_writable else "readonly",
+                "inclusiveBeginKey": shard.begin,
+                "exclusiveEndKey": shard.end,
+                "createTime": int(shard.created),
             }
-            for part in shard_ranges(logstore.shard_count)
+            for shard in shards
         ]
     )
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    for setting, most in (("shardCount", MAX_SHARDS), ("ttl", TTL_FOR_EVER)):
+        if setting in settings:
+            settings[setting] = parse_number(setting, str(settings[setting]), 1, most)
 
 
 def _settings(logstore: Logstore) -> dict[str, Any]:
@@ -124,6 +167,6 @@ def _settings(logstore: Logstore) -> dict[str, Any]:
         "shardCount": logstore.shard_count,
         "ttl": logstore.ttl_days,
         "createTime": int(logstore.created),
-        "lastModifyTime": int(logstore.created),
+        "lastModifyTime": int(logstore.modified),
     }
     return {**defaults, **logstore.settings, **facts}

@@ -7,7 +7,6 @@ compressed. There is no index: every LogGroup of the range is read. To read ever
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,26 +20,26 @@ from ..store.log_groups import StoredLog
 from ..store.rows import Search
 from .json_body import parse_json
 from .pull_logs import accepted_compression
-from .query import compile_query
-from .search import Wanted, find_page, load_page
+from .query import compile_query, split_query
+from .rendering import log_fields, pack_meta
+from .search import Wanted, find_page, load_page, searching
 
 
 async def get_logs(service: Service, call: Call) -> Answer:
     """``GET /logstores/{logstore}?type=log&from=…&to=…[&query=…&topic=…&line=…&offset=…&reverse=…]``."""
-    wanted = parse_wanted(call.request.query, service.limits)
-    return await _search(service, call, wanted, _as_list)
+    return await _search(service, call, call.request.query, _as_list)
 
 
 async def get_logs_by_json(service: Service, call: Call) -> Answer:
     """``POST /logstores/{logstore}/logs``, the same parameters as a JSON object."""
-    wanted = parse_wanted(parse_json(call.body), service.limits)
     compression = accepted_compression(call.request)
-    return await _search(service, call, wanted, lambda logs: _as_object(logs, compression))
+    return await _search(service, call, parse_json(call.body), lambda logs: _as_object(logs, compression))
 
 
-def parse_wanted(params: Mapping[str, Any], limits: Limits) -> Wanted:
+def parse_wanted(params: Mapping[str, Any], limits: Limits, keywords: str | None = None) -> Wanted:
     """What the parameters ask for; those that this server does not know are ignored.
 
+    :param keywords: what logs must match, instead of ``query``.
     :raises ApiError: ``ParameterInvalid``.
     """
     for name in ("from", "to"):
@@ -50,7 +49,7 @@ def parse_wanted(params: Mapping[str, Any], limits: Limits) -> Wanted:
         search=Search(
             begin=_number(params, "from", 0), end=_number(params, "to", 0), topic=_text(params, "topic") or None
         ),
-        matches=compile_query(_text(params, "query"), limits),
+        matches=compile_query(_text(params, "query") if keywords is None else keywords, limits),
         offset=_number(params, "offset", 0),
         line=_number(params, "line", limits.page_logs, limits.page_logs),
         reverse=str(params.get("reverse", "")).lower() == "true",
@@ -68,21 +67,26 @@ def _text(params: Mapping[str, Any], name: str) -> str:
     return value
 
 
-async def _search(service: Service, call: Call, wanted: Wanted, answer: Callable[[list[str]], Answer]) -> Answer:
+async def _search(
+    service: Service, call: Call, params: Mapping[str, Any], answer: Callable[[list[str]], Answer]
+) -> Answer:
     """Search when there is room for it, and hold the answer before another search begins."""
-    async with service.searches.taken(1):
-        try:
-            async with asyncio.timeout(service.limits.search_seconds):
-                places = await find_page(service, call, wanted)
-                logs = await load_page(service, call, places, _as_json)
-                found = await service.search(answer, logs)
-        except TimeoutError as error:
-            raise ApiError(
-                "RequestTimeout",
-                f"the search did not end within {service.limits.search_seconds:g} s: narrow its time, or use PullLogs",
-            ) from error
+    keywords, command = split_query(_text(params, "query"))
+    render = _as_json if command is None else _renderer(command)
+    wanted = parse_wanted(params, service.limits, keywords)
+    async with searching(service):
+        places = await find_page(service, call, wanted)
+        logs = await load_page(service, call, places, render)
+        found = await service.search(answer, logs)
         await call.lease.resize(len(found.body))
-        return found
+    return found
+
+
+def _renderer(command: str) -> Callable[[StoredLog, int], str]:
+    """How logs are shown that ``command``, what follows ``|`` in a query, is done to."""
+    if command.lower() == "with_pack_meta":
+        return _as_json_with_meta
+    raise ApiError("ParameterInvalid", f"{command[:64]!r} after '|' is not known to this server: use with_pack_meta")
 
 
 def _as_list(logs: list[str]) -> Answer:
@@ -105,11 +109,9 @@ def _as_object(logs: list[str], compression: str) -> Answer:
     return Answer(headers=headers, body=compress(raw, compression))
 
 
-def _as_json(log: StoredLog) -> str:
-    fields = {"__time__": str(log.time), "__source__": log.source, "__topic__": log.topic}
-    if log.time_ns:
-        fields["__time_ns_part__"] = str(log.time_ns)
-    fields |= {f"__tag__:{key}": value for key, value in log.tags.items()}
-    for key, value in log.contents:
-        fields[key] = value if isinstance(value, str) else value.decode(errors="replace")
-    return json.dumps(fields)
+def _as_json(log: StoredLog, _index: int) -> str:
+    return json.dumps(log_fields(log))
+
+
+def _as_json_with_meta(log: StoredLog, index: int) -> str:
+    return json.dumps({**log_fields(log), "__pack_meta__": pack_meta(log, index)})

@@ -14,6 +14,24 @@ def parse_json(body: bytes) -> dict[str, Any]:
     :raises ApiError: ``PostBodyInvalid``, the body is something else; ``ParameterInvalid``, it holds a text that is not
         Unicode.
     """
+    content = _parse(body)
+    if not isinstance(content, dict):
+        raise ApiError("PostBodyInvalid", "the body is not a JSON object")
+    return content
+
+
+def parse_json_list(body: bytes) -> list[Any]:
+    """A JSON array.
+
+    :raises ApiError: as :func:`parse_json`.
+    """
+    content = _parse(body)
+    if not isinstance(content, list):
+        raise ApiError("PostBodyInvalid", "the body is not a JSON array")
+    return content
+
+
+def _parse(body: bytes) -> Any:
     try:
         content = json.loads(body)
         # NaN and Infinity, which Python reads, are no JSON, and no answer may hold them.
@@ -21,8 +39,6 @@ def parse_json(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ApiError("PostBodyInvalid", f"the body is not JSON: {error}") from error
     _check_unicode(text)
-    if not isinstance(content, dict):
-        raise ApiError("PostBodyInvalid", "the body is not a JSON object")
     return content
 
 

@@ -14,21 +14,14 @@ from ..store.rows import PackedGroup
 from .cursors import decode_cursor, encode_cursor
 
 
-def bytes_held(request: ApiRequest, _declared: int | None, limits: Limits) -> int:
+def bytes_held(_request: ApiRequest, _declared: int | None, limits: Limits) -> int:
     """Bytes of memory that a read takes: LogGroups as they are stored, as they were sent, and as they are answered."""
-    return 3 * max(limits.pull_bytes, limits.raw_bytes) if request.query.get("type") == "log" else 0
+    return 3 * max(limits.pull_bytes, limits.raw_bytes)
 
 
-async def read_shard(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/shards/{shard}?type=cursor|cursor_time|log``."""
-    kind = call.request.query.get("type")
-    handlers = {"cursor": _get_cursor, "cursor_time": _get_cursor_time, "log": _pull_logs}
-    if kind not in handlers:
-        raise ApiError("ParameterInvalid", f"type is {kind!r}: use {', '.join(handlers)}")
-    return await handlers[kind](service, call, parse_number("shard", call.request.path_params["shard"]))
-
-
-async def _get_cursor(service: Service, call: Call, shard: int) -> Answer:
+async def get_cursor(service: Service, call: Call) -> Answer:
+    """``GET /logstores/{logstore}/shards/{shard}?type=cursor&from=begin|end|seconds``."""
+    shard = shard_number(call)
     start = call.request.query.get("from", "")
     if start == "end":
         position = await service.stored(service.store.end_position(call.place, shard))
@@ -38,14 +31,17 @@ async def _get_cursor(service: Service, call: Call, shard: int) -> Answer:
     return json_answer({"cursor": encode_cursor(position)})
 
 
-async def _get_cursor_time(service: Service, call: Call, shard: int) -> Answer:
+async def get_cursor_time(service: Service, call: Call) -> Answer:
+    """``GET /logstores/{logstore}/shards/{shard}?type=cursor_time&cursor=…``."""
+    shard = shard_number(call)
     position, now = _cursor(call.request, "cursor"), service.now()
     received = await service.stored(service.store.received_at(call.place, shard, position, now))
     return json_answer({"cursor_time": int(now if received is None else received)})
 
 
-async def _pull_logs(service: Service, call: Call, shard: int) -> Answer:
-    request = call.request
+async def pull_logs(service: Service, call: Call) -> Answer:
+    """``GET /logstores/{logstore}/shards/{shard}?type=log&cursor=…[&count=…&end_cursor=…]``, or ``type=logs``."""
+    request, shard = call.request, shard_number(call)
     if "query" in request.query or "processor" in request.query:
         raise ApiError("ParameterInvalid", "PullLogs with a query or a processor is not supported by this server")
     start = _cursor(request, "cursor")
@@ -61,6 +57,14 @@ async def _pull_logs(service: Service, call: Call, shard: int) -> Answer:
         )
     )
     return await service.offload(_list_answer, request, groups, max(start, stop), end)
+
+
+def shard_number(call: Call) -> int:
+    """The shard in the path.
+
+    :raises ApiError: ``ParameterInvalid``.
+    """
+    return parse_number("shard", call.request.path_params["shard"])
 
 
 def _cursor(request: ApiRequest, name: str) -> int:

@@ -5,7 +5,8 @@
     query  = any { "or" any }
     any    = term { ["and"] term }               words side by side must all match
     term   = "not" term | "(" query ")" | "*" | word | key ":" word
-    word   = letters without spaces, or "quoted"; a trailing * matches any ending
+             | key (">" | ">=" | "<" | "<=" | "=") number | key "in" ("[" | "(") number number ("]" | ")")
+    word   = letters without spaces, or "quoted"; * stands for any letters, ? for one
 
 Text is cut into tokens at spaces and punctuation, and compared without regard to case; a word that holds several
 tokens matches where they follow one another. A text is cut once, however many words look at it. Where a word is not
@@ -15,6 +16,7 @@ plain ASCII, it matches anywhere in the text, because such text is not cut at sp
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 
@@ -24,7 +26,19 @@ from ..limits import Limits
 #: Tells whether a log matches, from the names and texts of all that can be searched of it.
 Matcher = Callable[[Iterable[tuple[str, str]]], bool]
 
-_LEXER = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([():])|([^\s():"]+))')
+_LEXER = re.compile(
+    r"""\s*(?:"((?:[^"\\]|\\.)*)"|(in\s*[\[(]\s*[^\s\])]+[\s,]+[^\s\])]+\s*[\])]|in\s*\[|>=|<=|[():<>=])|([^\s():"<>=]+))""",
+    re.IGNORECASE,
+)
+_PIPE = re.compile(r"""((?:[^"|]|"(?:[^"\\]|\\.)*")*+)\|(.*)""", re.DOTALL)
+_RANGE = re.compile(r"in\s*([\[(])\s*([^\s,]+)[\s,]+([^\s\])]+)\s*([\])])", re.IGNORECASE)
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+}
 _SPACES = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -52,6 +66,14 @@ class _Text:
         return self._lower
 
     @property
+    def number(self) -> float | None:
+        """The number that it is, or None."""
+        try:
+            return float(self._text)
+        except ValueError:
+            return None
+
+    @property
     def tokens(self) -> str:
         """Its tokens without capitals, one zero before and after each."""
         if self._tokens is None:
@@ -67,12 +89,12 @@ _Condition = Callable[[bytearray], bool]
 def compile_query(text: str, limits: Limits) -> Matcher:
     """The function that tells whether a log matches ``text``; an empty query matches all.
 
-    :raises ApiError: ``ParameterInvalid``, the query cannot be read (SQL after ``|`` is not supported), or is too long.
+    :raises ApiError: ``ParameterInvalid``, the query cannot be read or is too long; it ends before a ``|``.
     """
     if len(text) > limits.query_chars:
         raise _unreadable(f"it has {len(text)} characters, {limits.query_chars} are allowed")
-    if "|" in text:
-        raise ApiError("ParameterInvalid", "SQL after '|' is not supported by this server: use keywords")
+    if split_query(text)[1] is not None:
+        raise _unreadable("nothing can follow a '|' here")
     parser = _Parser(list(_tokens(text)), limits.query_words)
     if parser.at_end:
         return lambda _texts: True
@@ -80,6 +102,12 @@ def compile_query(text: str, limits: Limits) -> Matcher:
     if not parser.at_end:
         raise _unreadable(f"{parser.next()[1]!r} is not expected")
     return _matcher(parser.words, condition)
+
+
+def split_query(text: str) -> tuple[str, str | None]:
+    """The keywords of a query, and what follows the first ``|`` outside quotation marks; None without one."""
+    match = _PIPE.fullmatch(text)
+    return (text, None) if match is None else (match[1], match[2].strip())
 
 
 def _matcher(words: list[_Word], condition: _Condition) -> Matcher:
@@ -113,9 +141,17 @@ def _tokens(text: str) -> Iterator[_Token]:
         quoted, sign, word = match.groups()
         if quoted is not None:
             yield "quoted", re.sub(r"\\(.)", r"\1", quoted)
+        elif sign:
+            yield _sign_token(sign)
         else:
-            yield (sign, sign) if sign else _word_token(word)
+            yield _word_token(word)
         place = match.end()
+
+
+def _sign_token(sign: str) -> _Token:
+    if sign in _COMPARISONS:
+        return "compare", sign
+    return ("range", sign) if len(sign) > 1 else (sign, sign)
 
 
 def _word_token(word: str) -> _Token:
@@ -173,6 +209,8 @@ class _Parser:
             raise _unreadable(f"{text!r} is not expected")
         if self._skip(":"):
             return self._word(_of_key(text, self._value()))
+        if self._sees("compare") or self._sees("range"):
+            return self._word(_of_key(text, self._number()))
         return self._word(_word(text, quoted=kind == "quoted"))
 
     def _word(self, word: _Word) -> _Condition:
@@ -192,11 +230,38 @@ class _Parser:
         self._depth -= 1
         return inner if kind == "(" else lambda found: not inner(found)
 
+    def _number(self) -> _Word:
+        kind, sign = self.next()
+        if kind == "range":
+            return _in_range(sign)
+        compare, bound = _COMPARISONS[sign], _parse_bound(self.next()[1])
+        return lambda text: text.number is not None and compare(text.number, bound)
+
     def _value(self) -> _Word:
         kind, text = self.next()
-        if kind in ("(", ")", ":"):
+        if kind not in ("word", "quoted", *_OPERATORS):
             raise _unreadable(f"{text!r} is not expected after ':'")
         return _word(text, quoted=kind == "quoted")
+
+
+def _in_range(sign: str) -> _Word:
+    match = _RANGE.fullmatch(sign)
+    if match is None:
+        raise _unreadable(f"{sign!r} is no range: write 'key in [1 100]', with ( or ) for a bound that is left out")
+    low, high = _parse_bound(match[2]), _parse_bound(match[3])
+    above = operator.ge if match[1] == "[" else operator.gt
+    below = operator.le if match[4] == "]" else operator.lt
+    return lambda text: text.number is not None and above(text.number, low) and below(text.number, high)
+
+
+def _parse_bound(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise _unreadable(
+            f"{text[:64]!r} is no number: numbers are compared with < <= > >= =; put text with such a sign into"
+            " quotation marks"
+        ) from error
 
 
 def _of_key(key: str, has: _Word) -> _Word:
@@ -206,15 +271,35 @@ def _of_key(key: str, has: _Word) -> _Word:
 def _word(word: str, *, quoted: bool) -> _Word:
     if not quoted and set(word) == {"*"}:
         return lambda _text: True
-    prefix = not quoted and word.endswith("*")
-    wanted = word.rstrip("*").lower() if prefix else word.lower()
+    wanted = word.lower()
+    if not quoted and ("*" in wanted or "?" in wanted):
+        return _wildcard(wanted)
     if not wanted.isascii():
         return lambda text: wanted in text.lower
     needle = _tokens_of(wanted)
     if needle == "\0":  # nothing but punctuation, which no token has
         return lambda _text: False
-    needle = needle[:-1] if prefix else needle
     return lambda text: needle in text.tokens
+
+
+def _wildcard(word: str) -> _Word:
+    """``*`` stands for any letters of a token, ``?`` for one."""
+    ascii_only = word.isascii()
+    parts = re.split(r"([*?])", word)
+    signs = {"*": "[^\\0\\s]*", "?": "[^\\0\\s]"}
+    pattern = "".join(signs.get(part) or re.escape(_inside(part) if ascii_only else part) for part in parts)
+    if not ascii_only:
+        return _matches(re.compile(pattern), lambda text: text.lower)
+    return _matches(re.compile(re.sub("\0+", "\0", f"\0{pattern}\0")), lambda text: text.tokens)
+
+
+def _inside(part: str) -> str:
+    """A part of a word as it is among tokens: its punctuation cuts."""
+    return part.translate(_ASCII_DELIMITERS)
+
+
+def _matches(pattern: re.Pattern[str], form: Callable[[_Text], str]) -> _Word:
+    return lambda text: pattern.search(form(text)) is not None
 
 
 def _tokens_of(text: str) -> str:

@@ -11,8 +11,10 @@ Each round reads all LogGroups of the range, a few megabytes at a time, so a dee
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ..errors import ApiError, ClientGoneError
@@ -28,6 +30,8 @@ _BUCKETS = 1 << 12
 
 # A key: the time, its nanoseconds, the row of the LogGroup, the log's index in it.
 _TIME_BITS, _NS_BITS, _ROW_BITS, _INDEX_BITS = 32, 32, 63, 32
+#: A key of a search that is not reversed, without so many bits, is the time of its log.
+TIME_SHIFT = _NS_BITS + _ROW_BITS + _INDEX_BITS
 _END = 1 << (_TIME_BITS + _NS_BITS + _ROW_BITS + _INDEX_BITS)
 
 
@@ -107,23 +111,40 @@ class Histogram:
         return self._low - (-bucket * self._width // _BUCKETS)
 
 
+@asynccontextmanager
+async def searching(service: Service) -> AsyncIterator[None]:
+    """Inside the block there is room for a search, and time.
+
+    :raises ApiError: ``ServerBusy``, too many others search; ``RequestTimeout``, the search took too long.
+    """
+    async with service.searches.taken(1):
+        try:
+            async with asyncio.timeout(service.limits.search_seconds):
+                yield
+        except TimeoutError as error:
+            raise ApiError(
+                "RequestTimeout",
+                f"the search did not end within {service.limits.search_seconds:g} s: narrow its time, or use PullLogs",
+            ) from error
+
+
 async def find_page(service: Service, call: Call, wanted: Wanted) -> list[tuple[int, int]]:
     """Row and index of each log of the page, in order."""
     part: tuple[int, int, int] | None = (0, _END, wanted.offset)
     while part is not None and part[2] + wanted.line > max(_KEPT, 2 * wanted.line):
         histogram = Histogram(part[0], part[1])
-        await _see_all(service, call, wanted, histogram.add)
+        await see_all(service, call, wanted, histogram.add)
         part = histogram.find(part[2])
     if part is None:
         return []
     low, _, skip = part
     smallest = Smallest(low, skip + wanted.line)
-    await _see_all(service, call, wanted, smallest.add)
+    await see_all(service, call, wanted, smallest.add)
     return [wanted.place(key) for key in smallest.keys()[skip:]]
 
 
 async def load_page(
-    service: Service, call: Call, places: list[tuple[int, int]], render: Callable[[StoredLog], str]
+    service: Service, call: Call, places: list[tuple[int, int]], render: Callable[[StoredLog, int], str]
 ) -> list[str]:
     """Each of these logs as text; what has expired since they were found is left out.
 
@@ -142,7 +163,7 @@ async def load_page(
     return [texts[place] for place in places if place in texts]
 
 
-async def _see_all(service: Service, call: Call, wanted: Wanted, see: Callable[[int], None]) -> None:
+async def see_all(service: Service, call: Call, wanted: Wanted, see: Callable[[int], None]) -> None:
     """Show the keys of all logs that match to ``see``."""
     now = service.now()
     until = await service.stored(service.store.last_row(call.place))
@@ -168,9 +189,11 @@ def _sift(wanted: Wanted, groups: list[PackedGroup], see: Callable[[int], None],
                 see(wanted.key(time, time_ns, group.row, index))
 
 
-def _render(group: PackedGroup, indexes: set[int], render: Callable[[StoredLog], str]) -> dict[tuple[int, int], str]:
+def _render(
+    group: PackedGroup, indexes: set[int], render: Callable[[StoredLog, int], str]
+) -> dict[tuple[int, int], str]:
     logs = enumerate(group.unpack().iter_logs())
-    return {(group.row, index): render(log) for index, log in logs if index in indexes}
+    return {(group.row, index): render(log, index) for index, log in logs if index in indexes}
 
 
 def _check_size(logs: int, size: int, limits: Limits) -> None:

@@ -2,31 +2,90 @@
 
 from __future__ import annotations
 
-from ..service import Operation
-from . import admin, get_logs, pull_logs, put_logs
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-_LOGSTORE = "/logstores/{logstore}"
+from ..service import Handler, Operation
+from . import admin, consumer_groups, context, get_logs, histograms, indexes, pull_logs, put_logs
+
+#: Tells from the query parameters and the project (empty without one) whether a request is meant.
+Meant = Callable[[Mapping[str, str], str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A method, a path, which of such requests are meant, and what is done then."""
+
+    method: str
+    path: str
+    operation: Operation
+    is_meant: Meant | None = None
+
+
+def _row(method: str, path: str, name: str, handler: Handler, is_meant: Meant | None = None) -> Row:
+    return Row(method, path, Operation(name=name, handler=handler), is_meant)
+
+
+def _with(name: str, *values: str | None) -> Meant:
+    """Requests in which a parameter has one of these values; None for those without it."""
+    return lambda query, _project: query.get(name) in values
+
+
+def _lists_projects(query: Mapping[str, str], project: str) -> bool:
+    # The first label of an endpoint's host looks like a project: only the parameters tell that none is meant.
+    return not project or "size" in query or "offset" in query
+
 
 _PUT_LOGS = Operation(name="PutLogs", handler=put_logs.put_logs, max_body=put_logs.max_body, holds=put_logs.bytes_held)
 _PUT_LOGS_BY_KEY = Operation(
     name="PutLogs", handler=put_logs.put_logs_by_key, max_body=put_logs.max_body, holds=put_logs.bytes_held
 )
+_PULL_LOGS = Operation(name="PullLogs", handler=pull_logs.pull_logs, holds=pull_logs.bytes_held)
+_LIST_PROJECTS = Operation(name="ListProject", handler=admin.list_projects, needs_project=False)
 
-#: Method, path, and what is done then.
-OPERATIONS: list[tuple[str, str, Operation]] = [
-    ("POST", "/", Operation(name="CreateProject", handler=admin.create_project)),
-    ("GET", "/", Operation(name="GetProject", handler=admin.get_project)),
-    ("POST", "/logstores", Operation(name="CreateLogstore", handler=admin.create_logstore)),
-    ("GET", "/logstores", Operation(name="ListLogstores", handler=admin.list_logstores)),
-    ("POST", _LOGSTORE, _PUT_LOGS),
-    ("GET", _LOGSTORE, Operation(name="GetLogstore", handler=admin.read_logstore)),
-    ("POST", f"{_LOGSTORE}/logs", Operation(name="GetLogs", handler=get_logs.get_logs_by_json)),
-    ("GET", f"{_LOGSTORE}/shards", Operation(name="ListShards", handler=admin.list_shards)),
-    ("POST", f"{_LOGSTORE}/shards/lb", _PUT_LOGS),
-    ("POST", f"{_LOGSTORE}/shards/route", _PUT_LOGS_BY_KEY),
-    (
-        "GET",
-        f"{_LOGSTORE}/shards/{{shard}}",
-        Operation(name="PullLogs", handler=pull_logs.read_shard, holds=pull_logs.bytes_held),
-    ),
+_LOGSTORE = "/logstores/{logstore}"
+_INDEX = f"{_LOGSTORE}/index"
+_SHARDS = f"{_LOGSTORE}/shards"
+_SHARD = f"{_SHARDS}/{{shard}}"
+_GROUPS = f"{_LOGSTORE}/consumergroups"
+_GROUP = f"{_GROUPS}/{{group}}"
+
+#: Of several rows that fit a request, the first is it.
+ROWS: list[Row] = [
+    _row("POST", "/", "CreateProject", admin.create_project),
+    Row("GET", "/", _LIST_PROJECTS, _lists_projects),
+    _row("GET", "/", "GetProject", admin.get_project),
+    _row("PUT", "/", "UpdateProject", admin.update_project),
+    _row("DELETE", "/", "DeleteProject", admin.delete_project),
+    _row("POST", "/logstores", "CreateLogstore", admin.create_logstore),
+    _row("GET", "/logstores", "ListLogstores", admin.list_logstores),
+    Row("POST", _LOGSTORE, _PUT_LOGS),
+    _row("GET", _LOGSTORE, "GetLogs", get_logs.get_logs, _with("type", "log")),
+    _row("GET", _LOGSTORE, "GetHistograms", histograms.get_histograms, _with("type", "histogram")),
+    _row("GET", _LOGSTORE, "GetContextLogs", context.get_context_logs, _with("type", "context_log")),
+    _row("GET", _LOGSTORE, "GetLogstore", admin.get_logstore, _with("type", None)),
+    _row("PUT", _LOGSTORE, "UpdateLogstore", admin.update_logstore),
+    _row("DELETE", _LOGSTORE, "DeleteLogstore", admin.delete_logstore),
+    _row("POST", f"{_LOGSTORE}/logs", "GetLogs", get_logs.get_logs_by_json),
+    _row("GET", _INDEX, "GetLogs", get_logs.get_logs, _with("type", "log")),
+    _row("GET", _INDEX, "GetHistograms", histograms.get_histograms, _with("type", "histogram")),
+    _row("GET", _INDEX, "GetIndex", indexes.get_index, _with("type", None)),
+    _row("POST", _INDEX, "CreateIndex", indexes.create_index),
+    _row("PUT", _INDEX, "UpdateIndex", indexes.update_index),
+    _row("DELETE", _INDEX, "DeleteIndex", indexes.delete_index),
+    _row("GET", _SHARDS, "ListShards", admin.list_shards),
+    Row("POST", f"{_SHARDS}/lb", _PUT_LOGS),
+    Row("POST", f"{_SHARDS}/route", _PUT_LOGS_BY_KEY),
+    Row("GET", _SHARD, _PULL_LOGS, _with("type", "log", "logs")),
+    _row("GET", _SHARD, "GetCursor", pull_logs.get_cursor, _with("type", "cursor")),
+    _row("GET", _SHARD, "GetCursorTime", pull_logs.get_cursor_time, _with("type", "cursor_time")),
+    _row("POST", _SHARD, "SplitShard", admin.split_shard, _with("action", "split")),
+    _row("POST", _SHARD, "MergeShards", admin.merge_shards, _with("action", "merge")),
+    _row("POST", _GROUPS, "CreateConsumerGroup", consumer_groups.create_consumer_group),
+    _row("GET", _GROUPS, "ListConsumerGroup", consumer_groups.list_consumer_groups),
+    _row("GET", _GROUP, "GetCheckPoint", consumer_groups.get_checkpoints),
+    _row("POST", _GROUP, "HeartBeat", consumer_groups.heartbeat, _with("type", "heartbeat")),
+    _row("POST", _GROUP, "UpdateCheckPoint", consumer_groups.update_checkpoint, _with("type", "checkpoint")),
+    _row("PUT", _GROUP, "UpdateConsumerGroup", consumer_groups.update_consumer_group),
+    _row("DELETE", _GROUP, "DeleteConsumerGroup", consumer_groups.delete_consumer_group),
 ]

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from starlette.applications import Starlette
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import ApiError
-from ..messages import Answer, error_answer, new_request_id, path_of_target
-from ..operations.table import OPERATIONS
+from ..messages import Answer, error_answer, new_request_id, parse_query, path_of_target, project_of
+from ..operations.table import ROWS, Row
 from ..service import Call, Handler, Operation, Service
 from .connection import standard_headers
-from .exchange import Exchange
+from .exchange import Exchange, read_headers
 from .outcomes import Wire, send_answer
 
 
 def make_app(service: Service) -> ASGIApp:
     """The application of one server."""
     numbers = itertools.count(1)
-    routes = [
-        Route(path, _Endpoint(service, numbers, operation), methods=[method]) for method, path, operation in OPERATIONS
+    routes: list[Route] = []
+    unknown = Row("", "", Operation(name="Unknown", handler=_refuse_unknown(routes)))
+    grouped = itertools.groupby(ROWS, lambda row: (row.path, row.method))
+    routes += [
+        Route(path, _Endpoint(service, numbers, [*rows, unknown]), methods=[method]) for (path, method), rows in grouped
     ]
-    unknown = Operation(name="Unknown", handler=_refuse_unknown(routes))
-    every = Route("/{rest:path}", _Endpoint(service, numbers, unknown), methods=None)
+    every = Route("/{rest:path}", _Endpoint(service, numbers, [unknown]), methods=None)
     return _OriginForm(service, Starlette(routes=[*routes, every]))
 
 
@@ -51,16 +53,24 @@ class _OriginForm:
 
 
 class _Endpoint:
-    """The endpoint of one operation: an ASGI application that carries one exchange out."""
+    """The endpoint of a method and a path: an ASGI application that carries one exchange out."""
 
-    def __init__(self, service: Service, numbers: Iterator[int], operation: Operation) -> None:
+    def __init__(self, service: Service, numbers: Iterator[int], rows: Sequence[Row]) -> None:
         self._service = service
         self._numbers = numbers
-        self._operation = operation
+        self._rows = rows
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         wire = Wire(scope, receive, send)
-        await Exchange(self._service, wire, self._operation, next(self._numbers)).run()
+        await Exchange(self._service, wire, self._operation(scope), next(self._numbers)).run()
+
+    def _operation(self, scope: Scope) -> Operation:
+        """What is asked for; the last row is any request."""
+        first = self._rows[0]
+        if first.is_meant is None:
+            return first.operation
+        query, project = parse_query(scope["query_string"]), project_of(read_headers(scope))
+        return next(row.operation for row in self._rows if row.is_meant is None or row.is_meant(query, project))
 
 
 def _refuse_unknown(routes: list[Route]) -> Handler:
@@ -69,8 +79,16 @@ def _refuse_unknown(routes: list[Route]) -> Handler:
     async def refuse(_service: Service, call: Call) -> Answer:
         method, path = call.request.method, call.request.path
         scope = {"type": "http", "path": path, "method": method}
-        if any(route.matches(scope)[0] is not Match.NONE for route in routes):
+        matches = {route.matches(scope)[0] for route in routes}
+        if Match.FULL in matches:
+            given = {name: call.request.query.get(name) for name in ("type", "action")}
+            raise ApiError("ParameterInvalid", f"this server has no {method} {path} with {_listed(given)}")
+        if Match.PARTIAL in matches:
             raise ApiError("InvalidMethod", f"{method} is not a method of {path}")
         raise ApiError("ParameterInvalid", f"this server has no {method} {path}")
 
     return refuse
+
+
+def _listed(given: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name} {value[:64]!r}" if value is not None else f"no {name}" for name, value in given.items())

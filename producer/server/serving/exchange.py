@@ -12,6 +12,8 @@ import asyncio
 import logging
 import time
 
+from starlette.types import Scope
+
 from ..auth import SignedDigest, authenticate
 from ..budget import Lease
 from ..errors import ApiError, ClientGoneError
@@ -28,7 +30,7 @@ from ..messages import (
     project_of,
     too_large,
 )
-from ..operations.admin import check_name
+from ..operations.names import check_name
 from ..service import Call, Operation, Service
 from .body import Body
 from .connection import standard_headers
@@ -141,7 +143,8 @@ class Exchange:
         digest = authenticate(
             request.to_verify(), service.access_keys, self._now(), self._body.declared or 0, service.region
         )
-        check_name("project", check_project(request.project))
+        if request.project or self._operation.needs_project:
+            check_name("project", check_project(request.project))
         if "logstore" in request.path_params:
             check_name("logstore", request.logstore)
         if (self._body.declared or 0) > limit:
@@ -202,9 +205,14 @@ class Exchange:
         )
 
 
+def read_headers(scope: Scope) -> dict[str, str]:
+    """The headers of a request, names in lower case."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
 def _read_head(wire: Wire, operation: str, number: int) -> ApiRequest:
     scope = wire.scope
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    headers = read_headers(scope)
     path_params = scope.get("path_params", {})
     return ApiRequest(
         request_id=new_request_id(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from ..errors import ApiError
 from ..limits import Limits
 
 PACK_ID_TAG = "__pack_id__"
+# SQLite's numbers have 63 bits and a sign.
+_PACK_ID = re.compile(r"(.{1,256})-([0-9A-Fa-f]{1,15})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class CheckedGroup:
     :ivar min_time: the earliest time of its logs, Unix seconds.
     :ivar max_time: the latest time of its logs, Unix seconds.
     :ivar packed: the encoded bytes as one lz4 block, which is how the store keeps them.
+    :ivar context: the part of its pack id that all LogGroups of one sender and stream share, or None.
+    :ivar pack: the number in its pack id, which counts these LogGroups, or None.
     """
 
     raw_size: int
@@ -35,6 +40,8 @@ class CheckedGroup:
     min_time: int
     max_time: int
     packed: bytes
+    context: str | None = None
+    pack: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +176,21 @@ def _read_facts(raw: bytes, limits: Limits) -> dict[str, Any]:
     if not 1 <= count <= limits.logs:
         raise ApiError("PostBodyInvalid", f"a LogGroup holds 1 to {limits.logs} logs, this one holds {count}")
     times = [log.Time for log in group.Logs]
-    return {"count": count, "topic": group.Topic, "min_time": min(times), "max_time": max(times)}
+    context, pack = split_pack_id(_tags(group).get(PACK_ID_TAG, "")) or (None, None)
+    return {
+        "count": count,
+        "topic": group.Topic,
+        "min_time": min(times),
+        "max_time": max(times),
+        "context": context,
+        "pack": pack,
+    }
+
+
+def split_pack_id(pack_id: str) -> tuple[str, int] | None:
+    """``AB12-1F`` is the context ``AB12`` and its number 0x1F; None for what has no such form."""
+    match = _PACK_ID.fullmatch(pack_id)
+    return None if match is None else (match[1], int(match[2], 16))
 
 
 def parse_group(raw: bytes) -> Any:

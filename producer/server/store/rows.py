@@ -35,22 +35,26 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A project: name, description, and when it was created (Unix seconds)."""
+    """A project: name, description, and when it was created and last changed (Unix seconds)."""
 
     name: str
     description: str
     created: float
+    modified: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logstore:
-    """A logstore: its row number, name, shards, what its creator asked for, and when it was created (Unix seconds)."""
+    """A logstore: its row number, name, how many shards take logs, what its creator asked for, and when it was created
+    and last changed (Unix seconds).
+    """
 
     row: int
     name: str
     shard_count: int
     settings: dict[str, Any]
     created: float
+    modified: float
 
     @property
     def ttl_days(self) -> int:

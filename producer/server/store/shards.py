@@ -1,31 +1,121 @@
-"""How a logstore's 128-bit key space is divided into shards.
+"""How a logstore's 128-bit key space is divided into shards, and divided anew.
 
-``n`` shards get equal ranges; bounds are 32 hexadecimal digits. The last range's exclusive end is written ``fff…f``,
-as LogHub does, although the key ``fff…f`` belongs to it.
+A new logstore has ``n`` shards of equal ranges. A split leaves a shard as it is, for those who read it, and makes two
+others of its range, which take what is written from then on; a merge makes one of two neighbours. Bounds are 32
+hexadecimal digits, so they compare as text. The last range's exclusive end is written ``fff…f``, as LogHub does,
+although the key ``fff…f`` belongs to it.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
 
 from ..errors import ApiError
 
+MAX_SHARDS = 256
 _SPACE = 1 << 128
+_COLUMNS = "shard, begin_key, end_key, status, created, next"
 
 
-@dataclass(frozen=True, slots=True)
-class ShardRange:
-    """One shard: its number and the keys that it takes, ``begin`` included, ``end`` excluded."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One shard.
 
-    shard: int
+    :ivar number: its number in its logstore.
+    :ivar begin: the first key that it takes.
+    :ivar end: the first key behind those that it takes.
+    :ivar is_writable: whether it takes logs; one that was split or merged is only read.
+    :ivar created: when it was made, Unix seconds.
+    :ivar next: the position that its next LogGroup will get.
+    """
+
+    number: int
     begin: str
     end: str
+    is_writable: bool
+    created: float
+    next: int
 
 
-def shard_ranges(count: int) -> list[ShardRange]:
-    """The ranges of ``count`` shards, in order."""
-    bounds = [_SPACE * number // count for number in range(count)] + [_SPACE - 1]
-    return [ShardRange(shard, f"{bounds[shard]:032x}", f"{bounds[shard + 1]:032x}") for shard in range(count)]
+def bound_between(number: int, count: int) -> str:
+    """Where shard ``number`` of ``count`` equal ones begins, which is where the one before it ends."""
+    return f"{min(_SPACE * number // count, _SPACE - 1):032x}"
+
+
+def make_shards(connection: sqlite3.Connection, logstore: int, count: int, now: float) -> None:
+    """Give a new logstore ``count`` shards."""
+    for number in range(count):
+        _insert(connection, logstore, number, (bound_between(number, count), bound_between(number + 1, count)), now)
+
+
+def shards_of(connection: sqlite3.Connection, logstore: int) -> list[Shard]:
+    """All shards of a logstore, by number."""
+    query = f"SELECT {_COLUMNS} FROM shards WHERE logstore = ? ORDER BY shard"  # noqa: S608 - a constant
+    return [_shard(row) for row in connection.execute(query, (logstore,))]
+
+
+def find_shard(connection: sqlite3.Connection, logstore: int, number: int) -> Shard:
+    """The shard of that number.
+
+    :raises ApiError: ``ShardNotExist``.
+    """
+    query = f"SELECT {_COLUMNS} FROM shards WHERE logstore = ? AND shard = ?"  # noqa: S608 - a constant
+    row = connection.execute(query, (logstore, number)).fetchone()
+    if row is None:
+        raise ApiError("ShardNotExist", f"the logstore has no shard {number}: ListShards tells which it has")
+    return _shard(row)
+
+
+def shard_in_turn(connection: sqlite3.Connection, logstore: int, turn: int) -> int:
+    """The number of a shard that takes logs, another one each turn."""
+    query = "SELECT shard FROM shards WHERE logstore = ? AND status = 'readwrite' ORDER BY shard LIMIT 1 OFFSET ?"
+    return int(connection.execute(query, (logstore, turn)).fetchone()[0])
+
+
+def shard_of_key(connection: sqlite3.Connection, logstore: int, key: int) -> int:
+    """The number of the shard that takes ``key``."""
+    query = (
+        "SELECT shard FROM shards WHERE logstore = ? AND status = 'readwrite' AND begin_key <= ?"
+        " ORDER BY begin_key DESC LIMIT 1"
+    )
+    return int(connection.execute(query, (logstore, f"{key:032x}")).fetchone()[0])
+
+
+def split_shard(connection: sqlite3.Connection, logstore: int, number: int, key: str | None, now: float) -> list[Shard]:
+    """Divide a shard at ``key``, or in the middle; it and the two that follow it.
+
+    :raises ApiError: ``ParameterInvalid``, it takes no logs any more, the key is not inside it, or there are too many.
+    """
+    shard = _writable(connection, logstore, number)
+    if _count(connection, logstore) >= MAX_SHARDS:
+        raise ApiError("ParameterInvalid", f"the logstore has {MAX_SHARDS} shards that take logs, which are the most")
+    middle = f"{(int(shard.begin, 16) + int(shard.end, 16)) // 2:032x}" if key is None else f"{parse_key(key):032x}"
+    if not shard.begin < middle < shard.end:
+        raise ApiError(
+            "ParameterInvalid", f"key {middle} is not between {shard.begin} and {shard.end}, the shard's bounds"
+        )
+    _close(connection, logstore, shard)
+    parts = [(shard.begin, middle), (middle, shard.end)]
+    made = [_insert(connection, logstore, _free_number(connection, logstore), part, now) for part in parts]
+    return [find_shard(connection, logstore, one) for one in (number, *made)]
+
+
+def merge_shard(connection: sqlite3.Connection, logstore: int, number: int, now: float) -> list[Shard]:
+    """Make one of a shard and the one whose range follows: the new one, and the two.
+
+    :raises ApiError: ``ParameterInvalid``, it takes no logs any more, or none follows.
+    """
+    shard = _writable(connection, logstore, number)
+    query = "SELECT shard FROM shards WHERE logstore = ? AND status = 'readwrite' AND begin_key = ?"
+    row = connection.execute(query, (logstore, shard.end)).fetchone()
+    if row is None:
+        raise ApiError("ParameterInvalid", f"shard {number} is the last one: a shard is merged with the one behind it")
+    following = find_shard(connection, logstore, row[0])
+    _close(connection, logstore, shard)
+    _close(connection, logstore, following)
+    made = _insert(connection, logstore, _free_number(connection, logstore), (shard.begin, following.end), now)
+    return [find_shard(connection, logstore, one) for one in (made, number, following.number)]
 
 
 def parse_key(key: str) -> int:
@@ -39,7 +129,41 @@ def parse_key(key: str) -> int:
     return int(key.ljust(32, "0"), 16)
 
 
-def shard_of_key(key: int, count: int) -> int:
-    """The one of ``count`` shards whose range holds ``key``."""
-    # The inverse of bounds[i] = space * i // count, without walking through them.
-    return ((key + 1) * count - 1) // _SPACE
+def _shard(row: tuple[int, str, str, str, float, int]) -> Shard:
+    number, begin, end, status, created, following = row
+    return Shard(
+        number=number, begin=begin, end=end, is_writable=status == "readwrite", created=created, next=following
+    )
+
+
+def _writable(connection: sqlite3.Connection, logstore: int, number: int) -> Shard:
+    shard = find_shard(connection, logstore, number)
+    if not shard.is_writable:
+        raise ApiError("ParameterInvalid", f"shard {number} is readonly: it was split or merged already")
+    return shard
+
+
+def _free_number(connection: sqlite3.Connection, logstore: int) -> int:
+    query = "SELECT MAX(shard) + 1 FROM shards WHERE logstore = ?"
+    return int(connection.execute(query, (logstore,)).fetchone()[0])
+
+
+def _count(connection: sqlite3.Connection, logstore: int) -> int:
+    return int(connection.execute("SELECT shard_count FROM logstores WHERE id = ?", (logstore,)).fetchone()[0])
+
+
+def _close(connection: sqlite3.Connection, logstore: int, shard: Shard) -> None:
+    connection.execute(
+        "UPDATE shards SET status = 'readonly' WHERE logstore = ? AND shard = ?", (logstore, shard.number)
+    )
+    connection.execute("UPDATE logstores SET shard_count = shard_count - 1 WHERE id = ?", (logstore,))
+
+
+def _insert(connection: sqlite3.Connection, logstore: int, number: int, keys: tuple[str, str], now: float) -> int:
+    connection.execute(
+        "INSERT INTO shards (logstore, shard, next, begin_key, end_key, status, created)"
+        " VALUES (?, ?, 0, ?, ?, 'readwrite', ?)",
+        (logstore, number, *keys, now),
+    )
+    connection.execute("UPDATE logstores SET shard_count = shard_count + 1 WHERE id = ?", (logstore,))
+    return number

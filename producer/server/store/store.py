@@ -8,26 +8,30 @@ decoded when they are read. ``now`` is the server's time, Unix seconds: what has
 from __future__ import annotations
 
 import itertools
-import json
 import sqlite3
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from ..errors import ApiError
+from . import catalog
+from .catalog import logstore_of, with_shard
+from .consumer_groups import ConsumerGroups
 from .database import Database
 from .expiry import advance_sequence, remove_expired
+from .indexes import Indexes
 from .log_groups import CheckedGroup
 from .ownership import own
 from .positions import end_position, first_since, received_last
 from .rows import Logstore, PackedGroup, Page, Place, Project, Route, Search
 from .schema import prepare
-from .shards import shard_of_key
+from .shards import Shard, merge_shard, shard_in_turn, shard_of_key, shards_of, split_shard
 
 #: One step of a search looks at so many rows at most, whatsoever they belong to, and gives so many raw bytes (but at
 #: least one row): the database has others to serve, and the searcher to keep them.
 _ROWS_PER_STEP = 20_000
 _BYTES_PER_STEP = 4 * 1024 * 1024
+_GROUPS_PER_STEP = 10
 
 _GROUP_COLUMNS = "id, shard, position, received, raw_size, logs, packed"
 _READ_SHARD = (
@@ -42,7 +46,11 @@ _SEARCH = (
 
 
 class Store:
-    """The server's memory, or its file."""
+    """The server's memory, or its file.
+
+    :ivar consumer_groups: the consumer groups of its logstores.
+    :ivar indexes: the index configurations of its logstores.
+    """
 
     def __init__(self, directory: Path | None, *, shards: int, auto_create: bool, sequence_keys: int) -> None:
         """Open the store.
@@ -59,6 +67,8 @@ class Store:
         except BaseException:
             self._give_up()
             raise
+        self.consumer_groups = ConsumerGroups(self._database)
+        self.indexes = Indexes(self._database)
         self._shards = shards
         self._auto_create = auto_create
         self._sequence_keys = sequence_keys
@@ -74,43 +84,69 @@ class Store:
         """Refuses with ``ProjectAlreadyExist``."""
 
         def job(connection: sqlite3.Connection) -> None:
-            if _has_project(connection, name):
+            if catalog.has_project(connection, name):
                 raise ApiError("ProjectAlreadyExist", f"project {name} exists already")
-            _insert_project(connection, name, description, now)
+            catalog.insert_project(connection, name, description, now)
 
         return self._database.submit(job)
 
     def project(self, name: str) -> Future[Project]:
         """The project of that name."""
+        return self._database.submit(lambda connection: catalog.project_of(connection, name))
 
-        def job(connection: sqlite3.Connection) -> Project:
-            query = "SELECT name, description, created FROM projects WHERE name = ?"
-            row = connection.execute(query, (name,)).fetchone()
-            if row is None:
-                raise _no_project(name)
-            return Project(name=row[0], description=row[1], created=row[2])
+    def projects(self, part: str, offset: int, size: int) -> Future[tuple[int, list[Project]]]:
+        """How many projects have ``part`` in their names, and ``size`` of these from ``offset`` on, sorted."""
+        return self._database.submit(lambda connection: catalog.list_projects(connection, part, offset, size))
 
-        return self._database.submit(job)
+    def update_project(self, name: str, description: str, now: float) -> Future[None]:
+        """Describe a project anew."""
+        return self._database.submit(lambda connection: catalog.update_project(connection, name, description, now))
+
+    def delete_project(self, name: str) -> Future[None]:
+        """Delete a project with all that is in it."""
+        return self._database.submit(lambda connection: catalog.delete_project(connection, name))
 
     def create_logstore(self, place: Place, settings: dict[str, Any], now: float) -> Future[None]:
         """``settings["shardCount"]`` shards, if given. Refuses with ``LogStoreAlreadyExist``."""
 
         def job(connection: sqlite3.Connection) -> None:
-            if not self._auto_create and not _has_project(connection, place.project):
-                raise _no_project(place.project)
-            if _find_logstore(connection, place) is not None:
+            if not self._auto_create and not catalog.has_project(connection, place.project):
+                raise catalog.no_project(place.project)
+            if catalog.find_logstore(connection, place) is not None:
                 raise ApiError("LogStoreAlreadyExist", f"logstore {place.logstore} exists already in {place.project}")
             self._insert_logstore(connection, place, settings, now)
 
         return self._database.submit(job)
 
+    def update_logstore(self, place: Place, settings: dict[str, Any], now: float) -> Future[None]:
+        """Change these settings of a logstore; the others stay."""
+        return self._database.submit(lambda connection: catalog.update_logstore(connection, place, settings, now))
+
+    def delete_logstore(self, place: Place) -> Future[None]:
+        """Delete a logstore with all that is in it."""
+        return self._database.submit(lambda connection: catalog.delete_logstore(connection, place))
+
     def logstore(self, place: Place) -> Future[Logstore]:
         """The logstore of that name."""
-        return self._database.submit(lambda connection: _logstore(connection, place))
+        return self._database.submit(lambda connection: logstore_of(connection, place))
 
-    def logstore_to_use(self, place: Place, now: float) -> Future[Logstore]:
-        """The logstore that a client is about to use: made now if it is missing and may spring into being."""
-        return self._database.submit(lambda connection: self._logstore_to_write(connection, place, now))
+    def shards_to_use(self, place: Place, now: float) -> Future[list[Shard]]:
+        """The shards of a logstore that a client is about to use: made now if it is missing and may be made."""
+        return self._database.submit(
+            lambda connection: shards_of(connection, self._logstore_to_write(connection, place, now).row)
+        )
+
+    def split_shard(self, place: Place, shard: int, key: str | None, now: float) -> Future[list[Shard]]:
+        """Divide a shard at ``key``, or in the middle: it and the two that follow it."""
+        return self._database.submit(
+            lambda connection: split_shard(connection, logstore_of(connection, place).row, shard, key, now)
+        )
+
+    def merge_shard(self, place: Place, shard: int, now: float) -> Future[list[Shard]]:
+        """Make one of a shard and the one whose range follows: the new one, and the two."""
+        return self._database.submit(
+            lambda connection: merge_shard(connection, logstore_of(connection, place).row, shard, now)
+        )
 
     def logstore_names(self, project: str, part: str, offset: int, size: int) -> Future[tuple[int, list[str]]]:
         """How many of a project's logstores have ``part`` in their names, and ``size`` of these from ``offset`` on,
@@ -118,8 +154,8 @@ class Store:
         """
 
         def job(connection: sqlite3.Connection) -> tuple[int, list[str]]:
-            if not _has_project(connection, project):
-                raise _no_project(project)
+            if not catalog.has_project(connection, project):
+                raise catalog.no_project(project)
             matching = "FROM logstores WHERE project = ? AND instr(name, ?)"
             (total,) = connection.execute(f"SELECT COUNT(*) {matching}", (project, part)).fetchone()
             page = f"SELECT name {matching} ORDER BY name LIMIT ? OFFSET ?"
@@ -136,9 +172,9 @@ class Store:
         def job(connection: sqlite3.Connection) -> int:
             logstore = self._logstore_to_write(connection, place, now)
             if route is None:
-                shard = next(self._turn) % logstore.shard_count
+                shard = shard_in_turn(connection, logstore.row, next(self._turn) % logstore.shard_count)
             else:
-                shard = shard_of_key(route.key, logstore.shard_count)
+                shard = shard_of_key(connection, logstore.row, route.key)
                 advance_sequence(connection, logstore, route, now, self._sequence_keys)
             remove_expired(connection, logstore, len(groups), now)
             _insert_groups(connection, logstore, shard, groups, now)
@@ -149,14 +185,14 @@ class Store:
     def end_position(self, place: Place, shard: int) -> Future[int]:
         """The position after a shard's last LogGroup."""
         return self._database.submit(
-            lambda connection: end_position(connection, _with_shard(connection, place, shard), shard)
+            lambda connection: end_position(connection, with_shard(connection, place, shard), shard)
         )
 
     def position_since(self, place: Place, shard: int, time: float, now: float) -> Future[int]:
         """The position of the first LogGroup that was received at ``time`` (Unix seconds) or later."""
 
         def job(connection: sqlite3.Connection) -> int:
-            logstore = _with_shard(connection, place, shard)
+            logstore = with_shard(connection, place, shard)
             return first_since(connection, logstore, shard, max(time, logstore.horizon(now)))
 
         return self._database.submit(job)
@@ -165,7 +201,7 @@ class Store:
         """When the LogGroup at ``position`` was received, Unix seconds; None when there is none."""
 
         def job(connection: sqlite3.Connection) -> float | None:
-            logstore = _with_shard(connection, place, shard)
+            logstore = with_shard(connection, place, shard)
             query = (
                 "SELECT received FROM log_groups WHERE logstore = ? AND shard = ? AND position = ? AND received >= ?"
             )
@@ -183,7 +219,7 @@ class Store:
         """
 
         def job(connection: sqlite3.Connection) -> list[PackedGroup]:
-            logstore = _with_shard(connection, place, shard)
+            logstore = with_shard(connection, place, shard)
             values = (logstore.row, shard, positions.start, positions.stop, logstore.horizon(now), limit)
             return _take(connection.execute(_READ_SHARD, values), max_raw_bytes)[0]
 
@@ -193,7 +229,7 @@ class Store:
         """The row that arrived last, in any logstore; ``place`` must exist."""
 
         def job(connection: sqlite3.Connection) -> int:
-            _logstore(connection, place)
+            logstore_of(connection, place)
             (last,) = connection.execute("SELECT MAX(id) FROM log_groups").fetchone()
             return last or 0
 
@@ -205,7 +241,7 @@ class Store:
         """
 
         def job(connection: sqlite3.Connection) -> Page:
-            logstore = _logstore(connection, place)
+            logstore = logstore_of(connection, place)
             step = min(until, after + _ROWS_PER_STEP)
             values = {
                 "logstore": logstore.row,
@@ -226,10 +262,41 @@ class Store:
         """The LogGroup of that row, if it is still there."""
 
         def job(connection: sqlite3.Connection) -> PackedGroup | None:
-            logstore = _logstore(connection, place)
+            logstore = logstore_of(connection, place)
             query = f"SELECT {_GROUP_COLUMNS} FROM log_groups WHERE id = ? AND logstore = ? AND received >= ?"  # noqa: S608
             found = connection.execute(query, (row, logstore.row, logstore.horizon(now))).fetchone()
             return None if found is None else _packed_group(found)
+
+        return self._database.submit(job)
+
+    def group_at(self, place: Place, shard: int, position: int, now: float) -> Future[PackedGroup | None]:
+        """The LogGroup at that position, if it is still there."""
+
+        def job(connection: sqlite3.Connection) -> PackedGroup | None:
+            logstore = with_shard(connection, place, shard)
+            values = (logstore.row, shard, position, position + 1, logstore.horizon(now), 1)
+            return next(iter(_take(connection.execute(_READ_SHARD, values), 0)[0]), None)
+
+        return self._database.submit(job)
+
+    def next_in_context(
+        self, place: Place, group: PackedGroup, backward: bool, now: float
+    ) -> Future[list[PackedGroup]]:
+        """Some LogGroups that the sender of ``group`` sent after it, or before it: the nearest first. None of a
+        LogGroup without a pack id.
+        """
+
+        def job(connection: sqlite3.Connection) -> list[PackedGroup]:
+            logstore = logstore_of(connection, place)
+            sign, order = ("<", "DESC") if backward else (">", "ASC")
+            query = (
+                f"SELECT {_GROUP_COLUMNS} FROM log_groups WHERE logstore = ?"  # noqa: S608 - constants
+                " AND context = (SELECT context FROM log_groups WHERE id = ?)"
+                f" AND (pack, id) {sign} (SELECT pack, id FROM log_groups WHERE id = ?) AND received >= ?"
+                f" ORDER BY pack {order}, id {order} LIMIT ?"
+            )
+            values = (logstore.row, group.row, group.row, logstore.horizon(now), _GROUPS_PER_STEP)
+            return _take(connection.execute(query, values), _BYTES_PER_STEP)[0]
 
         return self._database.submit(job)
 
@@ -237,7 +304,7 @@ class Store:
         """How many logs a logstore holds."""
 
         def job(connection: sqlite3.Connection) -> int:
-            logstore = _logstore(connection, place)
+            logstore = logstore_of(connection, place)
             query = "SELECT COALESCE(SUM(logs), 0) FROM log_groups WHERE logstore = ? AND received >= ?"
             return int(connection.execute(query, (logstore.row, logstore.horizon(now))).fetchone()[0])
 
@@ -248,59 +315,15 @@ class Store:
             self._ownership.release()
 
     def _logstore_to_write(self, connection: sqlite3.Connection, place: Place, now: float) -> Logstore:
-        if self._auto_create and _find_logstore(connection, place) is None:
+        if self._auto_create and catalog.find_logstore(connection, place) is None:
             self._insert_logstore(connection, place, {}, now)
-        return _logstore(connection, place)
+        return logstore_of(connection, place)
 
     def _insert_logstore(
         self, connection: sqlite3.Connection, place: Place, settings: dict[str, Any], now: float
     ) -> None:
-        if not _has_project(connection, place.project):
-            _insert_project(connection, place.project, "", now)
         shards = settings.get("shardCount", self._shards)
-        connection.execute(
-            "INSERT INTO logstores (project, name, shard_count, settings, created) VALUES (?, ?, ?, ?, ?)",
-            (place.project, place.logstore, shards, json.dumps(settings), now),
-        )
-
-
-def _has_project(connection: sqlite3.Connection, name: str) -> bool:
-    return connection.execute("SELECT 1 FROM projects WHERE name = ?", (name,)).fetchone() is not None
-
-
-def _insert_project(connection: sqlite3.Connection, name: str, description: str, now: float) -> None:
-    connection.execute("INSERT INTO projects VALUES (?, ?, ?)", (name, description, now))
-
-
-def _find_logstore(connection: sqlite3.Connection, place: Place) -> Logstore | None:
-    query = "SELECT id, name, shard_count, settings, created FROM logstores WHERE project = ? AND name = ?"
-    row = connection.execute(query, (place.project, place.logstore)).fetchone()
-    if row is None:
-        return None
-    return Logstore(row=row[0], name=row[1], shard_count=row[2], settings=json.loads(row[3]), created=row[4])
-
-
-def _logstore(connection: sqlite3.Connection, place: Place) -> Logstore:
-    logstore = _find_logstore(connection, place)
-    if logstore is not None:
-        return logstore
-    if not _has_project(connection, place.project):
-        raise _no_project(place.project)
-    raise ApiError("LogStoreNotExist", f"logstore {place.logstore} does not exist in project {place.project}")
-
-
-def _no_project(name: str) -> ApiError:
-    return ApiError("ProjectNotExist", f"project {name} does not exist")
-
-
-def _with_shard(connection: sqlite3.Connection, place: Place, shard: int) -> Logstore:
-    """The logstore of ``place``, which has that shard."""
-    logstore = _logstore(connection, place)
-    if not 0 <= shard < logstore.shard_count:
-        raise ApiError(
-            "ShardNotExist", f"shard {shard} does not exist: {place.logstore} has 0 to {logstore.shard_count - 1}"
-        )
-    return logstore
+        catalog.insert_logstore(connection, place, settings, shards, now)
 
 
 def _insert_groups(
@@ -308,15 +331,17 @@ def _insert_groups(
 ) -> None:
     first = end_position(connection, logstore, shard)
     received = max(now, received_last(connection, logstore, shard))
-    connection.execute("INSERT OR REPLACE INTO shards VALUES (?, ?, ?)", (logstore.row, shard, first + len(groups)))
+    update = "UPDATE shards SET next = ? WHERE logstore = ? AND shard = ?"
+    connection.execute(update, (first + len(groups), logstore.row, shard))
     connection.executemany(
         "INSERT INTO log_groups"
-        " (logstore, shard, position, received, raw_size, logs, topic, min_time, max_time, packed)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " (logstore, shard, position, received, raw_size, logs, topic, min_time, max_time, packed, context, pack)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
                 *(logstore.row, shard, position, received, group.raw_size),
                 *(group.count, group.topic, group.min_time, group.max_time, group.packed),
+                *(group.context, group.pack),
             )
             for position, group in enumerate(groups, first)
         ],

@@ -4,7 +4,7 @@ import pytest
 
 from producer.server.errors import ApiError
 from producer.server.limits import Limits
-from producer.server.operations.query import compile_query
+from producer.server.operations.query import compile_query, split_query
 
 LOG = [
     ("__topic__", "web"),
@@ -13,6 +13,8 @@ LOG = [
     ("level", "ERROR"),
     ("path", "/api/users?id=7"),
     ("ip", "10.0.0.1"),
+    ("status", "404"),
+    ("latency", "1.5"),
     ("说明", "磁盘已满"),
     ("raw", "a\ufffd"),
     ("spaces", "one\u3000two\xa0\xa0drei"),
@@ -50,6 +52,15 @@ LOG = [
             '"two drei"',
             "spaces: one",
         ),
+        *(
+            "status > 403",
+            "status>=404 and status<=404",
+            "status = 404",
+            "latency < 2",
+            "latency in [1.5 2]",
+        ),
+        *("status in [200 404]", "status IN (403, 405)", "latency in [1.5 2)", '"status" > -1e3', "not status > 404"),
+        *("e?ror", "E*R", "api/us*s", "path: /a*", "磁*满", "us*"),
         *("(error or x) and (users or y)", "not (x or y)", "x or error users", '"and" or error', "not not error"),
     ],
 )
@@ -75,6 +86,7 @@ def test_a_query_that_fits_matches(query: str) -> None:
         ),
         *(
             "ip: error",
+            *("status > 404", "status in (404 500]", "level > 3", "missing = 0", "latency = 1", "err?", "e*x", "磁?x"),
             "nothing or neither",
             "error and (x or y)",
             "error users not web",
@@ -104,6 +116,7 @@ def test_a_query_that_does_not_fit_matches_nothing(query: str) -> None:
         ":",
         '"open',
         "a | select 1",
+        *("level > high", "status >", "> 3", "a=b", "status in [1 x]", "status in [1 2", "(a b) > 3", "level :> 3"),
         "(" * 60 + "a",
         "not " * 60,
     ],
@@ -112,3 +125,18 @@ def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
     """What is not of the grammar is ParameterInvalid, however deep it is nested."""
     with pytest.raises(ApiError, match="ParameterInvalid"):
         compile_query(query, Limits())
+
+
+@pytest.mark.parametrize(
+    ("query", "parts"),
+    [
+        ("error", ("error", None)),
+        ("* | SELECT 1", ("* ", "SELECT 1")),
+        ("\"a|b\" | select '|' ", ('"a|b" ', "select '|'")),
+        ("|x", ("", "x")),
+        ('"open | x', ('"open | x', None)),
+    ],
+)
+def test_a_query_ends_at_the_first_pipe_outside_quotation_marks(query: str, parts: tuple[str, str | None]) -> None:
+    """What follows the pipe is no keyword; a pipe in quotation marks is a sign like others."""
+    assert split_query(query) == parts

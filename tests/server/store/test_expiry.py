@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -156,31 +155,3 @@ def test_a_sequence_key_is_forgotten_with_what_it_wrote(server: LogHubServer, cl
     go_to(3, server, client)
     assert put_with_key(client, "0c", 1) == 200
     assert rows(server, "sequences") == 1
-
-
-def test_data_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
-    """A directory whose tables have no version is read as before: cursors, sequence numbers and times go on."""
-    with LogHubServer(data=tmp_path, shards=1) as server, Client(server) as client:
-        assert put_with_key(client, "0a", 5) == 200
-        client.put(log_group("y"))
-        store = server._service.store._database
-        for statement in (
-            "DROP INDEX log_groups_in_order",
-            "DROP INDEX sequences_by_age",
-            "DROP TABLE shards",
-            "ALTER TABLE sequences DROP COLUMN used",
-            "ALTER TABLE logstores DROP COLUMN sequence_keys",
-            'UPDATE logstores SET settings = \'{"ttl": "x"}\'',
-        ):
-            store.submit(lambda connection, statement=statement: connection.execute(statement)).result()
-        store.submit(lambda connection: connection.execute("PRAGMA user_version = 0")).result()
-    with LogHubServer(data=tmp_path, shards=1) as server, Client(server) as client:
-        assert messages(server) == ["x", "y"]
-        assert put_with_key(client, "0a", 5) == 400
-        end = client.cursor(0, "end")
-        client.put(log_group("z"))
-        assert len(client.pull(0, end)[0]) == 1
-        assert client.get(f"/logstores/{LOGSTORE}").json()["ttl"] == 30
-        server._service.store._database.submit(lambda c: c.execute("PRAGMA user_version = 77")).result()
-    with pytest.raises(Exception, match=r"version 77.*another directory"):
-        LogHubServer(data=tmp_path)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from producer.server import LogHubServer
 from producer.server.store import store as stores
+from producer.server.store.catalog import find_logstore
 from producer.server.store.log_groups import CheckedGroup
 from producer.server.store.rows import Place
 from producer.server.store.store import Store
@@ -30,12 +30,12 @@ def fill(store: Store, times: list[float]) -> None:
     """One LogGroup for each time at which it is received."""
 
     def job(connection: sqlite3.Connection) -> None:
-        logstore = stores._find_logstore(connection, PLACE)
+        logstore = find_logstore(connection, PLACE)
         assert logstore is not None
         for time in times:
             stores._insert_groups(connection, logstore, 0, [GROUP], time)
 
-    store.logstore_to_use(PLACE, times[0]).result()
+    store.shards_to_use(PLACE, times[0]).result()
     store._database.submit(job).result()
 
 
@@ -85,20 +85,3 @@ def test_a_shard_is_not_walked_from_its_beginning(store: Store) -> None:
         ticks.clear()
         assert since(store, time, 30_000) == min(time, 20_000)
         assert len(ticks) < 20
-
-
-def test_a_project_of_an_earlier_version_is_found_in_any_case(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    """Projects that were written with capitals become lower case with their logstores; of two that would be the same
-    none is lost.
-    """
-    with LogHubServer(data=tmp_path) as server:
-        store = server._service.store
-        for project, logstore in (("One", "l"), ("Two", "l"), ("two", "l"), ("Two", "m")):
-            store.append(Place(project=project, logstore=logstore), [GROUP], None, 1e9).result()
-        store._database.submit(lambda connection: connection.execute("PRAGMA user_version = 1")).result()
-    with LogHubServer(data=tmp_path) as server:
-        server.clock_offset = -1e9
-        assert [server.count(*place) for place in (("One", "l"), ("two", "l"), ("TWO", "m"))] == [1, 1, 1]
-        query = "SELECT project, name FROM logstores ORDER BY 1, 2"
-        kept = server._service.store._database.submit(lambda connection: connection.execute(query).fetchall()).result()
-        assert kept == [("Two", "l"), ("one", "l"), ("two", "l"), ("two", "m")]

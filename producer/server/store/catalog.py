@@ -1,0 +1,143 @@
+"""Projects and logstores: their rows, found, made, changed and deleted."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+from ..errors import ApiError
+from .rows import Logstore, Place, Project
+from .shards import find_shard, make_shards
+
+
+def no_project(name: str) -> ApiError:
+    """The refusal of a project that is not there."""
+    return ApiError("ProjectNotExist", f"project {name} does not exist")
+
+
+def has_project(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether there is a project of that name."""
+    return connection.execute("SELECT 1 FROM projects WHERE name = ?", (name,)).fetchone() is not None
+
+
+def project_of(connection: sqlite3.Connection, name: str) -> Project:
+    """The project of that name.
+
+    :raises ApiError: ``ProjectNotExist``.
+    """
+    query = "SELECT name, description, created, modified FROM projects WHERE name = ?"
+    row = connection.execute(query, (name,)).fetchone()
+    if row is None:
+        raise no_project(name)
+    return Project(name=row[0], description=row[1], created=row[2], modified=row[3])
+
+
+def list_projects(connection: sqlite3.Connection, part: str, offset: int, size: int) -> tuple[int, list[Project]]:
+    """How many projects have ``part`` in their names, and ``size`` of these from ``offset`` on, sorted."""
+    matching = "FROM projects WHERE instr(name, ?)"
+    (total,) = connection.execute(f"SELECT COUNT(*) {matching}", (part,)).fetchone()
+    page = f"SELECT name, description, created, modified {matching} ORDER BY name LIMIT ? OFFSET ?"
+    rows = connection.execute(page, (part, size, offset))
+    return total, [Project(name=row[0], description=row[1], created=row[2], modified=row[3]) for row in rows]
+
+
+def insert_project(connection: sqlite3.Connection, name: str, description: str, now: float) -> None:
+    """Make a project."""
+    connection.execute("INSERT INTO projects VALUES (?, ?, ?, ?)", (name, description, now, now))
+
+
+def update_project(connection: sqlite3.Connection, name: str, description: str, now: float) -> None:
+    """Describe a project anew.
+
+    :raises ApiError: ``ProjectNotExist``.
+    """
+    update = "UPDATE projects SET description = ?, modified = ? WHERE name = ?"
+    if connection.execute(update, (description, now, name)).rowcount == 0:
+        raise no_project(name)
+
+
+def delete_project(connection: sqlite3.Connection, name: str) -> None:
+    """Delete a project with all that is in it.
+
+    :raises ApiError: ``ProjectNotExist``.
+    """
+    logstores = connection.execute("SELECT id FROM logstores WHERE project = ?", (name,)).fetchall()
+    for (row,) in logstores:
+        _delete_logstore(connection, row)
+    if connection.execute("DELETE FROM projects WHERE name = ?", (name,)).rowcount == 0:
+        raise no_project(name)
+
+
+def find_logstore(connection: sqlite3.Connection, place: Place) -> Logstore | None:
+    """The logstore of that name, if there is one."""
+    query = "SELECT id, name, shard_count, settings, created, modified FROM logstores WHERE project = ? AND name = ?"
+    row = connection.execute(query, (place.project, place.logstore)).fetchone()
+    if row is None:
+        return None
+    number, name, shards, settings, created, modified = row
+    return Logstore(
+        row=number, name=name, shard_count=shards, settings=json.loads(settings), created=created, modified=modified
+    )
+
+
+def logstore_of(connection: sqlite3.Connection, place: Place) -> Logstore:
+    """The logstore of that name.
+
+    :raises ApiError: ``ProjectNotExist``, ``LogStoreNotExist``.
+    """
+    logstore = find_logstore(connection, place)
+    if logstore is not None:
+        return logstore
+    if not has_project(connection, place.project):
+        raise no_project(place.project)
+    raise ApiError("LogStoreNotExist", f"logstore {place.logstore} does not exist in project {place.project}")
+
+
+def with_shard(connection: sqlite3.Connection, place: Place, shard: int) -> Logstore:
+    """The logstore of that name, which has that shard.
+
+    :raises ApiError: as :func:`logstore_of`, or ``ShardNotExist``.
+    """
+    logstore = logstore_of(connection, place)
+    find_shard(connection, logstore.row, shard)
+    return logstore
+
+
+def insert_logstore(
+    connection: sqlite3.Connection, place: Place, settings: dict[str, Any], shards: int, now: float
+) -> None:
+    """Make a logstore, and its project when there is none."""
+    if not has_project(connection, place.project):
+        insert_project(connection, place.project, "", now)
+    row = connection.execute(
+        "INSERT INTO logstores (project, name, shard_count, settings, created, modified) VALUES (?, ?, 0, ?, ?, ?)",
+        (place.project, place.logstore, json.dumps(settings), now, now),
+    ).lastrowid
+    assert row is not None  # noqa: S101 - an INSERT that did not raise has made one
+    make_shards(connection, row, shards, now)
+
+
+def update_logstore(connection: sqlite3.Connection, place: Place, settings: dict[str, Any], now: float) -> None:
+    """Change these settings of a logstore; the others stay.
+
+    :raises ApiError: as :func:`logstore_of`.
+    """
+    logstore = logstore_of(connection, place)
+    update = "UPDATE logstores SET settings = ?, modified = ? WHERE id = ?"
+    connection.execute(update, (json.dumps({**logstore.settings, **settings}), now, logstore.row))
+
+
+def delete_logstore(connection: sqlite3.Connection, place: Place) -> None:
+    """Delete a logstore with all that is in it.
+
+    :raises ApiError: as :func:`logstore_of`.
+    """
+    _delete_logstore(connection, logstore_of(connection, place).row)
+
+
+def _delete_logstore(connection: sqlite3.Connection, row: int) -> None:
+    # Indexes and consumer groups go with their logstore.
+    for table in ("log_groups", "sequences", "shards"):
+        connection.execute(f"DELETE FROM {table} WHERE logstore = ?", (row,))  # noqa: S608 - a constant
+    connection.execute("DELETE FROM logstores WHERE id = ?", (row,))

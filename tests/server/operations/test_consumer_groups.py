@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from producer.server import LogHubServer
+
+from ..client import LOGSTORE, Client, error_of, log_group
+
+GROUPS = f"/logstores/{LOGSTORE}/consumergroups"
+GROUP = f"{GROUPS}/readers"
+
+
+@pytest.fixture
+def server() -> Iterator[LogHubServer]:
+    with LogHubServer(shards=4) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: LogHubServer) -> Iterator[Client]:
+    with Client(server) as client:
+        client.put(log_group("x"))
+        assert create(client).status_code == 200
+        yield client
+
+
+def create(client: Client, **settings: object) -> requests.Response:
+    body = {"consumerGroup": "readers", "timeout": 60, "order": False, **settings}
+    return client.post_json(GROUPS, json.dumps(body).encode())
+
+
+def ask(client: Client, kind: str, consumer: str, content: object, **params: str) -> requests.Response:
+    params = {"type": kind, "consumer": consumer, **params}
+    body = json.dumps(content).encode()
+    return client.request("POST", GROUP, params=params, body=body, headers={"Content-Type": "application/json"})
+
+
+def beat(client: Client, consumer: str, *held: int) -> list[int]:
+    answer = ask(client, "heartbeat", consumer, held)
+    assert answer.status_code == 200, answer.text
+    return list(answer.json())
+
+
+def test_a_shard_is_given_to_another_only_when_its_consumer_has_let_it_go(client: Client) -> None:
+    """A second consumer gets half of the shards, none before the first one has stopped to name it."""
+    assert beat(client, "a") == [0, 1, 2, 3]
+    assert beat(client, "b") == []
+    assert beat(client, "a", 0, 1, 2, 3) == [0, 1]
+    assert beat(client, "b") == []
+    assert beat(client, "a", 0, 1, 3) == [0, 1]
+    assert beat(client, "b") == [2]
+    assert beat(client, "a", 0, 1) == [0, 1]
+    assert beat(client, "b", 2) == [2, 3]
+
+
+def test_what_a_silent_consumer_had_goes_to_the_others(server: LogHubServer, client: Client) -> None:
+    """A consumer that was not heard of for the timeout of its group has no shards any more."""
+    assert beat(client, "a") == [0, 1, 2, 3]
+    server.clock_offset = client.clock_offset = 59.0
+    assert beat(client, "b") == []
+    server.clock_offset = client.clock_offset = 61.5
+    assert beat(client, "b") == [0, 1, 2, 3]
+    assert beat(client, "a", 0, 1, 2, 3) == []
+
+
+def test_more_consumers_than_shards_leave_some_without(client: Client) -> None:
+    """With five consumers and four shards, four have one each and one has none."""
+    held: dict[str, list[int]] = {name: [] for name in "abcde"}
+    for _ in range(4):
+        held = {name: beat(client, name, *shards) for name, shards in held.items()}
+    assert sorted(map(len, held.values())) == [0, 1, 1, 1, 1]
+    assert sorted(shard for shards in held.values() for shard in shards) == [0, 1, 2, 3]
+
+
+def test_only_its_consumer_may_save_the_checkpoint_of_a_shard(client: Client) -> None:
+    """Others are refused with ConsumerNotMatch, strangers with ConsumerNotExsit, unless they force it."""
+    cursor = client.cursor(0, "end")
+    assert beat(client, "a") == [0, 1, 2, 3]
+    beat(client, "b")
+    wanted = {"shard": 0, "checkpoint": cursor}
+    assert error_of(ask(client, "checkpoint", "b", wanted, forceSuccess="false")) == (400, "ConsumerNotMatch")
+    assert error_of(ask(client, "checkpoint", "stranger", wanted)) == (404, "ConsumerNotExsit")
+    assert error_of(ask(client, "checkpoint", "a", {"shard": 0, "checkpoint": "?"})) == (400, "InvalidCursor")
+    assert error_of(ask(client, "checkpoint", "a", {"shard": 9, "checkpoint": cursor})) == (404, "ShardNotExist")
+    assert ask(client, "checkpoint", "stranger", wanted, forceSuccess="true").status_code == 200
+    (saved,) = client.get(GROUP, shard="0").json()
+    assert (saved["checkpoint"], saved["consumer"]) == (cursor, "stranger")
+    assert [one["checkpoint"] for one in client.get(GROUP).json()] == [cursor, "", "", ""]
+
+
+def test_a_group_is_made_once_and_missing_ones_are_refused(client: Client) -> None:
+    """A second creation is ConsumerGroupAlreadyExist; what names a group that is not there is ConsumerGroupNotExist."""
+    assert error_of(create(client)) == (400, "ConsumerGroupAlreadyExist")
+    assert error_of(create(client, consumerGroup="other", timeout=0)) == (400, "ParameterInvalid")
+    assert error_of(create(client, consumerGroup="other", order="no")) == (400, "ParameterInvalid")
+    assert client.request("DELETE", GROUP).status_code == 200
+    for answer in (client.get(GROUP), client.request("DELETE", GROUP), ask(client, "heartbeat", "a", [])):
+        assert error_of(answer) == (404, "ConsumerGroupNotExist")
+
+
+def test_checkpoints_outlive_the_server(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Groups and checkpoints are in the data directory; a consumer keeps the shards that it names."""
+    data = tmp_path_factory.mktemp("data")
+    with LogHubServer(data=data, shards=2) as server, Client(server) as client:
+        client.put(log_group("x"))
+        create(client)
+        cursor = client.cursor(1, "end")
+        ask(client, "checkpoint", "a", {"shard": 1, "checkpoint": cursor}, forceSuccess="true")
+    with LogHubServer(data=data) as server, Client(server) as client:
+        assert client.get(GROUP, shard="1").json()[0]["checkpoint"] == cursor
+        assert beat(client, "a", 1) == [0, 1]

@@ -1,0 +1,137 @@
+"""Requests as the official clients for Go and Java and the command line send them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from producer.server import LogHubServer
+
+from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
+
+T = 1_700_000_000
+
+
+def test_type_logs_reads_as_type_log_does(client: Client) -> None:
+    """PullLogs of the Go client names its type in the plural."""
+    client.put(log_group("x"), path="/shards/route", params={"key": "00"})
+    assert len(client.pull(0, client.cursor(0, "begin"), type="logs")[0]) == 1
+
+
+@pytest.mark.parametrize("host", ["loghub.test", "127.0.0.1", "cn-hangzhou.log.example.com"])
+def test_projects_are_listed_where_the_host_names_none(client: Client, host: str) -> None:
+    """Offset and size make it ListProject, whatever the first label of the host looks like; so does an address."""
+    for name in ("b-1", "a-1", "a-2"):
+        client.post_json("/", json.dumps({"projectName": name, "description": f"{name}!"}).encode())
+    params = {"offset": "0", "size": "2", "projectName": "a-"}
+    found = client.request("GET", "/", params=params, headers={"Host": host}).json()
+    assert (found["count"], found["total"]) == (2, 2)
+    assert [(one["projectName"], one["description"]) for one in found["projects"]] == [("a-1", "a-1!"), ("a-2", "a-2!")]
+
+
+def test_histograms_are_asked_for_in_two_ways(client: Client) -> None:
+    """The Java client asks below the index, the Go client below the logstore; the parts cover the range without gap."""
+    client.put(log_group("a", "b", time=T + 119))
+    params = {"type": "histogram", "from": str(T + 1), "to": str(T + 3601), "query": "a or b"}
+    found = client.get(f"/logstores/{LOGSTORE}", **params)
+    assert found.json() == client.get(f"/logstores/{LOGSTORE}/index", **params).json()
+    parts = found.json()
+    assert (parts[0]["from"], parts[-1]["to"], found.headers["x-log-count"]) == (T + 1, T + 3601, "2")
+    assert [part["to"] for part in parts[:-1]] == [part["from"] for part in parts[1:]]
+    assert len(parts) <= 61
+    assert [part["count"] for part in parts if part["count"]] == [2]
+    empty = client.get(f"/logstores/{LOGSTORE}", **{**params, "to": params["from"]})
+    assert empty.json() == []
+
+
+def test_a_split_shard_is_still_read_and_written_no_more(server: LogHubServer, client: Client) -> None:
+    """After a split keys go to the new shards, and what the old one holds is read as before."""
+    shards = f"/logstores/{LOGSTORE}/shards"
+    client.put(log_group("old"), path="/shards/route", params={"key": "00"})
+    parts = client.request("POST", f"{shards}/0", params={"action": "split", "key": "4" + "0" * 31}).json()
+    assert [(one["shardID"], one["inclusiveBeginKey"][0], one["exclusiveEndKey"][0]) for one in parts] == [
+        *((0, "0", "8"), (2, "0", "4"), (3, "4", "8")),
+    ]
+    for key in ("00", "3f", "40", "7f", "80", "ff"):
+        client.put(log_group(key), path="/shards/route", params={"key": key})
+    held = {log.fields["message"]: log.shard for log in server.logs(PROJECT, LOGSTORE)}
+    assert held == {"old": 0, "00": 2, "3f": 2, "40": 3, "7f": 3, "80": 1, "ff": 1}
+    assert len(client.pull(0, client.cursor(0, "begin"))[0]) == 1
+    for _ in range(3):
+        client.put(log_group("any"))
+    assert {log.shard for log in server.logs(PROJECT, LOGSTORE)[-3:]} == {1, 2, 3}
+    assert client.get(f"/logstores/{LOGSTORE}").json()["shardCount"] == 3
+
+
+@pytest.mark.parametrize(
+    ("shard", "params"),
+    [
+        (0, {"action": "split", "key": "0" * 32}),
+        (0, {"action": "split", "key": "8" + "0" * 31}),
+        (0, {"action": "split", "key": "x"}),
+        (1, {"action": "merge"}),
+        (0, {"action": "burst"}),
+    ],
+)
+def test_shards_that_cannot_be_divided_so_are_left_alone(client: Client, shard: int, params: dict[str, str]) -> None:
+    """A key outside the shard, the last shard without a neighbour, and unknown actions are ParameterInvalid."""
+    client.put(log_group("x"))
+    answer = client.request("POST", f"/logstores/{LOGSTORE}/shards/{shard}", params=params)
+    assert error_of(answer) == (400, "ParameterInvalid")
+    assert len(client.get(f"/logstores/{LOGSTORE}/shards").json()) == 2
+
+
+def test_two_shards_are_one_after_a_merge(client: Client) -> None:
+    """The new shard has the range of both, which take nothing any more."""
+    client.put(log_group("x"))
+    merged = client.request("POST", f"/logstores/{LOGSTORE}/shards/0", params={"action": "merge"}).json()
+    assert [(one["shardID"], one["status"]) for one in merged] == [(2, "readwrite"), (0, "readonly"), (1, "readonly")]
+    assert (merged[0]["inclusiveBeginKey"], merged[0]["exclusiveEndKey"]) == ("0" * 32, "f" * 32)
+    again = client.request("POST", f"/logstores/{LOGSTORE}/shards/0", params={"action": "split"})
+    assert error_of(again) == (400, "ParameterInvalid")
+
+
+def test_what_is_deleted_is_gone_with_all_that_was_in_it(server: LogHubServer, client: Client) -> None:
+    """A logstore that is made again after it was deleted is empty, and so is a project."""
+    client.put(log_group("x"), path="/shards/route", params={"key": "00", "seqid": "5"})
+    client.post_json(f"/logstores/{LOGSTORE}/index", b"{}")
+    assert client.request("DELETE", f"/logstores/{LOGSTORE}").status_code == 200
+    assert error_of(client.get(f"/logstores/{LOGSTORE}")) == (404, "LogStoreNotExist")
+    assert client.put(log_group("y"), path="/shards/route", params={"key": "00", "seqid": "1"}).status_code == 200
+    assert [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)] == ["y"]
+    assert error_of(client.get(f"/logstores/{LOGSTORE}/index")) == (404, "IndexConfigNotExist")
+    assert client.request("DELETE", "/").status_code == 200
+    assert error_of(client.get("/")) == (404, "ProjectNotExist")
+    assert error_of(client.request("DELETE", "/")) == (404, "ProjectNotExist")
+
+
+def test_an_index_is_kept_as_it_was_given(client: Client) -> None:
+    """It is made once, replaced, and shown with the facts that clients ask for."""
+    client.put(log_group("x"))
+    path, first = f"/logstores/{LOGSTORE}/index", {"line": {"token": [" "]}, "keys": {"a": {"type": "long"}}}
+    headers = {"Content-Type": "application/json"}
+    assert error_of(client.request("PUT", path, body=b"{}", headers=headers)) == (404, "IndexConfigNotExist")
+    assert client.post_json(path, json.dumps(first).encode()).status_code == 200
+    assert error_of(client.post_json(path, b"{}")) == (400, "IndexAlreadyExist")
+    shown = client.get(path).json()
+    assert (shown["line"], shown["keys"], shown["ttl"]) == (first["line"], first["keys"], 30)
+    assert client.request("PUT", path, body=b'{"keys": {}}', headers=headers).status_code == 200
+    assert "line" not in client.get(path).json()
+
+
+def test_neighbours_of_a_log_are_those_of_its_sender(client: Client) -> None:
+    """GetContextLogs follows the pack id through all shards in the order of its number, not others' logs."""
+    for number in (9, 10, 11):
+        client.put(log_group(f"{number}a", f"{number}b", time=T, tags={"__pack_id__": f"AB-CD-{number:X}"}))
+        client.put(log_group(f"stranger {number}", time=T, tags={"__pack_id__": f"FF-{number:X}"}))
+    query = {"type": "log", "from": str(T), "to": str(T + 9), "query": "10b | with_pack_meta"}
+    (log,) = client.get(f"/logstores/{LOGSTORE}", **query).json()
+    where = {"pack_id": log["__tag__:__pack_id__"], "pack_meta": log["__pack_meta__"], "type": "context_log"}
+    found = client.get(f"/logstores/{LOGSTORE}", **where, back_lines="2", forward_lines="100").json()
+    assert [(one["__index_number__"], one["message"]) for one in found["logs"]] == [
+        *(("-2", "9b"), ("-1", "10a"), ("0", "10b"), ("1", "11a"), ("2", "11b")),
+    ]
+    assert (found["back_lines"], found["forward_lines"], found["total_lines"]) == (2, 2, 5)
+    for wrong in ({"pack_id": "FF-9"}, {"pack_meta": "0|99|0"}, {"pack_meta": "x"}, {"back_lines": "101"}):
+        assert error_of(client.get(f"/logstores/{LOGSTORE}", **{**where, **wrong})) == (400, "ParameterInvalid")
