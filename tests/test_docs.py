@@ -61,12 +61,14 @@ def blocks() -> Iterator[Block]:
 BLOCKS = list(blocks())
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 SPARK = [block for block in PYTHON if "build_session" in block.text]
+#: They import much, and leave nothing behind: one process runs all of them. Celery ends its process.
+TOGETHER = [block for block in PYTHON if block.document in ("docs/integrations.md", "docs/recipes.md")]
+TOGETHER = [block for block in TOGETHER if "celery" not in block.text]
 
-#: Runs programs one after the other in one process, whose JVM takes longer to start than they take to run, and writes
-#: what became of each. Each begins without a session.
+#: Runs programs one after the other in one process, whose JVM or imports take longer than they do, and writes what
+#: became of each. Each begins without a session, and without handlers of logging.
 RUNNER = """
-import json, pathlib, runpy, sys, traceback
-from pyspark.sql import SparkSession
+import json, logging, pathlib, runpy, sys, traceback
 found = {}
 for path in sys.argv[2:]:
     try:
@@ -74,9 +76,11 @@ for path in sys.argv[2:]:
         found[path] = ""
     except BaseException:
         found[path] = traceback.format_exc()
-    session = SparkSession.getActiveSession()
+    spark = sys.modules.get("pyspark.sql")
+    session = spark and spark.SparkSession.getActiveSession()
     if session is not None:
         session.stop()
+    logging.getLogger().handlers.clear()
 pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
 """
 
@@ -99,7 +103,7 @@ def run(command: list[str], cwd: Path, timeout: float = 100) -> None:
         assert status == 0, output.read()
 
 
-@pytest.mark.parametrize("block", [block for block in PYTHON if block not in SPARK], ids=str)
+@pytest.mark.parametrize("block", [block for block in PYTHON if block not in (*SPARK, *TOGETHER)], ids=str)
 def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
     """A block is a program of its own, which ends without an error."""
     script = tmp_path / "block.py"
@@ -110,10 +114,19 @@ def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def ran(quick_java: str, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
     """What became of the blocks that need Spark, by their scripts: nothing to be said, or a trace."""
-    folder = tmp_path_factory.mktemp("spark")
-    for block in SPARK:
+    return _run_all(SPARK, tmp_path_factory.mktemp("spark"))
+
+
+@pytest.fixture(scope="module")
+def ran_together(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
+    """Likewise of the blocks that need no process of their own."""
+    return _run_all(TOGETHER, tmp_path_factory.mktemp("together"))
+
+
+def _run_all(blocks: list[Block], folder: Path) -> dict[Path, str]:
+    for block in blocks:
         _script(folder, block).write_text(block.text)
-    scripts = [str(_script(folder, block)) for block in SPARK]
+    scripts = [str(_script(folder, block)) for block in blocks]
     command = [sys.executable, "-W", "error::SyntaxWarning", "-c", RUNNER, str(folder / "found"), *scripts]
     run(command, folder, timeout=200)
     return {Path(path): found for path, found in json.loads((folder / "found").read_text()).items()}
@@ -127,6 +140,13 @@ def _script(folder: Path, block: Block) -> Path:
 def test_every_block_that_needs_spark_runs(block: Block, ran: dict[Path, str]) -> None:
     """A block is a program with a session of its own, which ends without an error; they share a JVM."""
     [found] = [found for path, found in ran.items() if path.name == _script(path.parent, block).name]
+    assert found == ""
+
+
+@pytest.mark.parametrize("block", TOGETHER, ids=str)
+def test_every_block_of_an_integration_or_recipe_runs(block: Block, ran_together: dict[Path, str]) -> None:
+    """A block is a program, which ends without an error; one process runs them one after the other."""
+    [found] = [found for path, found in ran_together.items() if path.name == _script(path.parent, block).name]
     assert found == ""
 
 
