@@ -49,7 +49,7 @@ COMPILED := $(wildcard setup.py producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
 SAY_TWIN := from producer.wire.speed import TWIN; \
 	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: no C compiler was found"}[TWIN])
 
-.PHONY: help run test test-lowest coverage soak bench check wheels clean java
+.PHONY: help run test test-lowest coverage soak bench check docs wheels clean java
 .NOTPARALLEL:
 
 help:
@@ -59,6 +59,7 @@ help:
 	@echo 'make test-lowest   tests with the lowest versions of all libraries that pyproject.toml allows'
 	@echo 'make soak    many more kills, crashes, random histories and requests than make test (about an hour)'
 	@echo 'make bench   ours beside its peers, into docs/benchmarks.md (FILE=path sends its lines, too)'
+	@echo 'make docs    the site, into site/index.html'
 	@echo 'make check   ruff, mypy and import-linter'
 	@echo 'make wheels  the files that would be published, into dist'
 	@echo 'make clean   remove .venv, .venv-lowest and everything that was generated'
@@ -103,6 +104,10 @@ check: $(VENV)/.stamp-dev
 	@echo '==> lint-imports'
 	@$(BIN)/lint-imports
 
+docs: $(VENV)/.stamp-dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo '==> site/index.html'
+
 # Only for systems with the C library of this one or a newer one, unless auditwheel finds that older ones will do.
 wheels: $(VENV)/.stamp-dev
 	@echo '==> building the sdist and, from it, the wheel'
@@ -113,7 +118,7 @@ wheels: $(VENV)/.stamp-dev
 
 clean:
 	rm -rf $(VENV) $(LOWEST) .coverage .coverage.* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	rm -rf .bench build dist *.egg-info spark-warehouse metastore_db derby.log
+	rm -rf .bench build dist site *.egg-info spark-warehouse metastore_db derby.log
 	find producer -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -15,7 +15,7 @@ from pathlib import Path
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 # The tools of those who work on this project: no user installs them.
-_TOOLS = ("dev", "bench")
+_TOOLS = ("dev", "bench", "docs")
 # name[extra]>=version, and what follows: an upper bound, a marker.
 _BOUND = re.compile(r"(?P<name>[\w.-]+)(?:\[[^]]*\])?>=(?P<version>[\w.]+)[^;]*(?P<marker>;.*)?")
 

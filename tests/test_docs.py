@@ -22,7 +22,7 @@ from producer.config import option_rows
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").glob("*.md")),
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -206,3 +206,12 @@ def test_every_threads_name_is_documented() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     for part in ("mover", "io-N", "success", "failure", "credentials"):
         assert f"`<producer>-{part}" in text
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    """Every page is in its navigation, every link and name leads somewhere, and nothing is loaded from elsewhere."""
+    run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)], ROOT)
+    page = (tmp_path / "index.html").read_text()
+    assert "Nothing lost" in page
+    assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://", page)
+    assert "max_block_ms" in (tmp_path / "reference.html").read_text()
