@@ -48,7 +48,7 @@ def _main(arguments: Sequence[str], name: str | None) -> int:
 def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     import logging  # noqa: PLC0415  # it takes as long as all the rest of the help
 
-    from ..errors import ConfigError, ProducerError  # noqa: PLC0415
+    from ..errors import ConfigError, InvalidArgumentError, ProducerError  # noqa: PLC0415
     from .profiles import UsageError  # noqa: PLC0415
 
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -58,7 +58,7 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
         hint = f". Try: pip install 'loghub-producer[{command.extra}]'" if command.extra else ""
         print(f"producer {name}: {error}{hint}", file=sys.stderr)
         return ExitCode.USAGE
-    except (ConfigError, UsageError) as error:
+    except (ConfigError, InvalidArgumentError, UsageError) as error:
         print(f"producer {name}: {error}", file=sys.stderr)
         return ExitCode.USAGE
     except ProducerError as error:

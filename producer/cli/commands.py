@@ -21,8 +21,9 @@ class Command:
     """One command.
 
     :ivar help: what it is for, in a few words.
-    :ivar arguments: the module, below this package, whose ``add_arguments`` gives its parser what it takes.
-    :ivar work: the module whose ``run`` does it; imported when it is to be done.
+    :ivar arguments: the module, below this package, whose ``add_arguments`` (or what stands behind a colon) gives its
+        parser what it takes.
+    :ivar work: the module whose ``run`` (likewise) does it; imported when it is to be done.
     :ivar extra: of the package, without which it may not be importable.
     """
 
@@ -36,8 +37,16 @@ class Command:
 
         :raises ImportError: its extra is not installed.
         """
-        module: Any = importlib.import_module(f".{self.work}", __package__)
-        return int(module.run(args))
+        return int(_named(self.work, "run")(args))
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Give its parser what it takes."""
+        _named(self.arguments, "add_arguments")(parser)
+
+
+def _named(place: str, default: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f".{module}", __package__), name or default)
 
 
 COMMANDS: dict[str, Command] = {
@@ -47,6 +56,19 @@ COMMANDS: dict[str, Command] = {
     "agent": Command("run an agent: sources, channels and sinks of a file, as Flume does", "arguments.agent", "agent"),
     "channel": Command("look into, mend or empty the directory of a file channel", "arguments.channel", "channel"),
     "serve": Command("run an embedded LogHub for development and tests", "serve", "serve", "server"),
+    "check": Command("ask whether logs would arrive, and say what is wrong", "arguments.places:check", "places:check"),
+    "send": Command("send lines, JSON lines or CSV, and say how many were delivered", "arguments.send", "send"),
+    "search": Command("logs of a time range that match a query", "arguments.search:search", "search:search"),
+    "count": Command("how many logs match a query", "arguments.search:count", "search:count"),
+    "sql": Command("rows that SQL makes of the logs that match", "arguments.search:sql", "search:sql"),
+    "context": Command(
+        "what the sender of a log sent before and after it", "arguments.search:context", "search:context"
+    ),
+    "tail": Command("the newest logs, and with -f those that come", "arguments.tail:tail", "tail:tail"),
+    "pull": Command("all logs of shards, in the order in which they came", "arguments.tail:pull", "tail:pull"),
+    "projects": Command("list the projects", "arguments.places:projects", "places:projects"),
+    "logstores": Command("list the logstores of a project", "arguments.places:logstores", "places:logstores"),
+    "create": Command("create a project or a logstore", "arguments.places:create", "places:create"),
     "completion": Command(
         "print what completes this command in a shell: bash, zsh or fish", "completion", "completion"
     ),
@@ -54,7 +76,9 @@ COMMANDS: dict[str, Command] = {
 
 _EXAMPLES = (
     "producer serve",
-    "producer ship /var/log/nginx --profile prod --project my-project --logstore nginx",
+    "echo hello | producer send --profile local -p demo -l app",
+    "producer search error --from -1h --profile local -p demo -l app",
+    "producer ship /var/log/nginx --profile prod -p my-project -l nginx",
 )
 
 
@@ -71,7 +95,7 @@ def build_parser(wanted: Mapping[str, Command]) -> Parser:
         subparser = actions.add_parser(name, help=command.help, description=_sentence(command.help))
         if name in wanted:
             _add_log_level(subparser, argparse.SUPPRESS)
-            importlib.import_module(f".{command.arguments}", __package__).add_arguments(subparser)
+            command.add_arguments(subparser)
     set_examples(parser, *_EXAMPLES, more="producer COMMAND --help says more, with examples.")
     return parser
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -14,8 +15,16 @@ from typing import Any, NoReturn
 Actions = argparse._SubParsersAction  # its only name
 
 
+#: What begins with a dash and is a value: a number, or a time ago.
+_NEGATIVE = re.compile(r"-\d+(\.\d*)?[smhdw]?$|-\.\d+$")
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says which option or word was meant."""
+    """An argument parser that says which option or word was meant, and takes ``-1h`` for a value."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self._negative_number_matcher = _NEGATIVE
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As the base class does, after unknown options were looked for: they matter more than missing ones."""

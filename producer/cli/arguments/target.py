@@ -12,6 +12,15 @@ WHERE = (
     "The profile `local` is what `producer serve` listens on by default."
 )
 
+FORMATS = ("table", "json", "jsonl", "csv")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add in which form rows are printed."""
+    parser.add_argument(
+        "-o", "--output", choices=FORMATS, help="default: a table on a terminal, else JSON lines (jsonl)"
+    )
+
 
 def add_target(parser: argparse.ArgumentParser, *, project: bool = True, logstore: bool = True) -> Any:
     """Add them.

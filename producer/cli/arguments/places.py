@@ -1,0 +1,48 @@
+"""The arguments of ``producer projects``, ``logstores``, ``create`` and ``check``."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..parsing import positive_integer, positive_number, set_examples
+from .target import WHERE, add_output, add_target
+
+
+def projects(parser: argparse.ArgumentParser) -> None:
+    """Of ``producer projects``."""
+    add_output(parser)
+    add_target(parser, project=False, logstore=False)
+    set_examples(parser, "producer projects --profile prod", "producer projects --output csv", more=WHERE)
+
+
+def logstores(parser: argparse.ArgumentParser) -> None:
+    """Of ``producer logstores``."""
+    parser.add_argument("-v", "--details", action="store_true", help="also their shards and how long they keep logs")
+    add_output(parser)
+    add_target(parser, logstore=False)
+    set_examples(parser, "producer logstores -p my-project", "producer logstores --details --profile prod", more=WHERE)
+
+
+def create(parser: argparse.ArgumentParser) -> None:
+    """Of ``producer create``."""
+    parser.add_argument("what", choices=("project", "logstore"))
+    parser.add_argument("--shards", type=positive_integer, default=2, metavar="N", help="default: %(default)s")
+    parser.add_argument(
+        "--ttl", type=positive_integer, default=30, metavar="DAYS", help="how long logs are kept; default: %(default)s"
+    )
+    parser.add_argument("--description", default="", metavar="TEXT", help="of a project")
+    parser.add_argument("--if-not-exists", action="store_true", help="it is no error if it exists already")
+    add_target(parser)
+    set_examples(
+        parser,
+        "producer create project -p my-project --profile local",
+        "producer create logstore -p my-project -l app --shards 4 --ttl 7",
+        more=WHERE,
+    )
+
+
+def check(parser: argparse.ArgumentParser) -> None:
+    """Of ``producer check``."""
+    parser.add_argument("--timeout", type=positive_number, default=10.0, metavar="SECONDS", help="default: %(default)s")
+    add_target(parser)
+    set_examples(parser, "producer check -p my-project -l app --profile prod", more=WHERE)

@@ -1,0 +1,37 @@
+"""The arguments of ``producer send``."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..parsing import positive_number, set_examples
+from .target import WHERE, add_target
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add them."""
+    parser.add_argument("line", nargs="*", metavar="LINE", help="a log each; default: the standard input")
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=("lines", "json", "csv"),
+        default="lines",
+        help="lines: each is the field `content`; json: an object a line; csv: the first line names the fields",
+    )
+    parser.add_argument("--topic", default="", metavar="TEXT")
+    parser.add_argument("--source", metavar="TEXT", help="default: this machine's address")
+    parser.add_argument(
+        "--timeout",
+        type=positive_number,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long a log is tried; default: %(default)s",
+    )
+    add_target(parser)
+    set_examples(
+        parser,
+        "producer send 'deployed 1.4' --topic deploy -p my-project -l app",
+        "journalctl -o json | producer send --format json -p my-project -l journal",
+        "producer send --format csv -p my-project -l orders < orders.csv",
+        more=f"The exit code is 0 if every log was delivered.\n\n{WHERE}",
+    )

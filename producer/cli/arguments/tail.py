@@ -1,0 +1,51 @@
+"""The arguments of ``producer tail`` and ``pull``."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..parsing import positive_integer, positive_number, set_examples
+from .target import WHERE, add_output, add_target
+
+
+def tail(parser: argparse.ArgumentParser) -> None:
+    """Of ``producer tail``."""
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with those that come, until Ctrl-C")
+    parser.add_argument(
+        "-n", "--lines", type=_lines, default=10, metavar="N", help="how many of the last hour; default: %(default)s"
+    )
+    parser.add_argument("--grep", metavar="REGEX", help="only logs with a value in which this is found")
+    parser.add_argument("--limit", type=positive_integer, metavar="N", help="end after so many logs")
+    parser.add_argument(
+        "--interval", type=positive_number, default=1.0, metavar="SECONDS", help="between two looks; %(default)s"
+    )
+    add_output(parser)
+    add_target(parser)
+    set_examples(
+        parser,
+        "producer tail -f -p my-project -l app",
+        "producer tail -f --grep 'timeout|refused' --output jsonl -p my-project -l app",
+        more=f"Logs are followed by the cursors of the shards, which need no index.\n\n{WHERE}",
+    )
+
+
+def pull(parser: argparse.ArgumentParser) -> None:
+    """Of ``producer pull``."""
+    parser.add_argument("--shard", action="append", metavar="N", help="only this one; may be repeated")
+    parser.add_argument(
+        "--from", dest="begin", default="begin", metavar="TIME", help="received since then; default: all that is kept"
+    )
+    parser.add_argument("--to", dest="end", default="end", metavar="TIME", help="received before; default: now")
+    parser.add_argument("--limit", type=positive_integer, metavar="N", help="end after so many logs")
+    add_output(parser)
+    add_target(parser)
+    set_examples(
+        parser,
+        "producer pull -p my-project -l app > app.jsonl",
+        "producer pull --shard 0 --shard 1 --from -1h --to now --output csv -p my-project -l app",
+        more=f"Times are as those of `search`, and those of receipt. Progress is told on a terminal.\n\n{WHERE}",
+    )
+
+
+def _lines(text: str) -> int:
+    return 0 if text == "0" else positive_integer(text)

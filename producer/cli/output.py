@@ -1,0 +1,181 @@
+"""What commands print: rows as a table, JSON, JSON lines or CSV.
+
+A log may hold anything: what a terminal would obey is shown with backslashes in a table. Programs get it as it is.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, Any, Protocol
+
+from .times import shown
+
+#: Characters of a value in a table at most.
+_WIDEST = 100
+_BOLD, _DIM, _RED, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m"
+
+Row = Mapping[str, Any]
+
+
+class Writer(Protocol):
+    """Prints rows as they come, and the rest at the end."""
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Print these, or keep them."""
+
+    def close(self) -> None:
+        """Print what was kept."""
+
+
+def writer(kind: str | None, columns: Sequence[str] = (), *, stream: bool = False) -> Writer:
+    """
+    :param kind: of :data:`~.arguments.target.FORMATS`; None is a table on a terminal, and JSON lines elsewhere.
+    :param columns: those that stand first; all others follow.
+    :param stream: rows come for a long time: none is kept.
+    """
+    out = sys.stdout
+    kind = kind or ("table" if out.isatty() else "jsonl")
+    if kind == "table":
+        return _Lines(out) if stream else _Table(out, columns)
+    kinds: dict[str, Callable[[IO[str], Sequence[str]], Writer]] = {"json": _Json, "jsonl": _JsonLines, "csv": _Csv}
+    return kinds[kind](out, columns)
+
+
+def has_colours(stream: IO[str]) -> bool:
+    """Whether colours may be written: to a terminal, unless ``NO_COLOR`` is set (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, style: str, stream: IO[str]) -> str:
+    """The text, with a style where colours may be written."""
+    return f"{style}{text}{_PLAIN}" if has_colours(stream) else text
+
+
+def tell(message: str) -> None:
+    """Something beside the rows, on the standard error."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def tell_error(who: str, message: object) -> None:
+    """What is wrong, on the standard error; on a terminal it is red."""
+    print(f"producer {who}: {styled(str(message), _RED, sys.stderr)}", file=sys.stderr)
+
+
+def plain(value: object) -> str:
+    """A value in one line, with nothing in it that a terminal obeys."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def _cell(name: str, value: object) -> str:
+    text = plain(shown(str(value)) if name == "__time__" else "" if value is None else value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _names(rows: Iterable[Row], first: Sequence[str]) -> list[str]:
+    """All columns: those that stand first, those of the rows, and at the end what the service adds."""
+    found = dict.fromkeys(name for row in rows for name in row)
+    own = [name for name in found if not name.startswith("__") and name not in first]
+    added = [name for name in found if name.startswith("__") and name not in first]
+    return [*(name for name in first if name in found), *own, *added]
+
+
+class _Table:
+    def __init__(self, out: IO[str], columns: Sequence[str]) -> None:
+        self._out, self._columns = out, columns
+        self._rows: list[Row] = []
+
+    def write(self, rows: Iterable[Row]) -> None:
+        self._rows += rows
+
+    def close(self) -> None:
+        rows, self._rows = self._rows, []
+        names = [name for name in _names(rows, self._columns) if any(row.get(name, "") != "" for row in rows)]
+        if not names:
+            return
+        cells = [[_cell(name, row.get(name, "")) for name in names] for row in rows]
+        widths = [max(map(len, column)) for column in zip([plain(name) for name in names], *cells, strict=True)]
+        head = "  ".join(plain(name).ljust(width) for name, width in zip(names, widths, strict=True))
+        print(styled(head.rstrip(), _BOLD, self._out), file=self._out)
+        for line in cells:
+            print(
+                "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip(), file=self._out
+            )
+        self._out.flush()
+
+
+class _Lines:
+    """A line for each log: its time, then its fields."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def write(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            time = styled(shown(str(row.get("__time__", ""))), _DIM, self._out)
+            own = (f"{plain(name)}={plain(value)}" for name, value in row.items() if not name.startswith("__"))
+            print(time, *own, file=self._out)
+        self._out.flush()
+
+    def close(self) -> None:
+        self._out.flush()
+
+
+class _Json:
+    def __init__(self, out: IO[str], _columns: Sequence[str]) -> None:
+        self._out, self._begun = out, False
+
+    def write(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._out.write(",\n" if self._begun else "[\n")
+            self._out.write(json.dumps(row, ensure_ascii=False))
+            self._begun = True
+
+    def close(self) -> None:
+        self._out.write("\n]\n" if self._begun else "[]\n")
+        self._out.flush()
+
+
+class _JsonLines:
+    def __init__(self, out: IO[str], _columns: Sequence[str]) -> None:
+        self._out = out
+
+    def write(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        self._out.flush()
+
+
+class _Csv:
+    """The columns are those of the rows that come first; what other columns come later is told."""
+
+    def __init__(self, out: IO[str], columns: Sequence[str]) -> None:
+        self._out, self._columns = out, columns
+        self._names: list[str] = []
+        self._left_out = set[str]()
+        self._writer = csv.writer(out, lineterminator="\n")
+
+    def write(self, rows: Iterable[Row]) -> None:
+        rows = list(rows)
+        if rows and not self._names:
+            self._names = _names(rows, self._columns)
+            self._writer.writerow(self._names)
+        for row in rows:
+            self._left_out |= row.keys() - set(self._names)
+            self._writer.writerow([row.get(name, "") for name in self._names])
+        self._out.flush()
+
+    def close(self) -> None:
+        if self._left_out:
+            names = ", ".join(map(plain, sorted(self._left_out)))
+            tell(f"warning: columns that came later and are not among the output: {names}; --output jsonl has them")
+        self._out.flush()

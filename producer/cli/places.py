@@ -1,0 +1,79 @@
+"""The commands ``producer projects``, ``logstores``, ``create`` and ``check``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ..spark.errors import LogHubReadError
+from .exit_codes import ExitCode
+from .loghub import LogHub
+from .output import tell, writer
+from .profiles import resolve
+
+_OF_A_PROJECT = ("projectName", "region", "status", "description", "createTime")
+_OF_A_LOGSTORE = ("logstoreName", "shardCount", "ttl", "createTime")
+#: How the service writes that something exists already.
+_EXISTS = ("ProjectAlreadyExist", "LogStoreAlreadyExist", "LogstoreAlreadyExist")
+
+
+def projects(args: argparse.Namespace) -> int:
+    """List the projects; the exit code."""
+    with LogHub(resolve(args, os.environ), needs_project=False) as loghub:
+        printed = writer(args.output, _OF_A_PROJECT)
+        printed.write(_facts(project, _OF_A_PROJECT) for project in loghub.projects())
+        printed.close()
+    return ExitCode.OK
+
+
+def logstores(args: argparse.Namespace) -> int:
+    """List the logstores of a project; the exit code."""
+    with LogHub(resolve(args, os.environ)) as loghub:
+        printed = writer(args.output, _OF_A_LOGSTORE)
+        names = loghub.logstores()
+        if args.details:
+            printed.write(_facts(loghub.logstore(name), _OF_A_LOGSTORE) for name in names)
+        else:
+            printed.write({"logstoreName": name} for name in names)
+        printed.close()
+    return ExitCode.OK
+
+
+def create(args: argparse.Namespace) -> int:
+    """Create a project or a logstore; the exit code."""
+    settings = resolve(args, os.environ)
+    with LogHub(settings) as loghub:
+        name = settings.needed("project") if args.what == "project" else settings.needed("logstore")
+        try:
+            if args.what == "project":
+                loghub.create_project(args.description)
+            else:
+                loghub.create_logstore(args.shards, args.ttl)
+        except LogHubReadError as error:
+            if not args.if_not_exists or not any(code in str(error) for code in _EXISTS):
+                raise
+            tell(f"{args.what} {name} exists already")
+        else:
+            tell(f"{args.what} {name} is created")
+    return ExitCode.OK
+
+
+def check(args: argparse.Namespace) -> int:
+    """Ask whether logs would arrive; the exit code."""
+    from ..client import Producer  # noqa: PLC0415  # nothing else here needs it
+
+    settings = resolve(args, os.environ)
+    project = settings.project_config()
+    with Producer(project, config=settings.producer_config()) as producer:
+        print(producer.check(project.project, settings.logstore, timeout=args.timeout))
+    return ExitCode.OK
+
+
+def _facts(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    facts = {name: found[name] for name in names if name in found}
+    if str(facts.get("createTime", "")).isdigit():  # else the service has written it out
+        facts["createTime"] = datetime.fromtimestamp(int(facts["createTime"]), UTC).isoformat().replace("+00:00", "Z")
+    return facts

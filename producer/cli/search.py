@@ -1,0 +1,112 @@
+"""The commands ``producer search``, ``count``, ``sql`` and ``context``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+
+from ..wire.read_log_group import Fields
+from .exit_codes import ExitCode
+from .loghub import PAGE, LogHub, Search
+from .output import tell, writer
+from .profiles import UsageError, resolve
+from .times import time_of
+
+#: The columns that stand first in a table of logs.
+FIRST = ("__time__", "__source__", "__topic__")
+
+
+def search(args: argparse.Namespace) -> int:
+    """Logs that match, in order of time; the exit code."""
+    query = f"{args.query}|with_pack_meta" if args.pack_meta else args.query
+    with LogHub(resolve(args, os.environ)) as loghub:
+        wanted = _search(args, query)
+        pages = _pages(loghub, wanted, args.limit, newest_first=not args.oldest)
+        printed = writer(args.output, FIRST)
+        if args.oldest:
+            for page in pages:
+                printed.write(page)
+        else:
+            logs = [log for page in pages for log in page]
+            printed.write(reversed(logs))
+        printed.close()
+    return ExitCode.OK
+
+
+def _pages(loghub: LogHub, wanted: Search, limit: int, *, newest_first: bool) -> Iterator[list[Fields]]:
+    """Up to ``limit`` logs, a page at a time; tells if there are more."""
+    offset = 0
+    while offset < limit:
+        page = loghub.search(wanted, newest_first=newest_first, offset=offset, line=min(PAGE, limit - offset))
+        yield page
+        offset += len(page)
+        if len(page) < PAGE and offset < limit:
+            return
+    if loghub.search(wanted, newest_first=newest_first, offset=offset, line=1):
+        tell(f"the {'newest' if newest_first else 'oldest'} {limit} logs; there are more (--limit)")
+
+
+def count(args: argparse.Namespace) -> int:
+    """How many logs match; the exit code."""
+    with LogHub(resolve(args, os.environ)) as loghub:
+        parts = loghub.histogram(_search(args, args.query))
+    if args.histogram:
+        printed = writer(args.output, ("from", "to", "count"))
+        printed.write({"from": part["from"], "to": part["to"], "count": part["count"]} for part in parts)
+        printed.close()
+        return ExitCode.OK
+    total = sum(int(part["count"]) for part in parts)
+    if args.output in (None, "table"):
+        print(total)
+    else:
+        printed = writer(args.output)
+        printed.write([{"count": total}])
+        printed.close()
+    return ExitCode.OK
+
+
+def sql(args: argparse.Namespace) -> int:
+    """Rows that SQL makes of logs; the exit code."""
+    statement = args.statement if "|" in args.statement else f"* | {args.statement}"
+    with LogHub(resolve(args, os.environ)) as loghub:
+        rows = loghub.search(_search(args, statement))
+    printed = writer(args.output)
+    # What the service adds to every row.
+    printed.write({name: value for name, value in row.items() if name not in FIRST[:2]} for row in rows)
+    printed.close()
+    return ExitCode.OK
+
+
+def context(args: argparse.Namespace) -> int:
+    """What the sender of a log sent before and after it; the exit code."""
+    with LogHub(resolve(args, os.environ)) as loghub:
+        logs = loghub.context(args.pack_id, args.pack_meta, args.before, args.after)
+    printed = writer(args.output, ("__index_number__", *FIRST))
+    printed.write(logs)
+    printed.close()
+    return ExitCode.OK
+
+
+def _search(args: argparse.Namespace, query: str) -> Search:
+    begin, end = range_of(args)
+    return Search(begin, end, query)
+
+
+def range_of(args: argparse.Namespace) -> tuple[int, int]:
+    """Unix seconds; what came in this second is before ``now``.
+
+    :raises UsageError: it is none, or empty.
+    """
+    now = time.time()
+    found = []
+    for flag, text in (("--from", args.begin), ("--to", args.end)):
+        try:
+            found.append(time_of(text, now) + (text == "now"))
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"{flag} {error}") from error
+    begin, end = found
+    if begin >= end:
+        raise UsageError(f"--from {args.begin} must be before --to {args.end}")
+    return begin, end

@@ -1,0 +1,167 @@
+"""The command ``producer send``: lines, JSON lines or CSV into a logstore, and how many were delivered."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import TextIO
+
+from ..client import Producer
+from ..config import MAX_BATCH_SIZE_IN_BYTES
+from ..errors import InvalidArgumentError
+from ..results import Result
+from ..stream import Stream
+from .exit_codes import ExitCode
+from .output import tell
+from .profiles import Settings, UsageError, resolve
+
+#: Lines that could not be sent, and reasons of failures, that are told one by one.
+_TOLD = 5
+
+Log = dict[str, object]
+
+
+class _Tally:
+    """What became of the logs.
+
+    :ivar delivered: acknowledged.
+    :ivar failed: not acknowledged, by reason.
+    :ivar wrong: lines that are no logs.
+    """
+
+    def __init__(self) -> None:
+        self.delivered = self.wrong = 0
+        self.failed = Counter[str]()
+        self._lock = threading.Lock()  # guards delivered and failed
+
+    def settled(self, result: Result) -> None:
+        """Count one log in; called on the producer's threads."""
+        with self._lock:
+            if result.successful:
+                self.delivered += 1
+            else:
+                self.failed[f"{result.error_code}: {result.error_message}"] += 1
+
+    def refuse(self, number: int, reason: object) -> None:
+        """Count in a line that is no log."""
+        self.wrong += 1
+        if self.wrong <= _TOLD:
+            tell(f"line {number}: {reason}")
+
+    def outcome(self) -> ExitCode:
+        """Tell; the exit code."""
+        lost = sum(self.failed.values())
+        parts = [f"{self.delivered} delivered"]
+        parts += [f"{lost} not delivered"] * (lost > 0) + [f"{self.wrong} not sent"] * (self.wrong > 0)
+        tell(", ".join(parts))
+        for reason, count in self.failed.most_common(_TOLD):
+            tell(f"{count} failed: {reason}")
+        return ExitCode.FAILED if lost or self.wrong else ExitCode.OK
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``producer send``; the exit code."""
+    settings = resolve(args, os.environ)
+    tally = _Tally()
+    try:
+        with _producer(settings, args.timeout) as producer:
+            stream = producer.stream(
+                settings.needed("project"), settings.needed("logstore"), topic=args.topic, source=args.source
+            )
+            _send(stream, _logs(args, tally), tally)
+            producer.flush()
+    except KeyboardInterrupt:
+        tally.outcome()
+        raise
+    return tally.outcome()
+
+
+def _producer(settings: Settings, timeout: float) -> Producer:
+    settings.needed("logstore")
+    config = settings.producer_config(
+        name="send",
+        linger_ms=200,
+        retries=1_000_000,
+        delivery_timeout_ms=int(timeout * 1000),
+        max_block_ms=-1,
+    )
+    return Producer(settings.project_config(), config=config)
+
+
+def _send(stream: Stream, logs: Iterable[tuple[int, Log]], tally: _Tally) -> None:
+    for number, log in logs:
+        try:
+            stream.send(log, callback=tally.settled)
+        except InvalidArgumentError as error:
+            tally.refuse(number, error)
+
+
+def _logs(args: argparse.Namespace, tally: _Tally) -> Iterator[tuple[int, Log]]:
+    """The number of each line, from 1, and its log."""
+    lines: Iterable[str] = args.line or _standard_input()
+    if args.format == "csv":
+        return _csv(lines, tally)
+    read = _json if args.format == "json" else _line
+    return _each(lines, read, tally)
+
+
+def _each(lines: Iterable[str], read: Callable[[str], Log], tally: _Tally) -> Iterator[tuple[int, Log]]:
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip("\r\n")
+        if not text:
+            continue
+        try:
+            yield number, read(text)
+        except ValueError as error:
+            tally.refuse(number, error)
+
+
+def _line(text: str) -> Log:
+    return {"content": text}
+
+
+def _json(text: str) -> Log:
+    log = json.loads(text)
+    if not isinstance(log, dict):
+        raise ValueError(f"no object of JSON, but {type(log).__name__}")  # of the text
+    return log
+
+
+def _csv(lines: Iterable[str], tally: _Tally) -> Iterator[tuple[int, Log]]:
+    """:raises UsageError: the first line names no fields."""
+    csv.field_size_limit(MAX_BATCH_SIZE_IN_BYTES)
+    reader = csv.reader(lines)
+    names = next(reader, [])
+    if names and len(set(names)) < len(names):
+        raise UsageError(f"the first line names a field twice: {', '.join(names)}")
+    while True:
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            tally.refuse(reader.line_num, error)
+            continue
+        if len(values) == len(names):
+            yield reader.line_num, dict(zip(names, values, strict=True))
+        elif values:
+            tally.refuse(reader.line_num, f"{len(values)} values for {len(names)} fields")
+
+
+def _standard_input() -> TextIO:
+    if sys.stdin is None:
+        raise UsageError("there is no standard input: give LINE")
+    if sys.stdin.isatty():
+        tell("reading the terminal: a log a line, Ctrl-D ends")
+    stdin = sys.stdin
+    reconfigure = getattr(stdin, "reconfigure", None)
+    if reconfigure is not None:
+        # Bytes that are no text arrive with backslashes, as by send_lines; line ends inside quotes of CSV stay.
+        reconfigure(encoding="utf-8", errors="backslashreplace", newline="")
+    return stdin

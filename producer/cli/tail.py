@@ -1,0 +1,167 @@
+"""The commands ``producer tail`` and ``pull``: logs in the order in which they came, by the cursors of shards."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+
+from ..wire.read_log_group import Fields
+from .exit_codes import ExitCode
+from .loghub import PAGE, LogHub, Search
+from .output import Writer, writer
+from .profiles import UsageError, resolve
+from .progress import Progress
+from .search import FIRST
+from .times import time_of
+
+#: Seconds: how far back the newest logs are looked for.
+_BACK = 3600
+#: Looks after which new shards are looked for.
+_LOOKS = 10
+
+
+def tail(args: argparse.Namespace) -> int:
+    """The newest logs, and those that come; the exit code."""
+    left = _Left(args.limit)
+    wanted = _pattern(args.grep)
+    with LogHub(resolve(args, os.environ)) as loghub:
+        printed = writer(args.output, FIRST, stream=True)
+        # Before the newest are looked for: nothing falls between the two, though a log may be shown twice.
+        following = _Following(loghub) if args.follow else None
+        _print(printed, reversed(_newest(loghub, args.lines, wanted)), left)
+        while following is not None and not left.none:
+            logs = following.look()
+            _print(printed, (log for log in logs if _fits(log, wanted)), left)
+            if following.at_end and not left.none:
+                time.sleep(args.interval)
+        printed.close()
+    return ExitCode.OK
+
+
+def _newest(loghub: LogHub, count: int, wanted: re.Pattern[str] | None) -> list[Fields]:
+    """The newest logs that fit, the newest first."""
+    found: list[Fields] = []
+    now = int(time.time())
+    search = Search(now - _BACK, now + 1)
+    for offset in itertools.count(0, PAGE):
+        if len(found) >= count:
+            break
+        page = loghub.search(search, newest_first=True, offset=offset)
+        found += (log for log in page if _fits(log, wanted))
+        if len(page) < PAGE:
+            break
+    return found[:count]
+
+
+class _Following:
+    """The cursors of all shards.
+
+    :ivar at_end: the last look found nothing.
+    """
+
+    def __init__(self, loghub: LogHub) -> None:
+        self._loghub = loghub
+        self._cursors = {shard: loghub.cursor(shard, "end") for shard in loghub.shards()}
+        self._looks = 0
+        self.at_end = False
+
+    def look(self) -> list[Fields]:
+        """What has come since the last look, by time."""
+        self._looks += 1
+        if self._looks % _LOOKS == 0:
+            for shard in self._loghub.shards():
+                if shard not in self._cursors:  # of a split: all in it is new
+                    self._cursors[shard] = self._loghub.cursor(shard, "begin")
+        logs: list[Fields] = []
+        for shard, cursor in self._cursors.items():
+            pulled = self._loghub.pull(shard, cursor)
+            self._cursors[shard] = pulled.cursor
+            logs += pulled.logs
+        self.at_end = not logs
+        return sorted(logs, key=lambda log: int(log["__time__"]))
+
+
+def pull(args: argparse.Namespace) -> int:
+    """All logs of shards; the exit code."""
+    left = _Left(args.limit)
+    with LogHub(resolve(args, os.environ)) as loghub, Progress("logs") as progress:
+        printed = writer(args.output, FIRST, stream=args.output != "table")
+        for shard in _shards(loghub, args.shard):
+            begin, end = (loghub.cursor(shard, _start(text)) for text in (args.begin, args.end))
+            for logs in _all_of(loghub, shard, begin, end):
+                progress.add(_print(printed, logs, left), f"shard {shard}")
+                if left.none:
+                    break
+            if left.none:
+                break
+        printed.close()
+    return ExitCode.OK
+
+
+def _shards(loghub: LogHub, wanted: list[str] | None) -> list[str]:
+    """
+    :raises UsageError: there is no such shard.
+    """
+    there = loghub.shards()
+    for shard in wanted or ():
+        if shard not in there:
+            raise UsageError(f"--shard {shard}: there is none; the shards are {', '.join(there)}")
+    return wanted or there
+
+
+def _start(text: str) -> str | int:
+    """
+    :raises UsageError: it is no time.
+    """
+    if text in ("begin", "end"):
+        return text
+    try:
+        return time_of(text, time.time())
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--from or --to {error}") from error
+
+
+def _all_of(loghub: LogHub, shard: str, cursor: str, end: str) -> Iterator[Iterable[Fields]]:
+    at_end = False
+    while not at_end:
+        pulled = loghub.pull(shard, cursor, end)
+        cursor, at_end = pulled.cursor, pulled.at_end
+        yield pulled.logs
+
+
+class _Left:
+    """How many logs may still be printed; None for any number."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.count = limit
+
+    @property
+    def none(self) -> bool:
+        return self.count == 0
+
+
+def _print(printed: Writer, logs: Iterable[Fields], left: _Left) -> int:
+    """Print as many as may be; how many these were."""
+    taken = list(itertools.islice(logs, left.count))
+    if left.count is not None:
+        left.count -= len(taken)
+    printed.write(taken)
+    return len(taken)
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    """
+    :raises UsageError: it is no regular expression.
+    """
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--grep {text}: {error}") from error
+
+
+def _fits(log: Fields, wanted: re.Pattern[str] | None) -> bool:
+    return wanted is None or any(wanted.search(value) for value in log.values())

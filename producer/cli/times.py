@@ -1,0 +1,45 @@
+"""Times as people write them on a command line, and as they read them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from datetime import UTC, datetime
+
+_AGO = re.compile(r"-?(\d+)\s*([smhdw])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_RULE = "must be now, a time ago such as -15m, -1h or -7d, Unix seconds, or ISO 8601 such as 2026-01-31T12:00:00Z"
+
+
+def time_of(text: str, now: float) -> int:
+    """Unix seconds.
+
+    :param now: Unix seconds.
+    :raises ArgumentTypeError: it is no time.
+    """
+    ago = _AGO.fullmatch(text)
+    if text == "now":
+        return int(now)
+    if ago:
+        return int(now) - int(ago[1]) * _UNITS[ago[2]]
+    if text.isascii() and text.isdigit():
+        return _seconds(int(text), text)
+    try:
+        # One without a zone is of this machine's.
+        return int(datetime.fromisoformat(text).astimezone(UTC).timestamp())
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(f"{_RULE}, got {text}") from error
+
+
+def _seconds(number: int, text: str) -> int:
+    if number >= 1 << 32:
+        raise argparse.ArgumentTypeError(f"{_RULE}; {text} is too large for seconds: are these milliseconds?")
+    return number
+
+
+def shown(seconds: str) -> str:
+    """Unix seconds, as text, in this machine's zone; anything else as it is."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return seconds

@@ -1,0 +1,287 @@
+"""Signed requests to LogHub whose answers are read: each is tried again while what went wrong may pass.
+
+Waits grow and are random; a server that is busy or over its quota, a connection that broke, and credentials that ran
+out may pass. What then is left is one error that says what was asked, of whom, what came back, and what to do.
+
+Source: LogHub protocol, Reading back; Signatures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+from urllib.parse import quote
+
+import requests
+import requests.utils
+import tenacity
+
+from ..clock import Clock, Deadline, SystemClock
+from ..config import ProducerConfig, ProjectConfig
+from ..credentials import Credentials
+from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
+from ..pipeline.sending.retry_rules import wait_backoff
+from ..sinks.http.connections import FollowedAdapter, outgoing
+from ..sinks.http.failures import error_of_exception
+from ..sinks.http.transport import Answer
+from ..sinks.http.transport import Target as HttpTarget
+from ..sinks.loghub.classify import error_of_answer
+from ..sinks.loghub.credentials_cache import CredentialsCache
+from ..wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
+from .errors import LogHubReadError
+
+_T = TypeVar("_T")
+
+# A Date further away than ten years is nonsense.
+_LARGEST_OFFSET_SECONDS = 10 * 366 * 86_400.0
+
+#: What an answer that makes no sense has whoever reads it raise.
+_SENSELESS = (ValueError, LookupError, TypeError, CompressionError)
+
+_KEY = "check the access key: {access_key_id}, the environment or the provider"
+_ADVICE = {
+    "ProjectNotExist": "check {project} and {endpoint}: a project exists in one region",
+    "LogStoreNotExist": "check {logstore}",
+    "LogstoreNotExist": "check {logstore}",
+    "InvalidCursor": "the cursor is of another logstore, or older than what the logstore keeps",
+    "InvalidAccessKeyId": _KEY,
+    "MissAccessKeyId": _KEY,
+    "ProjectForbidden": "the project's owner has to settle this",
+}
+_GENERAL = "check the parameters and the access key's permissions"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request, before its signature.
+
+    :ivar path: not percent-encoded.
+    :ivar params: of the query.
+    :ivar body: of a POST.
+    :ivar headers: besides those of every request.
+    """
+
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    method: str = "GET"
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class SignedClient:
+    """Asks the questions; a context manager. One thread at a time may use it.
+
+    :param project: who signs.
+    :param http: where to.
+    :param where: the same in words.
+    :param config: the signature's version and region, ``http``, ``retries`` and its backoff; the rest is not looked at.
+    :param names: how ``project``, ``logstore``, ``endpoint`` and ``access_key_id`` are called where they are given.
+    :param advice: what to do, by the code of the server's error, where that is more than what is known here.
+    """
+
+    def __init__(
+        self,
+        project: ProjectConfig,
+        http: HttpTarget,
+        where: str,
+        *,
+        names: Mapping[str, str],
+        advice: Mapping[str, str] | None = None,
+        config: ProducerConfig | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._project, self._http, self._where, self._names = project, http, where, names
+        self._advice = {**_ADVICE, **(advice or {})}
+        self._config = config or ProducerConfig()
+        self._clock = clock or SystemClock()
+        self._credentials = CredentialsCache(project.credentials, self._clock, "loghub-reader-credentials")
+        self._session = _session(self._config, http.base_url)
+        self._clock_offset = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def json(self, what: str, question: Question, take: Callable[[Any], _T]) -> _T:
+        """What ``take`` makes of the JSON of the answer.
+
+        :raises LogHubReadError: the server did not say.
+        """
+        return self.ask(what, question, lambda answer, _: take(json.loads(answer.body)))
+
+    def ask(self, what: str, question: Question, take: Callable[[Answer, Mapping[str, str]], _T]) -> _T:
+        """What ``take`` makes of the answer and its headers.
+
+        :param what: the question in words.
+        :raises LogHubReadError: its last error, in words.
+        """
+
+        def attempt() -> _T:
+            answer, headers = self._get(question)
+            try:
+                return take(answer, headers)
+            except _SENSELESS as error:
+                raise _senseless(answer, error) from error
+
+        attempts = _Attempts(self._config)
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(attempts.may_be_repeated),
+            stop=attempts.are_over,
+            wait=wait_backoff(self._config.base_retry_backoff_ms / 1000, self._config.max_retry_backoff_ms / 1000),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(attempt)
+        except AttemptError as error:
+            raise LogHubReadError(self._words(what, error, attempts.made)) from error
+
+    def _get(self, question: Question) -> tuple[Answer, Mapping[str, str]]:
+        """One request and its answer.
+
+        :raises AttemptError: there was none, or it was a refusal.
+        """
+        credentials = self._credentials.get()
+        headers = self._signed(question, credentials)
+        url = self._http.base_url + quote(question.path)
+        timeouts = (self._config.http.connect_timeout_ms / 1000, self._config.http.read_timeout_ms / 1000)
+        with outgoing() as request:
+            try:
+                response = self._session.request(
+                    question.method,
+                    url,
+                    params=dict(question.params),
+                    data=question.body or None,
+                    headers=headers,
+                    timeout=timeouts,
+                    allow_redirects=False,
+                )
+            except (requests.RequestException, OSError, ValueError) as error:
+                raise error_of_exception(error, request.sent) from error
+        answer = Answer(response.status_code, response.headers.get("x-log-requestid", ""), response.content)
+        if answer.status != requests.codes.ok:
+            raise self._learn(credentials, answer, response.headers)
+        return answer, response.headers
+
+    def _signed(self, question: Question, credentials: Credentials) -> dict[str, str]:
+        config = self._config
+        headers = {
+            "Host": self._http.host,
+            "User-Agent": self._project.user_agent or config.http.user_agent,
+            "Accept": "application/json",
+            "Accept-Encoding": "lz4",
+            "x-log-apiversion": "0.6.0",
+            "x-log-bodyrawsize": str(len(question.body)),
+            **question.headers,
+        }
+        unsigned = UnsignedRequest(
+            method=question.method, path=question.path, params=question.params, headers=headers, body=question.body
+        )
+        key = SigningKey(
+            access_key_id=credentials.access_key_id,
+            access_key_secret=credentials.access_key_secret,
+            security_token=credentials.security_token,
+            region=config.region,
+        )
+        now = datetime.fromtimestamp(self._clock.time() + self._clock_offset, UTC)
+        return sign_v4(unsigned, key, now) if config.sign_version == "v4" else sign_v1(unsigned, key, now)
+
+    def _learn(self, credentials: Credentials, answer: Answer, headers: Mapping[str, str]) -> AttemptError:
+        """The error of ``answer``, after what it teaches was noted: refused credentials, the server's time."""
+        error = error_of_answer(answer)
+        if isinstance(error, UnauthorizedError):
+            self._credentials.refused(credentials)
+        elif isinstance(error, ClockSkewError):
+            self._clock_offset = _offset(headers.get("Date"), self._clock.time()) or self._clock_offset
+        return error
+
+    def _sleep(self, seconds: float) -> None:
+        self._clock.wait_for(SimpleQueue(), Deadline.after(self._clock, seconds))
+
+    def _words(self, what: str, error: AttemptError, attempts: int) -> str:
+        status = "no answer" if error.http_status is None else f"status {error.http_status}"
+        times = "" if attempts == 1 else f" after {attempts} attempts"
+        advice = self._advice.get(error.code) or _general_advice(error)
+        return (
+            f"{what} of {self._where}: {status}, {error.code}: {error.message} "
+            f"(request id {error.request_id or 'none'}){times}; {advice.format(**self._names)}"
+        )
+
+
+class _Attempts:
+    """The attempts of one request: how many there were, and whether there may be another."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._most = max(0, config.retries) + 1
+        self._of_kind: dict[type[AttemptError], int] = {}
+        self.made = 0
+
+    def may_be_repeated(self, error: BaseException) -> bool:
+        """Whether it may pass; counts it."""
+        self.made += 1
+        if not isinstance(error, AttemptError):
+            return False
+        self._of_kind[type(error)] = self._of_kind.get(type(error), 0) + 1
+        # For a writer a missing shard is one that is being split; a reader was told which shards there are.
+        return error.retriable and error.code != "ShardNotExist"
+
+    def are_over(self, state: tenacity.RetryCallState) -> bool:
+        """Whether there were enough of them."""
+        error = cast("AttemptError", cast("Any", state.outcome).exception())
+        most = self._most if error.max_consecutive is None else min(self._most, error.max_consecutive + 1)
+        return self.made >= self._most or self._of_kind.get(type(error), 0) >= most
+
+
+def _session(config: ProducerConfig, base_url: str) -> requests.Session:
+    session = requests.Session()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, FollowedAdapter())
+    # Without this the session would take passwords from ~/.netrc, in place of our signature. What else it takes from
+    # the environment by default is taken here.
+    session.trust_env = False
+    proxies = config.http.proxies
+    session.proxies = dict(requests.utils.get_environ_proxies(base_url) if proxies is None else proxies)
+    bundle = config.http.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
+    session.verify = bundle if config.http.verify else False
+    return session
+
+
+def _offset(date: str | None, now: float) -> float | None:
+    try:
+        offset = parsedate_to_datetime(date or "").timestamp() - now
+    except (ValueError, OverflowError, TypeError, OSError):
+        return None
+    return offset if abs(offset) < _LARGEST_OFFSET_SECONDS else None
+
+
+def _senseless(answer: Answer, error: Exception) -> ServerError:
+    """Status 200 with something that no LogHub says, such as the page of a portal, or half an answer."""
+    message = f"an answer that makes no sense: {type(error).__name__}: {error}"
+    return ServerError("BadResponse", message, http_status=answer.status, request_id=answer.request_id)
+
+
+def _general_advice(error: AttemptError) -> str:
+    if isinstance(error, UnauthorizedError):
+        return "check the access key, its security token and its permission to read"
+    if isinstance(error, ClockSkewError):
+        return "set this machine's clock"
+    if error.http_status is None:
+        return "check {endpoint}, and the network and proxies between here and there"
+    if error.retriable:
+        return "try again later"
+    return _GENERAL

@@ -1,0 +1,341 @@
+"""The commands that send, search and follow logs, and those that list and make what holds them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from producer import Producer, ProjectConfig
+from producer.cli import main
+from producer.cli.times import time_of
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from tests.support.waiting import eventually
+
+Run = Callable[..., tuple[int, str, str]]
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[LogHubServer]:
+    with LogHubServer() as server:
+        yield server
+
+
+@pytest.fixture
+def server(hub: LogHubServer, config_file: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogHubServer]:
+    """A server, and an environment that names it; each test has a logstore of its own."""
+    settings = {
+        "ENDPOINT": hub.endpoint,
+        "ACCESS_KEY_ID": hub.access_key_id,
+        "ACCESS_KEY_SECRET": hub.access_key_secret,
+        "PROJECT": "cli",
+        "LOGSTORE": f"store-{next(_NUMBERS)}",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"LOGHUB_{name}", value)
+    yield hub
+    hub.faults.clear()
+
+
+@pytest.fixture
+def run(server: LogHubServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command: its exit code, and what it printed."""
+
+    def call(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        code = main(arguments)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def stored(server: LogHubServer) -> list[dict[str, str]]:
+    """The fields of every log in the test's logstore."""
+    logs = server.logs("cli", os.environ["LOGHUB_LOGSTORE"])
+    return [{key: str(value) for key, value in log.contents} for log in logs]
+
+
+@pytest.fixture
+def filled(server: LogHubServer) -> LogHubServer:
+    """With three logs, in one shard."""
+    keys = {"access_key_id": server.access_key_id, "access_key_secret": server.access_key_secret}
+    with Producer(ProjectConfig("cli", endpoint=server.endpoint, **keys)) as producer:
+        stream = producer.stream("cli", os.environ["LOGHUB_LOGSTORE"], topic="t", source="s")
+        stream.send_many([{"n": str(n), "level": "ERROR" if n == 1 else "INFO"} for n in range(3)])
+    return server
+
+
+def test_send_delivers_what_is_named_and_says_so(run: Run, server: LogHubServer) -> None:
+    """Each argument is a log."""
+    assert run("send", "one", "two", "--topic", "x") == (0, "", "2 delivered\n")
+    assert stored(server) == [{"content": "one"}, {"content": "two"}]
+    assert {log.topic for log in server.logs("cli", os.environ["LOGHUB_LOGSTORE"])} == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "found"),
+    [
+        ("lines", "a\r\n\nb", [{"content": "a"}, {"content": "b"}]),
+        ("json", '{"a": 1, "b": "x"}\n{"b": "y"}\n', [{"a": "1", "b": "x"}, {"b": "y"}]),
+        ("csv", 'a,b\n1,"x\ny"\n2,z\n', [{"a": "1", "b": "x\ny"}, {"a": "2", "b": "z"}]),
+    ],
+)
+def test_send_reads_the_standard_input(
+    run: Run, server: LogHubServer, form: str, text: str, found: list[dict[str, str]]
+) -> None:
+    """Lines, JSON lines, or CSV whose first line names the fields; empty lines are none."""
+    assert run("send", "--format", form, stdin=text) == (0, "", "2 delivered\n")
+    assert stored(server) == found
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "told"),
+    [
+        ("json", '{"a": 1}\n[2]\n{"a": 3}\n', "line 2: no object of JSON, but list"),
+        ("json", '{"a": 1}\n{"a"\n{"a": 3}\n', "line 2: "),
+        ("csv", "a,b\n1,1\n2\n3,3\n", "line 3: 1 values for 2 fields"),
+    ],
+)
+def test_a_line_that_is_no_log_is_named_and_the_rest_is_sent(
+    run: Run, server: LogHubServer, form: str, text: str, told: str
+) -> None:
+    """The exit code is 1."""
+    code, _, err = run("send", "--format", form, stdin=text)
+    assert (code, len(stored(server))) == (1, 2)
+    assert told in err
+    assert err.endswith("2 delivered, 1 not sent\n")
+
+
+def test_send_tells_what_was_not_delivered_and_why(run: Run, server: LogHubServer) -> None:
+    """The exit code is 1, the server's reason is told once."""
+    server.faults.add(answer(400, "InvalidFormat", "not so"))
+    code, _, err = run("send", "one", "two")
+    assert code == 1
+    assert err.endswith("0 delivered, 2 not delivered\n2 failed: InvalidFormat: not so\n")
+
+
+def test_search_prints_logs_in_order_of_time(run: Run, filled: LogHubServer) -> None:
+    """As JSON lines where the output is no terminal; a query chooses, a limit is told."""
+    code, out, err = run("search")
+    logs = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert [log["n"] for log in logs] == ["0", "1", "2"]
+    assert {(log["__topic__"], log["__source__"]) for log in logs} == {("t", "s")}
+    assert [json.loads(line)["n"] for line in run("search", "level: ERROR")[1].splitlines()] == ["1"]
+    code, out, err = run("search", "--limit", "2", "--oldest")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert "the oldest 2 logs; there are more (--limit)" in err
+    assert run("search", "--from", "-1h", "--to", "-30m") == (0, "", "")
+
+
+def test_every_form_of_output_holds_the_same(run: Run, filled: LogHubServer) -> None:
+    """JSON is one list, CSV has a head, a table has columns; what a terminal obeys is shown, not done."""
+    run("send", "\x1b[31mred\x07")
+    as_json = json.loads(run("search", "-o", "json")[1])
+    assert len(as_json) == 4
+    assert [dict(row) for row in csv.DictReader(io.StringIO(run("search", "-o", "csv")[1]))] == [
+        {"__source__": "", "content": "", "n": "", "level": "", **log} for log in as_json
+    ]
+    table = run("search", "-o", "table")[1]
+    assert len(table.splitlines()) == 5
+    assert "\\x1b[31mred\\x07" in table
+    assert "\x1b" not in table
+
+
+def test_search_turns_the_pages(run: Run, server: LogHubServer) -> None:
+    """More than LogHub gives at once; none twice, none left out."""
+    run("send", "--format", "lines", stdin="".join(f"{n}\n" for n in range(250)))
+    for order in ((), ("--oldest",)):
+        logs = json.loads(run("search", "--limit", "240", "-o", "json", *order)[1])
+        assert len({log["content"] for log in logs}) == 240
+    assert len(json.loads(run("search", "--limit", "1000", "-o", "json")[1])) == 250
+
+
+def test_pull_has_everything_of_each_shard(run: Run, filled: LogHubServer) -> None:
+    """By cursors, whatever its time; a shard and a limit choose, a shard that is not there is told."""
+    logs = [json.loads(line) for line in run("pull")[1].splitlines()]
+    assert sorted(log["n"] for log in logs) == ["0", "1", "2"]
+    assert all(log.keys() >= {"__time__", "__topic__", "__tag__:__pack_id__"} for log in logs)
+    assert len(run("pull", "--limit", "1")[1].splitlines()) == 1
+    by_shard = [run("pull", "--shard", shard)[1].splitlines() for shard in ("0", "1")]
+    assert sorted(map(len, by_shard)) == [0, 3]
+    assert run("pull", "--from", "-1h", "--to", "-30m")[:2] == (0, "")
+    assert run("pull", "--shard", "7")[2] == "producer pull: --shard 7: there is none; the shards are 0, 1\n"
+
+
+def test_tail_shows_the_newest_and_what_comes(run: Run, filled: LogHubServer) -> None:
+    """``-n`` of those that are there, the newest last; with ``-f`` each that comes, once, until the limit."""
+    assert [json.loads(line)["n"] for line in run("tail", "-n", "2")[1].splitlines()] == ["1", "2"]
+    assert run("tail", "-n", "1", "-o", "table")[1].endswith(" n=2 level=INFO\n")
+
+    def send() -> None:
+        eventually(lambda: any(request.operation == "PullLogs" for request in filled.requests))
+        with Producer(
+            ProjectConfig(
+                "cli",
+                endpoint=filled.endpoint,
+                access_key_id=filled.access_key_id,
+                access_key_secret=filled.access_key_secret,
+            )
+        ) as producer:
+            for text in ("skipped", "come 1", "come 2"):
+                producer.send("cli", os.environ["LOGHUB_LOGSTORE"], {"content": text})
+
+    filled.clear_requests()
+    sender = threading.Thread(target=send)
+    sender.start()
+    code, out, _ = run("tail", "-f", "-n", "0", "--grep", "come", "--limit", "2", "--interval", "0.05")
+    sender.join()
+    assert code == 0
+    assert [json.loads(line)["content"] for line in out.splitlines()] == ["come 1", "come 2"]
+
+
+def test_ctrl_c_ends_what_follows(run: Run, filled: LogHubServer) -> None:
+    """With a line, and 130; the connection is closed."""
+
+    def interrupt() -> None:
+        eventually(lambda: any(request.operation == "PullLogs" for request in filled.requests))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    filled.clear_requests()
+    beside = threading.Thread(target=interrupt)
+    beside.start()
+    code, _, err = run("tail", "-f", "-n", "0", "--interval", "60")
+    beside.join()
+    assert (code, err) == (130, "producer tail: interrupted\n")
+
+
+def test_count_adds_the_parts_of_the_histogram(run: Run, server: LogHubServer) -> None:
+    """A number, or each part; a histogram that is not complete is asked for again."""
+    parts = [{"from": 1, "to": 2, "count": 3, "progress": "Complete"}, {"from": 2, "to": 3, "count": 4}]
+    half = json.dumps([{**parts[0], "progress": "Incomplete"}]).encode()
+    whole = json.dumps(parts).encode()
+    server.faults.add(answer(200, "", body=half), times=1)
+    server.faults.add(answer(200, "", body=whole))
+    assert run("count", "level: ERROR", "-o", "table") == (0, "7\n", "")
+    assert server.requests[-1].query["type"] == "histogram"
+    assert server.requests[-1].query["query"] == "level: ERROR"
+    assert run("count", "-o", "jsonl")[1] == '{"count": 7}\n'
+    assert run("count", "--histogram", "-o", "csv")[1] == "from,to,count\n1,2,3\n2,3,4\n"
+
+
+def test_sql_prints_the_rows(run: Run, server: LogHubServer) -> None:
+    """A statement is one over all logs; what the service adds to a row is left out."""
+    rows = [{"__time__": "1", "__source__": "", "level": "INFO", "logs": "2"}]
+    body = json.dumps({"meta": {"progress": "Complete", "count": 1}, "data": rows}).encode()
+    server.faults.add(answer(200, "", body=body))
+    assert run("sql", "SELECT level, count(*) AS logs GROUP BY level", "-o", "csv") == (0, "level,logs\nINFO,2\n", "")
+
+
+def test_context_shows_the_neighbours(run: Run, server: LogHubServer) -> None:
+    """Named by pack id and meta, as many before and after as asked for."""
+    body = json.dumps({"progress": "Complete", "logs": [{"__index_number__": "0", "content": "x"}]}).encode()
+    server.faults.add(answer(200, "", body=body))
+    assert run("context", "ID-1", "0|MTI=|3", "-B", "1", "-A", "0", "-o", "csv")[1] == "__index_number__,content\n0,x\n"
+    query = server.requests[-1].query
+    assert (query["pack_id"], query["pack_meta"]) == ("ID-1", "0|MTI=|3")
+    assert (query["back_lines"], query["forward_lines"]) == ("1", "0")
+
+
+class _Projects(BaseHTTPRequestHandler):
+    """Lists two projects, one a page, to whoever names none."""
+
+    def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)
+        host = self.headers["Host"] == f"127.0.0.1:{self.server.server_address[1]}"
+        name = "ab"[int(query["offset"][0])]
+        body = json.dumps({"count": 1, "total": 2, "projects": [{"projectName": name, "region": "r"}]}).encode()
+        self.send_response(200 if host else 400)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+
+def test_projects_are_listed_without_naming_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pages; the host is the endpoint's."""
+    monkeypatch.delenv("LOGHUB_PROJECT")
+    with HTTPServer(("127.0.0.1", 0), _Projects) as listing:
+        serving = threading.Thread(target=listing.serve_forever, args=(0.02,))
+        serving.start()
+        monkeypatch.setenv("LOGHUB_ENDPOINT", f"http://127.0.0.1:{listing.server_port}")
+        try:
+            assert run("projects", "-o", "csv") == (0, "projectName,region\na,r\nb,r\n", "")
+        finally:
+            listing.shutdown()
+            serving.join()
+
+
+def test_projects_and_logstores_are_created_and_listed(run: Run) -> None:
+    """What exists already is an error, unless that is allowed."""
+    target = ("-p", "made", "-l", "new")
+    assert run("create", "project", *target) == (0, "", "project made is created\n")
+    assert run("create", "logstore", *target, "--shards", "3", "--ttl", "7")[0] == 0
+    code, _, err = run("create", "logstore", *target)
+    assert code == 1
+    assert "AlreadyExist" in err
+    assert run("create", "logstore", *target, "--if-not-exists") == (0, "", "logstore new exists already\n")
+    assert run("logstores", *target[:2], "-o", "csv")[1] == "logstoreName\nnew\n"
+    details = json.loads(run("logstores", *target[:2], "--details")[1])
+    assert (details["shardCount"], details["ttl"]) == (3, 7)
+
+
+def test_check_says_whether_logs_would_arrive(run: Run, server: LogHubServer) -> None:
+    """A sentence either way; the exit code tells which."""
+    code, out, _ = run("check")
+    assert code == 0
+    assert "accepts the access key" in out
+    code, out, err = run("check", "--access-key-id", "nobody")
+    assert (code, out) == (1, "")
+    assert err.startswith("producer check: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["search", "--from", "yesterday"], "--from must be now, a time ago such as -15m"),
+        (["search", "--from", "1700000000000"], "are these milliseconds?"),
+        (["search", "--from", "now", "--to", "-1h"], "--from now must be before --to -1h"),
+        (["tail", "--grep", "("], "--grep (: "),
+        (["send", "x", "-l", "Bad Name!"], "Bad Name!"),
+    ],
+)
+def test_wrong_arguments_are_told_in_words(run: Run, arguments: list[str], told: str) -> None:
+    """The flag, the rule, the value; the exit code is 2."""
+    code, _, err = run(*arguments)
+    assert told in err
+    assert code == 2
+
+
+def test_a_refusal_names_the_flag_to_look_at(run: Run, server: LogHubServer) -> None:
+    """What was asked, of whom, the server's code and request id, and what to do; the exit code is 1."""
+    server.faults.add(answer(404, "LogStoreNotExist", "no such store"))
+    code, _, err = run("search")
+    assert code == 1
+    assert err.startswith("producer search: GetLogs of cli at http://127.0.0.1:")
+    assert "LogStoreNotExist: no such store (request id " in err
+    assert err.endswith("; check --logstore\n")
+
+
+def test_times_are_relative_or_absolute() -> None:
+    """Ago in each unit, seconds, and ISO 8601 with a zone."""
+    now = 1_700_000_000.5
+    found = [time_of(text, now) for text in ("now", "-30s", "-15m", "2h", "-7d", "-1w", "1600000000")]
+    assert [int(now) - each for each in found[:6]] == [0, 30, 900, 7200, 604_800, 604_800]
+    assert found[6] == 1_600_000_000
+    assert time_of("2023-11-14T22:13:20Z", now) == time_of("2023-11-15T00:13:20+02:00", now) == 1_700_000_000

@@ -1,0 +1,54 @@
+"""LogGroups read back without the protobuf library."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer.records import LogItem
+from producer.wire.log_group import encode_log, encode_tail
+from producer.wire.protobuf import delimited
+from producer.wire.read_log_group import read_group, read_groups, read_log
+from producer.wire.schema import LogGroup
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+@given(
+    logs=st.lists(st.dictionaries(TEXT.filter(bool), TEXT, max_size=4), min_size=1, max_size=3),
+    topic=TEXT,
+    source=TEXT,
+    time=st.integers(0, (1 << 32) - 1),
+)
+def test_what_was_encoded_is_read_back(logs: list[dict[str, str]], topic: str, source: str, time: int) -> None:
+    """Time, fields, topic, source and tags of each log, as they were given."""
+    group = b"".join(encode_log(log, time) for log in logs) + encode_tail(topic, source, [("k", "v")])
+    common = {"__time__": str(time), "__source__": source, "__topic__": topic, "__tag__:k": "v"}
+    assert list(read_group(group)) == [common | log for log in logs]
+    assert [list(each) for each in read_groups(delimited(0x0A, group) * 2)] == [[common | log for log in logs]] * 2
+
+
+def test_what_another_writer_made_is_read() -> None:
+    """Nanoseconds, fields in another order, unknown ones, and bytes that are no text."""
+    message = LogGroup()
+    log = message.Logs.add(Time=5, Time_ns=7)
+    log.Contents.add(Key="k", Value=b"\xff")
+    message.Category, message.MachineUUID = "c", "m"
+    found = next(read_group(message.SerializeToString()))
+    assert (found["__time__"], found["__time_ns_part__"], found["k"]) == ("5", "7", "\\xff")
+    swapped = delimited(0x12, delimited(0x12, b"v") + delimited(0x0A, b"k"))
+    assert read_log(b"\x79\x01\x02\x03\x04\x05\x06\x07\x08" + swapped) == ("0", {"k": "v"})
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x05ab", b"\x0a", b"\x0d\x01", b"\x0b"])
+def test_what_is_no_message_is_refused(data: bytes) -> None:
+    """Cut off, or of a kind that does not exist."""
+    with pytest.raises(ValueError, match="protobuf"):
+        list(read_group(data))
+
+
+def test_a_time_given_with_the_log_is_read() -> None:
+    """Also of a LogItem."""
+    (log,) = read_group(encode_log(LogItem({"a": "b"}, time=12), 99))
+    assert (log["__time__"], log["a"]) == ("12", "b")
