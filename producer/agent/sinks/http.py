@@ -5,37 +5,44 @@ pause (``backoff``). Both are options for a status such as ``503``, for a group 
 Without any, a 2XX has taken the events, those in ``refused`` never will, and all others are tried again; so is what got
 no usable answer.
 
-``format`` is what a request holds: ``lines`` or ``json`` (Flume's handler's list of headers and bodies) all events of a
-delivery, ``event`` one body, as in Flume. Of single events that were taken none is sent again while the sink lives.
+``format`` is what a request holds: ``lines``, ``json`` (Flume's handler's list of headers and bodies), or one ``event``
+as in Flume. A request of many events that is refused is halved, until it is known which of them the server refuses: two
+requests for each event at most. What was taken is not sent again while the sink lives.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
+from ...clock import Deadline
 from ...config import HttpConfig
 from ...errors import ConfigError, NetworkError
 from ...sinks.http.transport import Answer, Transport
 from ..batch import EventBatch
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
+from .http_parts import Encoded, Part, Progress, body_of, halves, requests_of
 
 #: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
 _BACKOFF = 1.0
 #: What a server may ask for at most.
 _LONGEST_RETRY_AFTER = 600.0
+#: Blames the sink's options, not an event.
+_UNSUPPORTED = 415
 _CONTENT_TYPES = {"event": "text/plain", "lines": "text/plain", "json": "application/json"}
 _SHOWN = 200
 
 
 class HttpSink:
-    """See the module."""
+    """See the module.
+
+    :ivar refusal: how the server refused the last request that it did.
+    """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
@@ -43,8 +50,8 @@ class HttpSink:
 
         endpoint: str = option(doc="the URL")
         format: str = option("lines", doc="of a request's body", choices=tuple(_CONTENT_TYPES))
-        batch_size: int = option(1000, least=1, doc="events of a delivery, at most")
-        most_bytes: int = option(1 << 20, least=1, doc="bytes of a delivery, at most; one batch may be larger")
+        batch_size: int = option(1000, least=1, doc="events of a request, at most")
+        most_bytes: int = option(1 << 20, least=1, doc="bytes of a request, at most, unless one event has more")
         connect_timeout: float = option(5.0, scale=0.001, least=0.001, doc="seconds")
         request_timeout: float = option(30.0, scale=0.001, least=0.001, doc="seconds that the server may be silent")
         content_type: str | None = option(None, flume="contentTypeHeader", doc="of the body; empty for the format's")
@@ -81,6 +88,8 @@ class HttpSink:
         parts = urlsplit(options.endpoint)
         self._base = f"{parts.scheme}://{parts.netloc}"
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        #: For messages: a query may hold a secret.
+        self._url = self._base + (parts.path or "/")
         config = HttpConfig(
             connect_timeout_ms=max(1, round(options.connect_timeout * 1000)),
             read_timeout_ms=max(1, round(options.request_timeout * 1000)),
@@ -91,16 +100,32 @@ class HttpSink:
         self._proxies = self._transport.proxies_for(self._base)
         self._headers = _headers(options, parts.netloc, config.user_agent)
         self._not_before = context.clock.monotonic()
-        #: With single events: which of each batch were taken, by the batch's number.
-        self._taken: dict[int | None, set[int]] = {}
+        self._most_of_a_request = 1 if options.format == "event" else options.batch_size
+        #: Of each batch of the last delivery, by its number.
+        self._progress: dict[int, Progress] = {}
+        self.refusal, self._refused_by = "", 0
+        self._ends = False
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
         self.check_pause()
-        if self._options.format == "event":
-            self._send_events(batches)
-        elif self._send(self._body(batches)):
-            raise RefusedError(f"{self._base} refused them", batches)
+        given = [Encoded(batch, self._options.format, self._progress_of(batch)) for batch in batches]
+        self._progress = {one.batch.sequence: one.progress for one in given if one.batch.sequence is not None}
+        failure: SinkError | None = None
+        try:
+            self._deliver(given)
+        except SinkError as error:
+            failure = error
+        later = [one.batch for one in given if not one.ended]
+        refused = [batch for one in given if one.ended and (batch := one.refused()) is not None]
+        if refused:
+            raise RefusedError(self.refusal, refused, later)
+        if failure is not None:
+            raise SinkError(str(failure), later) from failure
+
+    def give_up(self, deadline: Deadline) -> None:  # noqa: ARG002  # a request has a limit of its own
+        """See :class:`~..interfaces.Sink`."""
+        self._ends = True
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -113,46 +138,53 @@ class HttpSink:
         """
         wait = self._not_before - self._clock.monotonic()
         if wait > 0:
-            raise SinkError(f"{self._base} asked for a pause, which lasts another {wait:.1f} s")
+            raise SinkError(f"{self._url} asked for a pause, which lasts another {wait:.1f} s")
 
-    def _send_events(self, batches: Sequence[EventBatch]) -> None:
-        """One request for each event that was not taken before.
+    def _progress_of(self, batch: EventBatch) -> Progress:
+        return Progress() if batch.sequence is None else self._progress.get(batch.sequence, Progress())
 
-        :raises RefusedError: of a batch some were; the batches behind it have to wait.
+    def _deliver(self, given: Sequence[Encoded]) -> None:
+        """Send what is not settled; and what was refused, once more, since it came again.
+
+        :raises SinkError: some of it goes back to the channel.
         """
-        self._taken = {each.sequence: self._taken.get(each.sequence, set()) for each in batches}
-        for place, batch in enumerate(batches):
-            taken = set() if batch.sequence is None else self._taken[batch.sequence]
-            refused: set[int] = set()
-            for number, body in enumerate(batch.bodies()):
-                if number not in taken:
-                    (refused if self._send(body) else taken).add(number)
-            if refused:
-                them = batch.select([number in refused for number in range(batch.count)])
-                raise RefusedError(f"{self._base} refused them", [them], batches[place + 1 :])
+        for one in given:
+            for number in list(one.progress.refused):
+                if not self._send(body_of([Part(one, number, number + 1)], self._options.format)):
+                    one.progress.refused.remove(number)
+        brackets = self._options.format == "json"
+        for parts in requests_of(given, self._most_of_a_request, self._options.most_bytes - brackets):
+            self._settle(parts)
 
-    def _body(self, batches: Sequence[EventBatch]) -> bytes:
-        if self._options.format == "lines":
-            return b"".join([batch.lines() for batch in batches])
-        events = [
-            {"headers": headers, "body": body.decode(errors="replace")}
-            for batch in batches
-            for headers, body in batch.events()
-        ]
-        return json.dumps(events, ensure_ascii=False).encode(errors="replace")
+    def _settle(self, parts: Sequence[Part]) -> None:
+        """Send events in order, and note what became of them; in halves, if the server refuses some of them.
 
-    def _send(self, body: bytes) -> bool:
-        """Send one request; whether its events were refused for good.
-
-        :raises SinkError: they go back to the channel.
+        :raises SinkError: they go back to the channel, from the first one that is not noted.
         """
-        return self.post(body) is None
+        status = self._send(body_of(parts, self._options.format))
+        if status not in (0, _UNSUPPORTED) and sum(part.stop - part.start for part in parts) > 1:
+            for half in halves(parts):
+                self._settle(half)
+            return
+        for part in parts:
+            if status:
+                part.of.progress.refused += range(part.start, part.stop)
+            part.of.progress.done = part.stop
+
+    def _send(self, body: bytes) -> int:
+        """Send one request; the status by which the server refused it for good, or 0.
+
+        :raises SinkError: its events go back to the channel.
+        """
+        return 0 if self.post(body) is not None else self._refused_by
 
     def post(self, body: bytes) -> Answer | None:
-        """Send one request; None if its events were refused for good.
+        """Send one request; None if its events were refused for good, for ``refusal``.
 
         :raises SinkError: they go back to the channel.
         """
+        if self._ends:
+            raise SinkError(f"the sink ends before all was sent to {self._url}")
         if self._options.compress:
             body = gzip.compress(body, 1)
         try:
@@ -161,14 +193,16 @@ class HttpSink:
             )
         except NetworkError as error:
             self._counters.add(ConnectionFailedCount=1)
-            raise SinkError(f"{self._base}: {error}") from error
+            raise SinkError(f"{self._url}: {error}") from error
         return None if self._is_refused(answer, headers) else answer
 
     def _is_refused(self, answer: Answer, headers: Mapping[str, str]) -> bool:
         options, status = self._options, answer.status
         taken = 200 <= status < 300
         back = _rule(options.rollback, status)
+        said = f"{self._url} answered {status}: {answer.body[:_SHOWN].decode(errors='replace')!r}"
         if back is None and str(status) in options.refused:
+            self.refusal, self._refused_by = said, status
             return True
         if back is None:
             back = not taken and options.default_rollback
@@ -178,8 +212,7 @@ class HttpSink:
         if pause:
             self._not_before = self._clock.monotonic() + self._pause(headers.get("Retry-After"))
         if back:
-            said = answer.body[:_SHOWN].decode(errors="replace")
-            raise SinkError(f"{self._base} answered {status}: {said!r}")
+            raise SinkError(said)
         return False
 
     def _pause(self, retry_after: str | None) -> float:

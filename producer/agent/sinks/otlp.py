@@ -87,7 +87,7 @@ class OtlpSink:
         body: bytes = request_with(batches, self._options.resource).SerializeToString()
         answer = self._http.post(body)
         if answer is None:
-            raise RefusedError(f"{self._options.endpoint} refused them", batches)
+            raise RefusedError(self._http.refusal, batches)
         count, reason = rejected(answer.body)
         if count:
             self._counters.add(EventRefusedCount=count)

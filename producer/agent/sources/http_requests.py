@@ -130,7 +130,7 @@ class RequestReader:
         for piece in pieces:
             size += len(piece)
             if size > self._limits.body:
-                raise RequestError(413, f"more than {self._limits.body} bytes")
+                raise RequestError(413, f"more than {self._limits.body} bytes (max_body)")
             self._hold(request, len(piece))
             found.append(piece)
         return b"".join(found)
@@ -159,7 +159,7 @@ class RequestReader:
         if len(set(lengths)) > 1 or not lengths[0].isdecimal() or not lengths[0].isascii():
             raise RequestError(400, "a length that is none")
         if len(lengths[0]) > 18 or int(lengths[0]) > self._limits.body:
-            raise RequestError(413, f"more than {self._limits.body} bytes")
+            raise RequestError(413, f"more than {self._limits.body} bytes (max_body)")
         return self._exactly(int(lengths[0]))
 
     def _exactly(self, size: int) -> Iterator[bytes]:
@@ -194,7 +194,7 @@ class RequestReader:
             for data in pieces:
                 packed += len(data)
                 if packed > self._limits.body:
-                    raise RequestError(413, f"more than {self._limits.body} bytes")
+                    raise RequestError(413, f"more than {self._limits.body} bytes (max_body)")
                 while data:
                     if unpacker.eof:
                         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)

@@ -28,7 +28,7 @@ class RequestOptions(TcpOptions):
     """Of every source that is sent requests."""
 
     silence: float = option(60.0, least=0.001, doc="seconds after which a silent connection is closed")
-    max_body: int = option(16 << 20, least=1, doc="bytes of a body, packed and unpacked")
+    max_body: int = option(32 << 20, least=1, doc="bytes of a body, packed and unpacked")
     max_memory: int = option(128 << 20, least=1, doc="bytes of all bodies together, unpacked")
     request_timeout: float = option(60.0, least=0.001, doc="seconds that a request may take to come")
     put_timeout: float | None = option(

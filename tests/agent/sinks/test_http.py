@@ -24,7 +24,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers, self.requests = deque(), []
+        self.answers, self.requests, self.refuses = deque(), [], lambda _body: None
         self.url = f"http://127.0.0.1:{self.server_address[1]}/in?a=b"
 
 
@@ -35,10 +35,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.requests.append((self.path, dict(self.headers), body))
         status, headers = self.server.answers.popleft() if self.server.answers else (200, {})
+        status = self.server.refuses(body) or status
+        said = b"a reason" if status >= 400 else b""
         self.send_response(status)
-        for name, value in ({"Content-Length": "0"} | headers).items():
+        for name, value in ({"Content-Length": str(len(said))} | headers).items():
             self.send_header(name, value)
         self.end_headers()
+        self.wfile.write(said)
 
     def log_message(self, *_):
         pass
@@ -173,16 +176,72 @@ def test_single_events_that_were_taken_are_not_sent_again(server, sink_for):
 
 
 def test_of_single_events_only_the_refused_ones_are_refused(server, sink_for):
-    """Event by event, what was taken is not refused, what comes behind waits, and only the refused is tried again."""
+    """Event by event, what was taken is not refused, and only the refused is tried again."""
     sink = sink_for(ManualClock(), format="event", default_backoff=False)
     batch, behind = lines("a", "b", "c").numbered(5), lines("d").numbered(6)
     server.answers += [(200, {}), (400, {}), (200, {})]
     with pytest.raises(RefusedError) as refused:
         sink.write([batch, behind])
     assert [each.bodies() for each in refused.value.batches] == [[b"b"]]
-    assert refused.value.later == [behind]
+    assert refused.value.later == []
     sink.write([batch, behind])
-    assert [body for _, _, body in server.requests] == [b"a", b"b", b"c", b"b", b"d"]
+    assert [body for _, _, body in server.requests] == [b"a", b"b", b"c", b"d", b"b"]
+
+
+@pytest.mark.parametrize("form", ["lines", "json"])
+def test_requests_have_so_many_events_and_bytes_at_most(server, sink_for, form):
+    """Batches are cut, and put together, to what the options say, in order; one event may be larger."""
+    texts = [f"{number:04}" for number in range(95)] + ["x" * 2000, "y"]
+    sink = sink_for(format=form, batch_size=10, most_bytes=400)
+    sink.write([lines(*texts[:60], h="1"), bodies(*texts[60:70]), lines(*texts[70:])])
+    sent = [body for _, _, body in server.requests]
+    found = [body.decode().split() if form == "lines" else [e["body"] for e in json.loads(body)] for body in sent]
+    assert [text for each in found for text in each] == texts
+    assert all(len(each) <= 10 and (len(body) <= 400 or len(each) == 1) for each, body in zip(found, sent, strict=True))
+    assert len(found) < (13 if form == "lines" else 25)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("form", ["lines", "json"])
+def test_only_the_culprit_is_refused(server, sink_for, status, form):
+    """A refused request is halved until the events are known that the server refuses; all others are delivered, once,
+    with few requests. The reason says status, address and answer, but not the query.
+    """
+    server.refuses = lambda body: status if b"bad" in body else None
+    texts = [f"{number:03}" for number in range(500)]
+    texts[123] = texts[499] = "bad"
+    sink = sink_for(format=form)
+    batches = [lines(*texts[:200]).numbered(1), lines(*texts[200:]).numbered(2)]
+    with pytest.raises(RefusedError, match=rf"http://127.0.0.1:\d+/in answered {status}: 'a reason'") as refused:
+        sink.write(batches)
+    assert [each.bodies() for each in refused.value.batches] == [[b"bad"], [b"bad"]]
+    taken = b" ".join(body for _, _, body in server.requests if b"bad" not in body)
+    assert all(taken.count(text.encode()) == 1 for text in texts if text != "bad")
+    assert len(server.requests) < 50
+    before = len(server.requests)
+    with pytest.raises(RefusedError):  # it came again, since nobody took it for its dead letters
+        sink.write(batches)
+    assert len(server.requests) == before + 2
+
+
+def test_a_body_too_large_for_the_server_is_halved(server, sink_for):
+    """What is too much for one request arrives in several."""
+    server.refuses = lambda body: 413 if len(body) > 10_000 else None
+    sink_for(format="json").write([lines(*["z" * 300] * 200)])
+    taken = [json.loads(body) for _, _, body in server.requests if len(body) <= 10_000]
+    assert sum(map(len, taken)) == 200
+
+
+def test_a_failure_in_the_middle_sends_what_was_taken_no_more(server, sink_for):
+    """Of a batch that was cut only the rest is sent when it comes again."""
+    sink = sink_for(ManualClock(), batch_size=2, default_backoff=False)
+    server.answers += [(200, {}), (500, {})]
+    first, second = lines("a", "b").numbered(1), lines("c", "d", "e").numbered(2)
+    with pytest.raises(SinkError) as failed:
+        sink.write([first, second])
+    assert failed.value.later == [second]
+    sink.write([second])
+    assert [body for _, _, body in server.requests] == [b"a\nb\n", b"c\nd\n", b"c\nd\n", b"e\n"]
 
 
 def test_a_server_that_is_not_there_or_silent_is_an_error_of_the_sink():

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from producer.agent import AgentConfigError
-from producer.agent.options import from_flume
+from producer.agent.options import from_flume, read_options
 from producer.agent.registry import class_of
 from tests.agent.components import made
 from tests.agent.sources.listeners import all_of, serving
@@ -230,3 +230,13 @@ def test_flumes_keys_are_understood():
     assert from_flume(options, {"port": "1"})["format"] == "json"
     with pytest.raises(AgentConfigError, match="must be one of json, lines, blob"):
         made("sources", "http", **from_flume(options, {"port": "1", "handler": "com.example.Mine"}))
+
+
+def test_two_tiers_with_defaults_fit_each_other():
+    """The longest line of ``taildir`` is taken as JSON, whatever its bytes are: NULs, for instance, take six each."""
+    defaults = {name: read_options(class_of("sources", name).Options, given, name) for name, given in _LEAST.items()}
+    worst = len(json.dumps("\0")) - 2
+    assert worst * defaults["taildir"].max_line_bytes + (1 << 20) < defaults["http"].max_body
+
+
+_LEAST = {"taildir": {"paths": ["/x/*.log"]}, "http": {"port": 1}}

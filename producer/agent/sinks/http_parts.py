@@ -1,0 +1,122 @@
+"""What requests of the sink ``http`` hold: events of a delivery's batches, in order, as many as a request may have.
+
+A batch is encoded once. Of what was settled only the first events of a batch are: so how far a batch came is a number,
+which is remembered while the sink lives, and what a server has taken is not sent to it again.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+from ..batch import EventBatch
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a batch came.
+
+    :ivar done: so many of its first events are settled.
+    :ivar refused: which of these the server refused.
+    """
+
+    done: int = 0
+    refused: list[int] = field(default_factory=list)
+
+
+class Encoded:
+    """A batch in the form of requests.
+
+    :param form: ``lines``, ``json`` or ``event``.
+    :ivar ends: where each event ends in its data.
+    """
+
+    def __init__(self, batch: EventBatch, form: str, progress: Progress) -> None:
+        self.batch, self.progress = batch, progress
+        self.data: bytes
+        self.ends: Sequence[int]
+        if form == "json":
+            events = [_json(headers, body) for headers, body in batch.events()]
+            self.data, self.ends = b"".join(events), list(accumulate(map(len, events)))
+        elif form == "event" or batch.ends is not None:
+            bodies = batch.bodies() if form == "event" else [body + b"\n" for body in batch.bodies()]
+            self.data, self.ends = b"".join(bodies), list(accumulate(map(len, bodies)))
+        else:
+            self.data, self.ends = batch.block, [*batch.offsets()[1:], batch.size]
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it is settled."""
+        return self.progress.done >= self.batch.count
+
+    def refused(self) -> EventBatch | None:
+        """Its events that the server refused; None without any."""
+        numbers = set(self.progress.refused)
+        if not numbers:
+            return None
+        return self.batch.select([number in numbers for number in range(self.batch.count)])
+
+
+class Part(NamedTuple):
+    """Events of one batch, from ``start`` to before ``stop``."""
+
+    of: Encoded
+    start: int
+    stop: int
+
+    @property
+    def data(self) -> bytes:
+        """They, encoded."""
+        ends = self.of.ends
+        return self.of.data[ends[self.start - 1] if self.start else 0 : ends[self.stop - 1]]
+
+
+def requests_of(given: Sequence[Encoded], most_events: int, most_bytes: int) -> Iterator[list[Part]]:
+    """What is not settled, a request at a time: of so many events and bytes at most, and of one event at least."""
+    parts: list[Part] = []
+    events, size = most_events, most_bytes
+    for one in given:
+        start = one.progress.done
+        while start < one.batch.count:
+            begin = one.ends[start - 1] if start else 0
+            stop = min(bisect_right(one.ends, begin + size), start + events)
+            if stop <= start and parts:
+                yield parts
+                parts, events, size = [], most_events, most_bytes
+                continue
+            stop = max(stop, start + 1)
+            parts.append(Part(one, start, stop))
+            events, size, start = events - (stop - start), size - (one.ends[stop - 1] - begin), stop
+    if parts:
+        yield parts
+
+
+def halves(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+    """The first half of the events of a request, and the second one."""
+    left = sum(part.stop - part.start for part in parts) // 2
+    first: list[Part] = []
+    second: list[Part] = []
+    for part in parts:
+        middle = min(part.start + left, part.stop)
+        left -= middle - part.start
+        if middle > part.start:
+            first.append(part._replace(stop=middle))
+        if middle < part.stop:
+            second.append(part._replace(start=middle))
+    return first, second
+
+
+def body_of(parts: Sequence[Part], form: str) -> bytes:
+    """A request's body."""
+    data = b"".join([part.data for part in parts])
+    return b"[" + data[:-1] + b"]" if form == "json" else data
+
+
+def _json(headers: dict[str, str], body: bytes) -> bytes:
+    """An event as Flume's handler takes it, and the comma before the next one."""
+    event = {"headers": headers, "body": body.decode(errors="replace")}
+    return json.dumps(event, ensure_ascii=False).encode(errors="replace") + b","
