@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
@@ -57,12 +57,16 @@ class SinkPart:
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """All components of an agent, by name."""
+    """All components of an agent, by name.
+
+    :ivar notes: what is allowed, and perhaps not meant.
+    """
 
     config: AgentConfig
     channels: Mapping[str, Part]
     sources: Mapping[str, SourcePart]
     sinks: Mapping[str, SinkPart]
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
 
 def draw(config: AgentConfig) -> Blueprint:
@@ -84,6 +88,7 @@ class _Drawer:
     def __init__(self, config: AgentConfig) -> None:
         self._config = config
         self.problems: list[Problem] = list(config.problems)
+        self._notes: list[str] = []
 
     def draw(self) -> Blueprint:
         config = self._config
@@ -94,7 +99,7 @@ class _Drawer:
         sources = {name: self._source(source) for name, source in config.sources.items()}
         sinks = {part.name: part for part in self._sink_parts()}
         self._check_channels_are_served()
-        return Blueprint(config, channels, sources, sinks)
+        return Blueprint(config, channels, sources, sinks, tuple(self._notes))
 
     def _source(self, source: SourceConfig) -> SourcePart:
         where = f"sources.{source.name}"
@@ -181,6 +186,9 @@ class _Drawer:
             options = read_options(cls.Options, component.options, where, component.lines)
             if names is not None and hasattr(cls, "check"):
                 cls.check(options, where, names)
+            if hasattr(cls, "notes"):
+                notes = [Problem(where, "", text) for text in cls.notes(options, component.options)]
+                self._notes += [str(_placed(note, component)) for note in notes]
             return Part(component.name, cls, options)
         except AgentConfigError as error:
             self.problems += [_placed(problem, component) for problem in error.problems]

@@ -177,10 +177,12 @@ class Routes:
 
     :ivar required: by the channel's name; the source waits until these have committed.
     :ivar optional: likewise; what fails there is logged and counted, nothing else.
+    :ivar dropped: how many events no channel gets.
     """
 
     required: Mapping[str, EventBatch]
     optional: Mapping[str, EventBatch] = field(default_factory=dict)
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ class _Passage:
         self._channels, self._counters, self._told = channels, counters, told
         self._exclusive = selector.exclusive
         routes = selector.select(batch)
+        self._dropped = routes.dropped
         self._required = self._new_to(routes.required)
         self._optional = self._new_to({n: b for n, b in routes.optional.items() if n not in routes.required})
         self._others = [name for name in channels if name not in self._required]
@@ -159,6 +160,8 @@ class _Passage:
         for tell in self._told:
             tell()
         self._counters.add(EventAcceptedCount=self._received, AppendBatchAcceptedCount=1)
+        if self._dropped:
+            self._counters.add(EventDroppedCount=self._dropped)
 
     def _new_to(self, parts: Mapping[str, EventBatch]) -> dict[str, EventBatch]:
         """Those that the channels do not have from before."""

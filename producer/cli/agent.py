@@ -49,6 +49,8 @@ def _check(args: argparse.Namespace) -> int:
     config = _load(args)
     blueprint = draw(config)
     print("\n".join(_tree(blueprint)))
+    for note in blueprint.notes:
+        print(f"producer agent: {note}", file=sys.stderr)
     return _OK
 
 

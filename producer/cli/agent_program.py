@@ -97,6 +97,7 @@ class Program:
             _log.error("agent %s goes on as it was: %s", agent.config.name, error)
             return
         print(f"agent {agent.config.name}: read its configuration again; {changes}", flush=True)
+        self._say_notes(agent)
         if agent.config.monitoring != before:
             try:
                 self._monitor(agent)
@@ -110,8 +111,14 @@ class Program:
         if agent is not None and agent.config.monitoring is not None:
             self._monitoring = MonitoringServer(agent, *address_of(agent.config.monitoring))
 
+    @staticmethod
+    def _say_notes(agent: Agent) -> None:
+        for note in agent.blueprint.notes:
+            _log.warning("agent %s: %s", agent.config.name, note)
+
     def _announce(self, agent: Agent) -> None:
         blueprint = agent.blueprint
+        self._say_notes(agent)
         counts = {"source": blueprint.sources, "channel": blueprint.channels, "sink": agent.config.sinks}
         parts = ", ".join(f"{len(named)} {word}{'s' * (len(named) > 1)}" for word, named in counts.items())
         where = "" if self._monitoring is None else f"; monitoring on {self._monitoring.url}"

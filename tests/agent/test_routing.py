@@ -46,8 +46,9 @@ def channels(tmp_path: Path) -> Iterator[dict[str, BatchChannel]]:
 def _outlet(
     channels: dict[str, BatchChannel], selector: Any = ReplicatingSelector, *interceptors: Any, **options: Any
 ) -> SourceOutlet:
+    counters = options.pop("counters", None) or Counters()
     made = selector(selector.Options(**options), context(Path("unused"), "s"), channels)
-    return SourceOutlet("s", interceptors, made, channels, Counters(), SystemClock())
+    return SourceOutlet("s", interceptors, made, channels, counters, SystemClock())
 
 
 def _all(channels: dict[str, BatchChannel]) -> dict[str, list[bytes]]:
@@ -132,9 +133,14 @@ def test_a_header_chooses_the_channels(channels: dict[str, BatchChannel]) -> Non
 
 
 def test_without_a_default_what_has_no_mapping_goes_nowhere(channels: dict[str, BatchChannel]) -> None:
-    """As Flume's ``testNoDefault``."""
-    _multiplexing(channels, default=()).put(EventBatch.of_events([({"type": "z"}, b"1"), ({"type": "x"}, b"2")]))
+    """As Flume's ``testNoDefault``; and is counted, once it has gone."""
+    counters = Counters()
+    outlet = _multiplexing(channels, default=(), counters=counters)
+    outlet.put(EventBatch.of_events([({"type": "z"}, b"1"), ({"type": "x"}, b"2"), ({}, b"3")]))
     assert _all(channels) == {"c1": [b"2"], "c2": [], "c3": []}
+    assert counters.get("EventDroppedCount") == 2
+    outlet.put(EventBatch.of_lines(b"4\n5\n"))
+    assert counters.get("EventDroppedCount") == 4
 
 
 def test_optional_channels_of_a_value_are_further_ones(channels: dict[str, BatchChannel]) -> None:

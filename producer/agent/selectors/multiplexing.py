@@ -1,7 +1,7 @@
 """By the value of a header.
 
 An event whose value stands in no mapping, is blank or missing goes to the default channels; without any, it goes
-nowhere. Source: Flume's ``MultiplexingChannelSelector``.
+nowhere, and is counted. Source: Flume's ``MultiplexingChannelSelector``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class MultiplexingSelector:
         """See :class:`~..interfaces.Selector`."""
         values = batch.values(self._options.header)
         required, optional = self._destinations(values)
-        return Routes(_parts(batch, values, required), _parts(batch, values, optional))
+        chosen = set().union(*required.values(), *optional.values())
+        dropped = batch.count if not chosen else sum(value not in chosen for value in values)
+        return Routes(_parts(batch, values, required), _parts(batch, values, optional), dropped)
 
     def _destinations(self, values: Sequence[str | None]) -> tuple[_Destinations, _Destinations]:
         """For each channel the values whose events it gets."""
@@ -79,8 +81,22 @@ class MultiplexingSelector:
         problems += [
             Problem(where, key, "names no channel") for key, names in lists.items() if not names and key != "default"
         ]
+        if not any(lists.values()):
+            message = "has no mapping, optional or default: no event would reach a channel"
+            problems.append(Problem(where, "", message))
         if problems:
             raise AgentConfigError(problems)
+
+    @staticmethod
+    def notes(options: Options, given: Collection[str]) -> list[str]:
+        """What whoever starts it should know.
+
+        :param given: the options that are set.
+        """
+        if "default" in given:
+            return []
+        text = "has no default: events with another {!r} go to no channel, and are counted (EventDroppedCount);"
+        return [f'{text.format(options.header)} "default = []" says that this is wanted']
 
 
 _Destinations = dict[str, set[str | None]]

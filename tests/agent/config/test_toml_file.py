@@ -178,3 +178,25 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """The path, and why."""
     with pytest.raises(AgentConfigError, match=r"missing.toml: 1 problem\n  cannot be read: No such file"):
         read_toml(tmp_path / "missing.toml")
+
+
+def _with_selector(text: str) -> str:
+    before = DRAWN[: DRAWN.index("[sources.r1.selector]")]
+    return f'{before}[sources.r1.selector]\ntype = "multiplexing"\n{text}{DRAWN[DRAWN.index("[channels.c1]") :]}'
+
+
+def test_a_selector_that_reaches_no_channel_is_refused() -> None:
+    """Every event would be thrown away."""
+    assert problems_of(_with_selector("")) == [
+        "line 12: sources.r1.selector: has no mapping, optional or default: no event would reach a channel"
+    ]
+
+
+@pytest.mark.parametrize(("default", "notes"), [('default = ["c1"]\n', 0), ("default = []\n", 0), ("", 1)])
+def test_a_forgotten_default_is_told(default: str, notes: int) -> None:
+    """It is allowed, since Flume's files have it; who means it says so."""
+    text = _with_selector(f'header = "kind"\nmapping = {{a = ["c1"]}}\n{default}')
+    found = draw(parse_toml(text)).notes
+    told = "line 12: sources.r1.selector: has no default: events with another 'kind' go to no channel"
+    assert len(found) == notes
+    assert all(note.startswith(told) for note in found)
