@@ -77,9 +77,15 @@ def draw(config: AgentConfig) -> Blueprint:
     drawer = _Drawer(config)
     blueprint = drawer.draw()
     if drawer.problems:
-        in_order = sorted(drawer.problems, key=lambda problem: problem.line or math.inf)
-        raise AgentConfigError(in_order, config.origin)
+        raise AgentConfigError(drawer.in_order(), config.origin)
     return blueprint
+
+
+def problems_of(config: AgentConfig) -> list[Problem]:
+    """What is wrong with a configuration whose references, ``${env:X}``, are not resolved."""
+    drawer = _Drawer(config)
+    drawer.draw()
+    return [problem for problem in drawer.in_order() if "${" not in problem.message]
 
 
 class _Drawer:
@@ -89,6 +95,11 @@ class _Drawer:
         self._config = config
         self.problems: list[Problem] = list(config.problems)
         self._notes: list[str] = []
+        self._told = {_name(problem) for problem in config.problems}
+
+    def in_order(self) -> list[Problem]:
+        """As they stand in the file."""
+        return sorted(self.problems, key=lambda problem: problem.line or math.inf)
 
     def draw(self) -> Blueprint:
         config = self._config
@@ -165,12 +176,22 @@ class _Drawer:
         served = {sink.channel for sink in config.sinks.values()}
         letters = {sink.dead_letters for sink in config.sinks.values()}
         fed = {channel for source in config.sources.values() for channel in source.channels}
+        # Whoever names a channel that there is not, or none, may mean this one.
+        sinks = self._are_in_doubt("sinks", config.sinks, "channel")
+        sources = self._are_in_doubt("sources", config.sources, "channels")
         for name, channel in config.channels.items():
-            if name not in served | letters:
+            if name not in served | letters and not sinks:
                 message = "no sink takes from it: it would fill, and hold its sources up"
                 self._wrong(channel, f"channels.{name}", "", message)
-            elif name not in fed | letters:
+            elif name in served and name not in fed | letters and not sources:
                 self._wrong(channel, f"channels.{name}", "", "no source writes to it")
+
+    def _are_in_doubt(self, kind: str, components: Mapping[str, ComponentConfig], key: str) -> bool:
+        """Whether it was said of one of them that its channels are wrong."""
+        wrong = {_name(problem) for problem in self.problems}
+        return any(
+            _name(_placed(Problem(f"{kind}.{each.name}", key, ""), each)) in wrong for each in components.values()
+        )
 
     def _part(self, kind: str, where: str, component: ComponentConfig, names: Sequence[str] | None = None) -> Part:
         """A component; one that cannot be made, of which nobody will make use, if something is wrong with it.
@@ -191,7 +212,8 @@ class _Drawer:
                 self._notes += [str(_placed(note, component)) for note in notes]
             return Part(component.name, cls, options)
         except AgentConfigError as error:
-            self.problems += [_placed(problem, component) for problem in error.problems]
+            placed = [_placed(problem, component) for problem in error.problems]
+            self.problems += [problem for problem in placed if _name(problem) not in self._told]
         except LookupError as error:
             self._wrong(component, where, "type", error.args[0])
         except ImportError as error:
@@ -221,10 +243,14 @@ def _is_installed(package: str) -> bool:
         return False
 
 
+def _name(problem: Problem) -> str:
+    return ".".join(part for part in (problem.where, problem.key) if part)
+
+
 def _placed(problem: Problem, component: ComponentConfig) -> Problem:
-    """With the line of the key, of what the key is in, or of the component."""
-    if problem.line is not None:
-        return problem
-    lines = component.lines
-    line = lines.get(problem.key, lines.get(problem.key.partition(".")[0], lines.get("")))
-    return replace(problem, line=line)
+    """With the line of the key, of what the key is in, or of the component; under the names that the file has."""
+    head, dot, rest = problem.key.partition(".")
+    key = f"{component.keys.get(head, head)}{dot}{rest}" if head else ""
+    places = (component.lines.get(each) for each in (key, problem.key, head, ""))
+    line = problem.line or next((line for line in places if line is not None), None)
+    return replace(problem, where=component.keys.get("", problem.where), key=key, line=line)

@@ -66,7 +66,7 @@ class MemoryChannelBuilder:
     class Options(_Common):
         """Flume's memory channel's."""
 
-        byte_capacity: int = option(64 << 20, least=1, doc=_BYTES)
+        byte_capacity: int = option(64 << 20, least=1, unit="bytes", doc=_BYTES)
         byte_capacity_buffer_percentage: int = option(20, least=0, most=99, doc="of them for headers, per cent")
 
     def __init__(self, options: Options, context: Context) -> None:
@@ -89,15 +89,15 @@ class MemoryChannelBuilder:
 class _OnDisk(_Common):
     directory: Path | None = option(None, flume="checkpointDir", doc="its own; by default below the agent's state")
     data_directories: tuple[Path, ...] = option((), flume="dataDirs", doc="where segments go, if elsewhere")
-    byte_capacity: int | None = option(None, least=1, doc=_BYTES)
+    byte_capacity: int | None = option(None, least=1, unit="bytes", doc=_BYTES)
     fsync: str | float = option("commit", doc='"commit", "os", or seconds: when a commit is on the disk')
     segment_size: int = option(
-        64 << 20, flume="maxFileSize", least=LEAST_SEGMENT, most=MOST_OFFSET, doc="bytes of a file"
+        64 << 20, flume="maxFileSize", least=LEAST_SEGMENT, most=MOST_OFFSET, unit="bytes", doc="bytes of a file"
     )
     checkpoint_interval: float = option(30.0, scale=0.001, least=0.001, doc="seconds")
     dual_checkpoints: bool = option(True, flume="useDualCheckpoints", doc="keep a second copy")
     minimum_free_space: int = option(
-        64 << 20, flume="minimumRequiredSpace", least=0, doc="bytes that puts leave free on the disk"
+        64 << 20, flume="minimumRequiredSpace", least=0, unit="bytes", doc="bytes that puts leave free on the disk"
     )
 
     @staticmethod
@@ -165,8 +165,10 @@ class SpillableChannelBuilder:
     class Options(_OnDisk):
         """Flume's spillable memory channel's."""
 
-        byte_capacity: int | None = option(None, flume="overflowByteCapacity", least=1, doc="bytes on the disk")
-        memory_bytes: int = option(64 << 20, flume="byteCapacity", least=1, doc="bytes in memory")
+        byte_capacity: int | None = option(
+            None, flume="overflowByteCapacity", least=1, unit="bytes", doc="bytes on the disk"
+        )
+        memory_bytes: int = option(64 << 20, flume="byteCapacity", least=1, unit="bytes", doc="bytes in memory")
 
         @staticmethod
         def translate_flume(values: Mapping[str, str]) -> dict[str, str]:

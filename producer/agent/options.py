@@ -10,17 +10,19 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..errors import ConfigError, ProducerError
 
 _T = TypeVar("_T")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_SHELLS = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
 
@@ -34,6 +36,7 @@ def option(
     most: float | None = None,
     choices: Sequence[str] | None = None,
     secret: bool = False,
+    unit: Literal["bytes"] | None = None,
 ) -> Any:
     """A field of ``Options``.
 
@@ -45,6 +48,7 @@ def option(
     :param most: the highest.
     :param choices: the texts that are allowed.
     :param secret: never shown.
+    :param unit: ``bytes`` may be written as ``64m``; other numbers may not.
     """
     rules = {
         "doc": doc,
@@ -54,11 +58,16 @@ def option(
         "most": most,
         "choices": tuple(choices) if choices else None,
         "secret": secret,
+        "unit": unit,
     }
     if isinstance(default, dict | list):
         copied = default
         return dataclasses.field(default_factory=lambda: type(copied)(copied), metadata=rules)
     return dataclasses.field(default=default, metadata=rules)
+
+
+class _PublicError(ValueError):
+    """What is wrong with a value that is secret, in words that do not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +163,13 @@ def read_options(cls: type[_T], values: Mapping[str, Any], where: str, lines: Ma
     for key, value in values.items():
         field = fields.get(key)
         if field is None:
-            problems.append(Problem(where, key, f"no such option{nearest(key, fields)}", lines.get(key)))
+            problems.append(Problem(where, key, _unknown(key, fields), lines.get(key)))
             continue
         try:
             chosen[key] = _checked(value, hints[key], field)
         except ValueError as error:
-            message = "has a wrong value, which is not shown" if field.metadata["secret"] else str(error)
+            hidden = field.metadata["secret"] and not isinstance(error, _PublicError)
+            message = "has a wrong value, which is not shown" if hidden else f"{error}{_meaning(value, field)}"
             problems.append(Problem(where, key, message, lines.get(key)))
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
@@ -171,8 +181,33 @@ def read_options(cls: type[_T], values: Mapping[str, Any], where: str, lines: Ma
         return cls(**chosen)
     except ConfigError as error:
         secret = error.name in fields and fields[error.name].metadata["secret"]
-        message = error.rule if secret else f"{error.rule}, got {error.value!r}"
+        message = error.rule if secret else f"{error.rule}{_got(error)}"
         raise AgentConfigError([Problem(where, error.name, message, lines.get(error.name))]) from error
+
+
+def _unknown(key: str, fields: Mapping[str, dataclasses.Field[Any]]) -> str:
+    for name, field in fields.items():
+        if key == flume_name(field):
+            return f"is what Flume calls it; here it is {name!r}"
+    return f"no such option{nearest(key, fields)}"
+
+
+def _meaning(value: Any, field: dataclasses.Field[Any]) -> str:
+    """Of a number that was written with a unit: in which one it is."""
+    unitless = field.metadata["unit"] is None and isinstance(value, str) and value[:1].isdigit()
+    return f"; it is: {field.metadata['doc']}" if unitless and not field.metadata["choices"] else ""
+
+
+def _got(error: ConfigError) -> str:
+    """The value, unless there is none, or the rule names it."""
+    if error.value is None or (isinstance(error.value, str) and error.value and repr(error.value) in error.rule):
+        return ""
+    return f", got {shown(error.value)}"
+
+
+def shown(value: Any) -> str:
+    """A value as it stands in a file."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def typed(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,22 +216,25 @@ def typed(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     What has not the right form stays a text, so that :func:`read_options` says what is wrong with it; so does one with
     a reference that is not resolved, ``${env:X}``.
     """
-    hints = typing.get_type_hints(cls)
-    return {key: _plain(value, hints[key]) if key in hints else value for key, value in values.items()}
+    hints, fields = typing.get_type_hints(cls), fields_of(cls)
+    return {
+        key: _plain(value, hints[key], fields[key].metadata["unit"]) if key in fields else value
+        for key, value in values.items()
+    }
 
 
-def _plain(value: Any, hint: Any) -> Any:
+def _plain(value: Any, hint: Any, unit: str | None) -> Any:
     if hint is Path or "${" in str(value):
         return value
     try:
-        converted = _converted(value, hint)
+        converted = _converted(value, hint, unit)
     except ValueError:
         return value
     if isinstance(converted, tuple):
         return value.split() if isinstance(value, str) else list(converted)
     if isinstance(converted, Mapping):
         inner = typing.get_args(hint)[1]
-        return {name: _plain(item, inner) for name, item in value.items()}
+        return {name: _plain(item, inner, unit) for name, item in value.items()}
     return value if isinstance(converted, Path) or converted is None else converted
 
 
@@ -209,7 +247,8 @@ def nearest(name: str, known: typing.Iterable[str]) -> str:
 
 def _checked(value: Any, hint: Any, field: dataclasses.Field[Any]) -> Any:
     rules = field.metadata
-    value = _converted(value, hint)
+    _check_is_no_shells(value, rules["secret"])
+    value = _converted(value, hint, rules["unit"])
     if rules["choices"] and value not in rules["choices"]:
         raise ValueError(f"must be one of {', '.join(rules['choices'])}, got {value!r}")
     if rules["least"] is not None and value is not None and value < rules["least"]:
@@ -219,23 +258,32 @@ def _checked(value: Any, hint: Any, field: dataclasses.Field[Any]) -> Any:
     return value
 
 
-def _converted(value: Any, hint: Any) -> Any:
+def _check_is_no_shells(value: Any, secret: bool) -> None:
+    """A variable as a shell has it would be a key that nobody knows; elsewhere it may be meant."""
+    found = _SHELLS.fullmatch(value) if secret and isinstance(value, str) else None
+    if found is not None:
+        raise _PublicError(f"is a shell's variable, which means nothing here; did you mean ${{env:{found[1]}}}?")
+
+
+def _converted(value: Any, hint: Any, unit: str | None = None) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _of_union(value, arguments)
+        return _of_union(value, arguments, unit)
     if origin is tuple:
         items = value.split() if isinstance(value, str) else value
         if not isinstance(items, list | tuple):
-            raise ValueError(f"must be a list, got {value!r}")
-        return tuple(_converted(item, arguments[0]) for item in items)
+            raise ValueError(f"must be a list, got {shown(value)}")
+        return tuple(_converted(item, arguments[0], unit) for item in items)
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
-            raise ValueError(f"must be a table, got {value!r}")
-        return {str(name): _converted(item, arguments[1]) for name, item in value.items()}
+            raise ValueError(f"must be a table, got {shown(value)}")
+        return {str(name): _converted(item, arguments[1], unit) for name, item in value.items()}
+    if hint is int:
+        return _integer(value, unit)
     return _CONVERSIONS.get(hint, lambda each: each)(value)
 
 
-def _of_union(value: Any, arguments: Sequence[Any]) -> Any:
+def _of_union(value: Any, arguments: Sequence[Any], unit: str | None) -> Any:
     if value is None or (value == "" and types.NoneType in arguments):
         return None
     failures: list[str] = []
@@ -243,27 +291,28 @@ def _of_union(value: Any, arguments: Sequence[Any]) -> Any:
         if hint is types.NoneType:
             continue
         try:
-            return _converted(value, hint)
+            return _converted(value, hint, unit)
         except ValueError as error:
             failures.append(str(error))
     raise ValueError(failures[0])
 
 
-def _integer(value: Any) -> int:
+def _integer(value: Any, unit: str | None) -> int:
     if isinstance(value, str):
         text = value.strip().lower()
-        digits = text.rstrip("kmgib")
-        unit = _UNITS.get(text[len(digits) :].strip())
+        digits = text.rstrip("kmgib") if unit == "bytes" else text
+        factor = _UNITS.get(text[len(digits) :].strip())
         try:
-            if unit is not None:
-                return int(digits) * unit
+            if factor is not None:
+                return int(digits) * factor
         except ValueError:
             pass
     elif isinstance(value, int) and not isinstance(value, bool):
         return value
     elif isinstance(value, float) and value.is_integer():
         return int(value)
-    raise ValueError(f"must be a whole number, got {value!r}")
+    rule = "a whole number of bytes, such as 65536 or 64k (k, m and g are powers of 1024)" if unit else "a whole number"
+    raise ValueError(f"must be {rule}, got {shown(value)}")
 
 
 def _number(value: Any) -> float:
@@ -272,7 +321,8 @@ def _number(value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if math.isnan(number):
-        raise ValueError(f"must be a number, got {value!r}")
+        more = ", without a unit" if isinstance(value, str) and value[:1].isdigit() else ""
+        raise ValueError(f"must be a number{more}, got {shown(value)}")
     return number
 
 
@@ -280,23 +330,22 @@ def _flag(value: Any) -> bool:
     text = str(value).strip().lower()
     if text in _TRUE + _FALSE:
         return text in _TRUE
-    raise ValueError(f"must be true or false, got {value!r}")
+    raise ValueError(f"must be true or false, got {shown(value)}")
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise ValueError(f"must be text, got {value!r}")
+    raise ValueError(f"must be text, got {shown(value)}")
 
 
 def _path(value: Any) -> Path:
     if isinstance(value, str | Path) and str(value):
         return Path(value).expanduser()
-    raise ValueError(f"must be a path, got {value!r}")
+    raise ValueError(f"must be a path, got {shown(value)}")
 
 
 _CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
-    int: _integer,
     float: _number,
     bool: _flag,
     str: _text,

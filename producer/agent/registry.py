@@ -133,6 +133,49 @@ FLUME: dict[str, dict[str, str]] = {
 }
 
 
+#: Of Flume's types, in lower case, those that there are not, and what does their work.
+INSTEAD: dict[str, dict[str, str]] = {
+    "sources": {
+        "avro": "http on both sides of a hop between two agents",
+        "thrift": "http on both sides of a hop between two agents",
+        "legacy": "http",
+        "jms": "kafka, or exec with a client of that queue",
+        "scribe": "http, or a plugin",
+        "twitter": "a plugin",
+    },
+    "channels": {
+        "jdbc": "file, which survives a death, too",
+        "kafka": "file; or a kafka sink, and an agent with a kafka source behind it",
+        "pseudotxnmemory": "memory",
+    },
+    "sinks": {
+        "avro": "http on both sides of a hop between two agents",
+        "thrift": "http on both sides of a hop between two agents",
+        "hbase": "kafka or objects, or a plugin",
+        "hbase2": "kafka or objects, or a plugin",
+        "asynchbase": "kafka or objects, or a plugin",
+        "hive": "objects, whose files Hive reads",
+        "kitedataset": "objects",
+        "elasticsearch": 'http with format = "json", or a plugin',
+        "morphlinesolr": "parse or regex_extractor before a plugin",
+        "irc": "a plugin",
+    },
+    "interceptors": {"morphline": "parse, regex_extractor or python"},
+}
+#: Classes of Flume's whose names are not made of those of their types.
+_CLASSES = {"datasetsink": "kitedataset", "pseudotxnmemorychannel": "pseudotxnmemory"}
+
+
+def instead_of(kind: str, name: str) -> str | None:
+    """What does the work of a type of Flume's that there is not; None if it is none, or there is one.
+
+    :param name: as that of :func:`canonical`.
+    """
+    short = name.lower().removesuffix("$builder").rpartition(".")[2]
+    type_name = _CLASSES.get(short, short.removesuffix({"processors": "sinkprocessor"}.get(kind, kind[:-1])))
+    return INSTEAD.get(kind, {}).get(type_name)
+
+
 def canonical(kind: str, name: str) -> str:
     """Our name of a type.
 
@@ -161,7 +204,9 @@ def class_of(kind: str, name: str) -> Any:
     plugins = plugged_in(kind)
     if name in plugins:
         return plugins[name].load()
-    raise LookupError(f"no such type {name!r}{nearest(name, [*BUILT_IN[kind], *plugins])}")
+    other = instead_of(kind, name)
+    hint = nearest(name, [*BUILT_IN[kind], *plugins]) if other is None else f", though Flume has it; use {other}"
+    raise LookupError(f"no such type {name!r}{hint}")
 
 
 def plugged_in(kind: str) -> dict[str, EntryPoint]:

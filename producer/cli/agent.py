@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..agent.blueprint import Blueprint, SinkPart, draw
-from ..agent.config import AgentConfig, convert, read_properties, read_toml
+from ..agent.config import AgentConfig, read_properties, read_toml
+from ..agent.convert import convert
 from ..agent.explain import explain, overview
 from ..agent.monitoring import address_of
 from ..agent.options import AgentConfigError, Problem
@@ -57,11 +58,11 @@ def _check(args: argparse.Namespace) -> int:
 def _convert(args: argparse.Namespace) -> int:
     if args.flume is None:
         return _usage("convert needs --flume FILE")
-    text, notes = convert(Path(args.flume), args.name)
+    text, notes, problems = convert(Path(args.flume), args.name)
     print(text, end="")
-    for note in notes:
+    for note in (*notes, *problems):
         print(f"producer agent: {note}", file=sys.stderr)
-    return _OK
+    return _FAILED if problems else _OK
 
 
 def _explain(args: argparse.Namespace) -> int:
@@ -107,15 +108,15 @@ def _load(args: argparse.Namespace) -> AgentConfig:
         config = dataclasses.replace(config, monitoring=args.monitoring)
     for note in config.notes:
         print(f"producer agent: {note}", file=sys.stderr)
-    return _with_monitoring_checked(config)
+    return _with_monitoring_checked(config, None if args.monitoring else config.lines.get("monitoring"))
 
 
-def _with_monitoring_checked(config: AgentConfig) -> AgentConfig:
+def _with_monitoring_checked(config: AgentConfig, line: int | None) -> AgentConfig:
     try:
-        if config.monitoring is not None:
+        if config.monitoring:  # an empty one is told already
             address_of(config.monitoring)
     except ValueError as error:
-        wrong = Problem("agent", "monitoring", str(error))
+        wrong = Problem("agent", "monitoring", str(error), line)
         return dataclasses.replace(config, problems=(*config.problems, wrong))
     return config
 

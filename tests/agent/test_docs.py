@@ -5,6 +5,7 @@ from pathlib import Path
 
 from producer.agent.blueprint import draw
 from producer.agent.config import parse_toml
+from producer.agent.registry import BUILT_IN, INSTEAD
 
 DOCUMENT = Path(__file__).parents[2] / "docs/agent.md"
 
@@ -16,3 +17,16 @@ def test_the_configurations_of_the_page_are_well() -> None:
     assert whole
     for block in whole:
         draw(parse_toml(block))
+
+
+def test_the_page_names_what_does_the_work_of_a_type_of_flumes_that_is_not_here() -> None:
+    """The table and what ``check`` says are the same, and no type in it is there after all."""
+    rows = re.findall(r"^\| ((?:source|channel|sink|interceptor) `.*) \| (.*) \|$", DOCUMENT.read_text(), re.MULTILINE)
+    told = {
+        (f"{kind}s", name): use.replace("`", "")
+        for names, use in rows
+        for kind, name in re.findall(r"(\w+) `(\w+)`", names)
+    }
+    known = {(kind, name): use for kind, named in INSTEAD.items() for name, use in named.items()}
+    known = {(kind, name): use for (kind, name), use in known.items() if name not in BUILT_IN[kind]}
+    assert {key: use for key, use in told.items() if key[1] not in BUILT_IN[key[0]]} == known

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from producer.agent import Agent
-from producer.agent.config import convert, parse_flume, parse_toml
+from producer.agent.config import parse_flume, parse_toml
+from producer.agent.convert import convert
 from producer.cli import main
 from producer.server import LogHubServer
 

@@ -1,6 +1,5 @@
-"""Configurations of an agent: our TOML, Flume's properties, and the one made of the other."""
+"""Configurations of an agent: our TOML, and Flume's properties."""
 
-from .convert import convert
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .properties_file import parse_flume, read_properties
 from .toml_file import parse_toml, read_toml
@@ -11,7 +10,6 @@ __all__ = [
     "GroupConfig",
     "SinkConfig",
     "SourceConfig",
-    "convert",
     "parse_flume",
     "parse_toml",
     "read_properties",

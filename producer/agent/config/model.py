@@ -18,12 +18,14 @@ class ComponentConfig:
     :ivar type: what it is: a short name, or that of a class in Flume.
     :ivar options: its options, in our names.
     :ivar lines: where in the file each of them stands; ``""`` is the component itself.
+    :ivar keys: what the file calls each of them, where that is not its name; ``""`` is the component itself.
     """
 
     name: str
     type: str
     options: Mapping[str, Any] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
+    keys: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class AgentConfig:
     :ivar state: a directory for what its components keep.
     :ivar monitoring: where to listen for who looks, ``host:port``; None for nowhere.
     :ivar stop_timeout: seconds that an orderly end may take.
+    :ivar lines: where in the file the agent's own keys stand.
     :ivar origin: the file, for messages.
     :ivar problems: what is wrong with the file itself.
     :ivar notes: what was passed over, and what else whoever starts it should know.
@@ -83,6 +86,7 @@ class AgentConfig:
     state: Path = Path("loghub-agent")
     monitoring: str | None = None
     stop_timeout: float = 30.0
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     origin: str = field(default="configuration", compare=False)
     problems: tuple[Problem, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)

@@ -8,7 +8,7 @@ unit, is translated by the component's own options (:func:`~..options.from_flume
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,11 @@ from .properties_text import Properties, parse_properties
 from .references import resolve
 
 _KINDS = ("sources", "channels", "sinks", "sinkgroups")
+_TOML = re.compile(r"^[ \t]*\[\[?(?:agent|sources|channels|sinks|groups)[\].]", re.MULTILINE)
+_MIXED_UP = {
+    ("sources", "channel"): "; a source has 'channels'",
+    ("sinks", "channels"): "; a sink has one 'channel'",
+}
 _OWN = {
     "sources": ("type", "channels", "interceptors", "selector"),
     "channels": ("type",),
@@ -42,7 +47,7 @@ def read_properties(
     except OSError as error:
         raise AgentConfigError([Problem("", "", f"cannot be read: {error.strerror}")], str(path)) from error
     try:
-        text = raw.decode()
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = raw.decode("latin-1")  # as Java has read these files for most of its life
     return parse_flume(text, name, str(path), ignore_unknown=ignore_unknown, references=references)
@@ -57,6 +62,9 @@ def parse_flume(
     references: bool = True,
 ) -> AgentConfig:
     """As :func:`read_properties`, for a text."""
+    if found := _TOML.search(text):
+        message = "this looks like our TOML, not like a properties file of Flume's: give it with --config"
+        raise AgentConfigError([Problem("", "", message, text.count("\n", 0, found.start()) + 1)], origin)
     properties = parse_properties(text)
     agents = list(dict.fromkeys(key.partition(".")[0] for key in properties.values if "." in key))
     if name is None and len(agents) == 1:
@@ -105,7 +113,7 @@ class _Reader:
         interceptors = self._resolved(f"{where}.interceptors", values.get("interceptors", "")).split()
         return SourceConfig(
             **self._component("sources", where, name),
-            channels=self._names(f"{where}.channels"),
+            channels=self._names(f"{where}.{self._meant(where, 'channels', 'channel')}"),
             interceptors=tuple(
                 ComponentConfig(**self._component("interceptors", f"{where}.interceptors.{each}", each))
                 for each in interceptors
@@ -117,7 +125,8 @@ class _Reader:
         return ComponentConfig(**self._component("channels", f"channels.{name}", name))
 
     def _sink(self, name: str) -> SinkConfig:
-        channel = self._resolved(f"sinks.{name}.channel", self._values.get(f"sinks.{name}.channel", ""))
+        key = f"sinks.{name}.{self._meant(f'sinks.{name}', 'channel', 'channels')}"
+        channel = self._resolved(key, self._values.get(key, ""))
         return SinkConfig(**self._component("sinks", f"sinks.{name}", name), channel=channel)
 
     def _group(self, name: str) -> GroupConfig:
@@ -140,21 +149,32 @@ class _Reader:
         own = _OWN.get(where.partition(".")[0], ()) if where.count(".") == 1 else ()
         texts = {key: value for key, value in values.items() if key.partition(".")[0] not in own}
         texts = {key: self._resolved(f"{where}.{key}", value) for key, value in texts.items()}
-        lines = {key: self._lines[f"{where}.{key}"] for key in texts}
+        places = {key: self._lines[f"{where}.{key}"] for key in texts}
         kind_name = canonical(kind, given)
-        options, lines = self._translated(kind, kind_name, where, texts, lines)
+        options, lines = self._translated(kind, kind_name, where, texts, places)
         for key in ("type", "channels", "channel", "sinks"):
             lines[key] = self._lines.get(f"{where}.{key}", self._first_line(where))
-        return {"name": name, "type": kind_name, "options": options, "lines": {"": self._first_line(where), **lines}}
+        return {
+            "name": name,
+            "type": kind_name,
+            "options": options,
+            "lines": {"": self._first_line(where), **places, **lines},
+            "keys": self._keys(kind, kind_name, where),
+        }
+
+    def _keys(self, kind: str, type_name: str, where: str) -> dict[str, str]:
+        """What the file calls all options: a processor's belong to its group."""
+        group = where.removesuffix(".processor")
+        below = "processor." if group != where else ""
+        fields = fields_of(cls) if (cls := _options_of(kind, type_name)) else {}
+        keys = {name: f"{below}{flume_name(field)}" for name, field in fields.items()}
+        return {"": f"{self._name}.{group}", "type": f"{below}type", **keys}
 
     def _translated(
         self, kind: str, type_name: str, where: str, texts: Mapping[str, str], lines: Mapping[str, int]
     ) -> tuple[dict[str, Any], dict[str, int]]:
         """Our options of Flume's, and where they stand."""
-        try:
-            cls = class_of(kind, type_name).Options if type_name else None
-        except (LookupError, ImportError):
-            cls = None  # whoever checks the types will say so
+        cls = _options_of(kind, type_name)
         if cls is None:
             return dict(texts), dict(lines)
         self._check_scaled(cls, where, texts)
@@ -165,7 +185,7 @@ class _Reader:
             ours.get(key, ours.get(key.partition(".")[0], key)): line for key, line in reversed(list(lines.items()))
         }
         for key in [key for key in options if key not in fields]:
-            self._unknown(f"{where}.{key}", nearest(key, ours), placed.get(key))
+            self._unknown(f"{where}.{key}", _hint(kind, key, ours), placed.get(key))
             del options[key]
         return typed(cls, options), placed
 
@@ -193,7 +213,7 @@ class _Reader:
             kind, _, rest = key.partition(".")
             name = rest.partition(".")[0]
             if kind == "configfilters":
-                self._wrong(key, "filters of Flume are not supported; use ${env:…} or ${file:…}", line)
+                self._wrong(kind, "filters of Flume are not supported; use ${env:…} or ${file:…}", line)
             elif kind not in _KINDS:
                 self._unknown(key, nearest(kind, _KINDS), line)
             elif rest and name not in names[kind]:
@@ -220,6 +240,11 @@ class _Reader:
 
     # -- values
 
+    def _meant(self, where: str, right: str, wrong: str) -> str:
+        """The key whose value is to be looked at: the wrong one is told, and then taken for the right one."""
+        told = not self._ignore_unknown and f"{where}.{right}" not in self._values
+        return wrong if told and f"{where}.{wrong}" in self._values else right
+
     def _names(self, key: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self._resolved(key, self._values.get(key, "")).split()))
 
@@ -233,4 +258,23 @@ class _Reader:
             return value
 
     def _wrong(self, key: str, message: str, line: int | None) -> None:
-        self._problems.append(Problem("", f"{self._name}.{key}", message, line))
+        full = f"{self._name}.{key}"
+        if all(problem.key != full for problem in self._problems):
+            self._problems.append(Problem("", full, message, line))
+
+
+def _options_of(kind: str, type_name: str) -> type | None:
+    """The options of a type; None if there is none, of which whoever checks the types will say so."""
+    try:
+        return class_of(kind, type_name).Options if type_name else None
+    except (LookupError, ImportError):
+        return None
+
+
+def _hint(kind: str, key: str, known: Collection[str]) -> str:
+    """What was meant by a key that is not known."""
+    if kind == "channels" and key.startswith("encryption."):
+        return ": files of channels are not encrypted; put the directory on an encrypted disk"
+    if (kind, key) in _MIXED_UP:
+        return _MIXED_UP[kind, key]
+    return nearest(key, known)

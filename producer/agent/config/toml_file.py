@@ -31,16 +31,18 @@ All other keys of a component are its options. Any text may refer to ``${env:X}`
 
 from __future__ import annotations
 
+import difflib
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..options import AgentConfigError, Problem, nearest
+from ..options import AgentConfigError, Problem, nearest, shown
 from . import toml_lines
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .references import resolve
+from .toml_syntax import syntax_problem
 
 _TABLES = ("agent", "sources", "channels", "sinks", "groups")
 _AGENT = ("name", "state", "monitoring", "stop_timeout")
@@ -52,11 +54,14 @@ def read_toml(path: Path) -> AgentConfig:
     :raises AgentConfigError: it cannot be read, or is no TOML. What else is wrong is in ``problems``.
     """
     try:
-        text = path.read_bytes().decode()
+        raw = path.read_bytes()
+        text = raw.decode()
     except OSError as error:
         raise AgentConfigError([Problem("", "", f"cannot be read: {error.strerror}")], str(path)) from error
     except UnicodeDecodeError as error:
-        raise AgentConfigError([Problem("", "", f"is no text in UTF-8: {error}")], str(path)) from error
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"byte 0x{raw[error.start]:02x} is no UTF-8: save the file as UTF-8"
+        raise AgentConfigError([Problem("", "", message, line)], str(path)) from error
     return parse_toml(text, str(path))
 
 
@@ -66,41 +71,23 @@ def parse_toml(text: str, origin: str = "configuration") -> AgentConfig:
     :param origin: the file, for messages.
     :raises AgentConfigError: it is no TOML.
     """
-    text = text.replace("\r\n", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise AgentConfigError([_syntax_problem(error, text)], origin) from error
+        raise AgentConfigError([syntax_problem(error, text)], origin) from error
     return _Reader(document, toml_lines.lines_of(text), origin).read()
-
-
-def _syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
-    message, _, place = str(error).partition(" (at ")
-    words = place.removesuffix(")").replace(",", "").split()  # "line 3 column 5", "end of document"
-    number = int(words[1]) if words[:1] == ["line"] else text.count("\n") + 1
-    return Problem("", "", f"{message[:1].lower()}{message[1:]}{_hint(text, number)}", number)
-
-
-def _hint(text: str, number: int) -> str:
-    """What is often meant. The line is not shown: there may be a secret in it."""
-    lines = text.splitlines()
-    line = lines[number - 1] if number <= len(lines) else ""
-    _, equals, value = line.partition("=")
-    value = value.strip()
-    if equals and value and value[0] not in "\"'[{+-" and not value[0].isdigit() and value not in ("true", "false"):
-        return "; a text stands in quotes"
-    return ""
 
 
 class _Reader:
     """Collects what is wrong, and goes on."""
 
     def __init__(self, document: Mapping[str, Any], lines: Mapping[toml_lines.Path, int], origin: str) -> None:
-        self._document, self._lines, self._origin = document, lines, origin
+        self._document, self._lines, self._origin = dict(document), dict(lines), origin
         self._problems: list[Problem] = []
 
     def read(self) -> AgentConfig:
-        self._check_names((), self._document, _TABLES, "table")
+        self._check_tables()
         agent = self._table(("agent",), self._document.get("agent", {}))
         self._check_names(("agent",), agent, _AGENT, "key")
         sources = {name: self._source(name, table) for name, table in self._components("sources")}
@@ -117,19 +104,23 @@ class _Reader:
             sinks,
             groups,
             state=Path(state).expanduser(),
-            monitoring=None if monitoring is None else self._text(("agent", "monitoring"), monitoring),
+            monitoring=None if monitoring is None else self._address(("agent", "monitoring"), monitoring),
             stop_timeout=self._seconds(("agent", "stop_timeout"), agent.get("stop_timeout", 30.0)),
+            lines={key: self._line(("agent", key)) for key in agent},
             origin=self._origin,
             problems=tuple(self._problems),
         )
 
     def _source(self, name: str, table: Mapping[str, Any]) -> SourceConfig:
         path: toml_lines.Path = ("sources", name)
-        own = ("channels", "interceptors", "selector")
+        key = "channel" if "channel" in table and "channels" not in table else "channels"
+        if key == "channel":
+            self._wrong((*path, key), 'is for sinks; a source has channels, such as channels = ["q"]')
+        own = (key, "interceptors", "selector")
         selector = self._table((*path, "selector"), table.get("selector", {"type": "replicating"}))
         return SourceConfig(
             **self._component(path, name, table, own),
-            channels=self._names((*path, "channels"), table.get("channels", [])),
+            channels=self._names((*path, key), table.get(key, [])),
             interceptors=tuple(self._interceptors((*path, "interceptors"), table.get("interceptors", []))),
             selector=ComponentConfig(**self._component((*path, "selector"), "selector", selector)),
         )
@@ -158,9 +149,15 @@ class _Reader:
     def _sink(self, name: str, table: Mapping[str, Any]) -> SinkConfig:
         path: toml_lines.Path = ("sinks", name)
         letters = table.get("dead_letters")
+        key = "channels" if "channels" in table and "channel" not in table else "channel"
+        if key == "channels":
+            self._wrong((*path, key), 'is for sources; a sink takes from one channel, such as channel = "q"')
+            channel = ",".join(self._names((*path, key), table[key])[:1])
+        else:
+            channel = self._text((*path, key), table.get(key, ""))
         return SinkConfig(
-            **self._component(path, name, table, ("channel", "dead_letters")),
-            channel=self._text((*path, "channel"), table.get("channel", "")),
+            **self._component(path, name, table, (key, "dead_letters")),
+            channel=channel,
             dead_letters=None if letters is None else self._text((*path, "dead_letters"), letters),
         )
 
@@ -199,6 +196,18 @@ class _Reader:
             "lines": {"": self._line(path), **lines},
         }
 
+    def _check_tables(self) -> None:
+        """One whose name is nearly right is read as what was meant: all else in it is looked at, too."""
+        for name in [name for name in self._document if name not in _TABLES]:
+            if name in _AGENT:
+                self._wrong((name,), "stands outside of a table; it goes under [agent]")
+                continue
+            self._wrong((name,), f"no such table{nearest(name, _TABLES)}")
+            for meant in difflib.get_close_matches(name, _TABLES, 1, 0.6):
+                self._document[meant] = _both(self._document[name], self._document.get(meant, {}))
+                lines = {path: line for path, line in self._lines.items() if path[0] == name}
+                self._lines |= {(meant, *path[1:]): line for path, line in lines.items()}
+
     # -- values
 
     def _table(self, path: toml_lines.Path, value: Any) -> Mapping[str, Any]:
@@ -211,21 +220,28 @@ class _Reader:
         value = value.split() if isinstance(value, str) else value
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(dict.fromkeys(value))
-        self._wrong(path, f"must be a list of names, got {value!r}")
+        self._wrong(path, f"must be a list of names, got {shown(value)}")
         return ()
 
     def _text(self, path: toml_lines.Path, value: Any) -> str:
         value = self._resolved(path, value)
         if isinstance(value, str):
             return value
-        self._wrong(path, f"must be text, got {value!r}")
+        self._wrong(path, f"must be text, got {shown(value)}")
         return ""
+
+    def _address(self, path: toml_lines.Path, value: Any) -> str:
+        """Where to listen; a port may be a number."""
+        text = str(value) if type(value) is int else self._text(path, value)
+        if text == "" == value:
+            self._wrong(path, "is empty: where to listen, host:port or a port")
+        return text
 
     def _seconds(self, path: toml_lines.Path, value: Any) -> float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if number and 0 < value < math.inf:
             return float(value)
-        self._wrong(path, f"must be seconds above 0, got {value!r}")
+        self._wrong(path, f"must be seconds above 0, got {shown(value)}")
         return 30.0
 
     def _resolved(self, path: toml_lines.Path, value: Any) -> Any:
@@ -241,13 +257,23 @@ class _Reader:
                 self._wrong((*path, name), f"no such {what}{nearest(name, known)}")
 
     def _line(self, path: toml_lines.Path) -> int:
-        """Of the key, or of what it is in."""
+        """Of the key, or of the first thing in it, or of what it is in."""
         while path and path not in self._lines:
+            inside = [line for known, line in self._lines.items() if known[: len(path)] == path]
+            if inside:
+                return min(inside)
             path = path[:-1]
         return self._lines.get(path, 1)
 
     def _wrong(self, path: toml_lines.Path, message: str) -> None:
         self._problems.append(Problem(_dotted(path[:-1]), str(path[-1]), message, self._line(path)))
+
+
+def _both(one: Any, other: Any) -> Any:
+    """Two tables of components as one; what is none stays what it is."""
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return one
+    return {**one, **{name: _both(one.get(name, {}), table) if name in one else table for name, table in other.items()}}
 
 
 def _dotted(path: toml_lines.Path) -> str:

@@ -53,7 +53,7 @@ def address_of(text: str) -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"must be host:port, such as 127.0.0.1:{DEFAULT_PORT}, got {text!r}")
+        raise ValueError(f"must be host:port or a port, such as 127.0.0.1:{DEFAULT_PORT}, got {text!r}")
     return host.removeprefix("[").removesuffix("]") or _LOOPBACK, int(port)
 
 

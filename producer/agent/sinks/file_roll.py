@@ -43,7 +43,9 @@ class FileRollSink:
         roll_interval: float = option(
             30.0, flume="sink.rollInterval", least=0, doc="seconds after which a file is ended; 0 for no such end"
         )
-        roll_size: int = option(0, flume="sink.rollSize", least=0, doc="bytes at which one is; 0 for no such end")
+        roll_size: int = option(
+            0, flume="sink.rollSize", least=0, unit="bytes", doc="bytes at which one is; 0 for no such end"
+        )
         batch_size: int = option(10_000, flume="sink.batchSize", least=1, doc="events written at once, at most")
         serializer: str = option("text", flume="sink.serializer", doc="what a line is", choices=("text", "json"))
         append_newline: bool = option(True, flume="sink.serializer.appendNewline", doc="end each text with a line end")

@@ -51,7 +51,9 @@ class HttpSink:
         endpoint: str = option(doc="the URL")
         format: str = option("lines", doc="of a request's body", choices=tuple(_CONTENT_TYPES))
         batch_size: int = option(1000, least=1, doc="events of a request, at most")
-        most_bytes: int = option(1 << 20, least=1, doc="bytes of a request, at most, unless one event has more")
+        most_bytes: int = option(
+            1 << 20, least=1, unit="bytes", doc="bytes of a request, at most, unless one event has more"
+        )
         connect_timeout: float = option(5.0, scale=0.001, least=0.001, doc="seconds")
         request_timeout: float = option(30.0, scale=0.001, least=0.001, doc="seconds that the server may be silent")
         content_type: str | None = option(None, flume="contentTypeHeader", doc="of the body; empty for the format's")

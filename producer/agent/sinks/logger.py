@@ -25,7 +25,7 @@ class LoggerSink:
     class Options:
         """Flume's ``logger``'s."""
 
-        max_bytes_to_log: int = option(256, least=1, doc="bytes of a body")
+        max_bytes_to_log: int = option(256, least=1, unit="bytes", doc="bytes of a body")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._most, self._name = options.max_bytes_to_log, context.name

@@ -82,7 +82,7 @@ class LogHubSink:
         columns: str = option("fields", doc="what becomes of other headers", choices=("fields", "none"))
         time_header: str | None = option("timestamp", doc="the header with a log's time, milliseconds since 1970")
         lanes: int = option(4, least=1, most=64, doc="batches on their way side by side; 1 keeps the order of all")
-        batch_bytes: int = option(16 << 20, least=1, doc="bytes of bodies delivered at once, about")
+        batch_bytes: int = option(16 << 20, least=1, unit="bytes", doc="bytes of bodies delivered at once, about")
         timeout: float = option(300.0, least=0.1, doc="seconds that a delivery may take")
         retries: int = option(10, least=0, doc="further attempts of a request, before its batch goes back")
         compression: str = option("lz4", doc="of requests", choices=("lz4", "zstd", "deflate", "none"))

@@ -48,7 +48,7 @@ class OtlpSink:
         endpoint: str = option(doc="the URL; without a path /v1/logs")
         resource: Mapping[str, str] = option({}, doc="attributes of the resource, such as service.name")
         batch_size: int = option(5000, least=1, doc="events delivered at once, at most")
-        most_bytes: int = option(2 << 20, least=1, doc="bytes of bodies, likewise")
+        most_bytes: int = option(2 << 20, least=1, unit="bytes", doc="bytes of bodies, likewise")
         compress: bool = option(True, doc="pack with gzip")
         connect_timeout: float = option(5.0, least=0.001, doc="seconds")
         request_timeout: float = option(30.0, least=0.001, doc="seconds that the server may be silent")

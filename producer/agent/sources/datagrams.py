@@ -32,7 +32,9 @@ class UdpOptions:
 
     bind: str = option("127.0.0.1", doc="the address to listen on; 0.0.0.0 or :: for all")
     batch_size: int = option(1000, least=1, doc="datagrams put at once, at most")
-    receive_buffer: int = option(4 << 20, least=0, doc="bytes that the system is asked to keep; 0 for its own choice")
+    receive_buffer: int = option(
+        4 << 20, least=0, unit="bytes", doc="bytes that the system is asked to keep; 0 for its own choice"
+    )
 
 
 class UdpServer:

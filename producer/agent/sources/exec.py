@@ -65,7 +65,7 @@ class ExecSource:
             3.0, scale=0.001, least=0, doc="taken from Flume's files and not needed, for the same reason"
         )
         charset: str = option("UTF-8", doc="of the output; another than UTF-8 is converted to it")
-        max_line_bytes: int = option(4 << 20, least=1024, doc="a longer line comes in parts")
+        max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="a longer line comes in parts")
 
         def __post_init__(self) -> None:
             try:

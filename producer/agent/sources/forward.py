@@ -52,8 +52,10 @@ class ForwardSource:
         field: str | None = option(None, doc="the field that is the body, such as log; empty: the record as JSON")
         tag_header: str = option("tag", doc="the header with the tag")
         shared_key: str | None = option(None, secret=True, doc="what peers must know, too")
-        max_frame: int = option(16 << 20, least=1024, doc="bytes of a message, packed and unpacked")
-        max_memory: int = option(128 << 20, least=1024, doc="bytes of messages that have not come whole, of all peers")
+        max_frame: int = option(16 << 20, least=1024, unit="bytes", doc="bytes of a message, packed and unpacked")
+        max_memory: int = option(
+            128 << 20, least=1024, unit="bytes", doc="bytes of messages that have not come whole, of all peers"
+        )
         frame_timeout: float = option(60.0, least=0.001, doc="seconds that a message may take to come")
 
     def __init__(self, options: Options, context: Context) -> None:

@@ -32,6 +32,7 @@ class NetcatSource:
             1 << 16,
             flume="max-line-length",
             least=2,
+            unit="bytes",
             doc="bytes of a line with its end; a longer one ends the connection",
         )
         ack_every_event: bool = option(True, flume="ack-every-event", doc="answer OK for each line that is committed")

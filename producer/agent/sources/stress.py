@@ -16,7 +16,7 @@ class StressSource:
     class Options:
         """Flume's ``stress``'s."""
 
-        size: int = option(500, least=1, doc="bytes of an event")
+        size: int = option(500, least=1, unit="bytes", doc="bytes of an event")
         batch_size: int = option(1, least=1, doc="events put at once")
         max_total_events: int = option(-1, doc="how many in all; -1 for no end")
 

@@ -60,7 +60,9 @@ class SyslogTcpSource:
 
         port: int | None = option(None, least=0, most=65535, doc=_PORT)
         ports: tuple[int, ...] = option((), doc="several of them")
-        event_size: int = option(1 << 16, least=16, doc="bytes of a message; of a longer one the first are kept")
+        event_size: int = option(
+            1 << 16, least=16, unit="bytes", doc="bytes of a message; of a longer one the first are kept"
+        )
         keep_fields: tuple[str, ...] = option(("none",), doc=_KEEP)
         client_ip_header: str | None = option(None, flume="clientIPHeader", doc="a header for the peer's address")
         port_header: str | None = option(None, doc="a header for the port that it came to")
@@ -68,8 +70,10 @@ class SyslogTcpSource:
         def __post_init__(self) -> None:
             TcpOptions.__post_init__(self)
             kept(self.keep_fields)
-            if (self.port is None) == (not self.ports):
-                raise ConfigError("port", "or ports must be given, not both", self.port)
+            if self.port is None and not self.ports:
+                raise ConfigError("port", "is missing: port, or ports for several", None)
+            if self.port is not None and self.ports:
+                raise ConfigError("port", "goes without ports: put it among those", self.port)
             if not all(0 <= port <= 65535 for port in self.ports):
                 raise ConfigError("ports", "must be from 0 to 65535", self.ports)
 

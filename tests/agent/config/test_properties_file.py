@@ -7,7 +7,8 @@ import pytest
 
 from producer.agent import AgentConfigError, ComponentConfig
 from producer.agent.blueprint import draw
-from producer.agent.config import convert, parse_flume, parse_toml
+from producer.agent.config import parse_flume, parse_toml
+from producer.agent.convert import convert
 from producer.agent.sources.stress import StressSource
 
 FLUME = r"""
@@ -114,7 +115,7 @@ def test_values_that_cannot_be_translated_are_told(monkeypatch: pytest.MonkeyPat
     """A wrong interval of syncs, and whatever else a component's own translation stumbles over, has its line."""
     text = FLUME + "a1.channels.c1.fsyncPerTransaction = false\na1.channels.c1.fsyncInterval = often\n"
     rule = 'must be "commit", "os" or seconds above 0'
-    assert [told.partition(": ")[2] for told in problems_of(text)] == [f"channels.c1.fsync: {rule}, got 'often'"]
+    assert [told.partition(": ")[2] for told in problems_of(text)] == [f"a1.channels.c1.fsync: {rule}, got 'often'"]
 
     def stumble(values: dict[str, str]) -> dict[str, str]:
         return {"batchSize": str(int(values["batchSize"] + "x"))}
@@ -140,8 +141,8 @@ def test_what_is_not_known_is_told_before_anything_starts() -> None:
     text += "a1.configfilters = f1\na1.snks = k9\na1.sources.r1.maxTotalEvents = ${sys:events}\n"
     told = problems_of(text)
     assert told[0] == "line 10: a1.sources.r1.batchSiez: is not known; did you mean 'batchSize'?"
-    assert told[1] == "line 23: channels.c1.dual_checkpoints: must be true or false, got 'maybe'"
-    assert told[2].startswith("line 33: sinks.k3.type: no such type 'hive'")
+    assert told[1] == "line 23: a1.channels.c1.useDualCheckpoints: must be true or false, got 'maybe'"
+    assert told[2].startswith("line 33: a1.sinks.k3.type: no such type 'hive'")
     assert told[3].startswith("line 42: a1.configfilters: filters of Flume are not supported")
     assert told[4] == "line 43: a1.snks: is not known; did you mean 'sinks'?"
     assert told[5].startswith("line 44: a1.sources.r1.maxTotalEvents: ${sys:events} is a property of a Java process")
@@ -166,9 +167,9 @@ def test_converted_toml_gives_the_same_agent(tmp_path: Path) -> None:
     """What ``convert`` writes is read as the same configuration, with references kept as references."""
     path = tmp_path / "flume.properties"
     path.write_text(FLUME)
-    text, notes = convert(path, "a1")
+    text, notes, problems = convert(path, "a1")
     assert 'max_total_events = "${env:EVENTS}"' in text
-    assert notes == ()
+    assert notes == problems == ()
     converted, original = parse_toml(text), parse_flume(FLUME, "a1")
     assert converted.problems == ()
     options = {**converted.sources["r1"].options, "max_total_events": 7}
@@ -180,13 +181,20 @@ def test_what_convert_leaves_out_is_a_comment(tmp_path: Path) -> None:
     """Unknown keys and types, idle components, and units that cannot be converted."""
     path = tmp_path / "flume.properties"
     text = FLUME.replace("15000", "${env:CHECKPOINT}").replace("k3.type = logger", "k3.type = hive")
-    path.write_text(text + "a1.sinks.old.type = null\na1.sources.r1.threads = 4\n")
-    text, notes = convert(path, "a1")
-    assert all(f"# * {note}" in text.splitlines() for note in notes)
+    path.write_text(text + "a1.sinks.old.type = null\na1.sources.r1.threads = 4\na1.channels.c2.keep-alive = 3s\n")
+    text, notes, problems = convert(path, "a1")
+    assert all(f"# * {note}" in text.splitlines() for note in (*notes, *problems))
     assert any("a1.sinks.old is not in a1.sinks" in note for note in notes)
     assert any("a1.sources.r1.threads is not known" in note for note in notes)
     assert any("a1.channels.c1.checkpointInterval = ${env:CHECKPOINT}" in note for note in notes)
-    assert any("sinks.k3: no such type 'hive'" in note for note in notes)
+    assert problems == (
+        ("line 33: a1.sinks.k3.type: no such type 'hive', though Flume has it; use objects, whose files Hive reads"),
+        (
+            "line 44: a1.channels.c2.keep-alive: must be a number, without a unit, got '3s'; it is: seconds that"
+            " a put waits"
+            " for room"
+        ),
+    )
     assert parse_toml(text).sinks["k3"].type == "hive"
 
 

@@ -95,15 +95,14 @@ def test_a_file_has_all_that_an_agent_is_made_of() -> None:
 
 def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() -> None:
     """From an unknown table to a group's priorities: each problem has its line, in their order."""
-    text = DRAWN.replace("monitoring", "monitorin").replace("size = 10", 'size = "big"')
+    text = DRAWN.replace("monitoring", "monitorin").replace("size = 10", "nosuch = 1")
     text = text.replace('channels = ["c1", "c2"]', 'channels = ["c1", "c3"]').replace("k2 = 1", "k9 = 1")
     text = text.replace("header =", "hedaer =").replace('channel = "c2"', "")
     assert problems_of(text + "[sinkgroups]\n") == [
         "line 4: agent.monitorin: no such key; did you mean 'monitoring'?",
         "line 9: sources.r1.channels: there is no channel 'c3'; there are c1, c2, refused",
-        "line 10: sources.r1.size: must be a whole number, got 'big'",
+        "line 10: sources.r1.nosuch: no such option; there are batch_size, max_total_events, size",
         "line 14: sources.r1.selector.hedaer: no such option; did you mean 'header'?",
-        "line 20: channels.c2: no sink takes from it: it would fill, and hold its sources up",
         "line 32: sinks.k3.channel: is missing: the channel that the sink takes from",
         "line 39: groups.g1.priority.k9: the group has no such sink; there are k1, k2",
         "line 40: sinkgroups: no such table; did you mean 'groups'?",
@@ -115,8 +114,8 @@ def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() ->
     [
         ("[agent]\nname = web\n", "line 2: invalid value; a text stands in quotes"),
         ("[agent\nname = 1\n", "line 1: expected ']' at the end of a table declaration"),
-        ("[agent]\n[agent]\n", "line 2: cannot declare ('agent',) twice"),
-        ('name = "', "line 1: unterminated string"),
+        ("[agent]\n[agent]\n", "line 2: [agent] is there already: the first time in line 1"),
+        ('name = "', "line 1: a text has no quote at its end"),
     ],
 )
 def test_a_text_that_is_no_toml_is_told_in_words(text: str, told: str) -> None:

@@ -209,8 +209,8 @@ def test_flumes_keys_are_understood():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"port": None}, "or ports must be given"),
-        ({"ports": "1 2"}, "not both"),
+        ({"port": None}, "is missing: port, or ports"),
+        ({"ports": "1 2"}, "goes without ports"),
         ({"port": None, "ports": "70000"}, "from 0 to 65535"),
         ({"keep_fields": "priority pid"}, "must be none, all, or some of"),
     ],

@@ -51,7 +51,11 @@ class ObjectsOptions:
     )
     columns: tuple[str, ...] = option((), doc="headers that are columns of Parquet; all others are in the map headers")
     roll_size: int = option(
-        32 << 20, flume="hdfs.rollSize", least=0, doc="bytes of bodies of an object, unpacked; 0 for 256 MiB"
+        32 << 20,
+        flume="hdfs.rollSize",
+        least=0,
+        unit="bytes",
+        doc="bytes of bodies of an object, unpacked; 0 for 256 MiB",
     )
     roll_count: int = option(0, flume="hdfs.rollCount", least=0, doc="events of an object; 0 for no such end")
     roll_interval: float = option(

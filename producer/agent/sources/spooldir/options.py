@@ -44,8 +44,10 @@ class SpoolDirectoryOptions:
     )
     deserializer: str = option("LINE", choices=("LINE", "BLOB"), doc="what an event is: a line, or a whole file")
     max_line_length: int | None = option(None, least=1, doc="characters: longer lines are cut into several events")
-    max_blob_length: int = option(32 << 20, least=1, doc="bytes: larger files are cut into several events")
-    max_line_bytes: int = option(4 << 20, least=1024, doc="a longer line comes in parts in any case")
+    max_blob_length: int = option(
+        32 << 20, least=1, unit="bytes", doc="bytes: larger files are cut into several events"
+    )
+    max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="a longer line comes in parts in any case")
     file_header: bool = option(False, doc="whether events have a header with the path of their file")
     file_header_key: str = option("file", doc="the name of that header")
     basename_header: bool = option(False, doc="whether events have a header with the name of their file")

@@ -48,8 +48,15 @@ def file_group(name: str, text: str, headers: Mapping[str, str]) -> Group:
     try:
         names = re.compile(expression)
     except re.error as error:
-        raise ConfigError(f"file_groups.{name}", f"{expression!r} is no regular expression: {error}", text) from error
+        hint = f"; a glob such as {expression} is {_as_expression(expression)} here" if "*" in expression else ""
+        rule = f"{expression!r} is no regular expression: {error}{hint}"
+        raise ConfigError(f"file_groups.{name}", rule, None) from error
     return Group(name, os.path.abspath(directory or "/"), False, names, headers)  # noqa: PTH100  # links stay
+
+
+def _as_expression(pattern: str) -> str:
+    """A glob of a file name as an expression that people can read."""
+    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
 
 def glob_group(text: str, headers: Mapping[str, str]) -> Group:

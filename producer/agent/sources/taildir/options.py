@@ -48,7 +48,9 @@ class TaildirOptions:
         choices=("plain", "cri"),
         doc="cri: lines of Kubernetes' container runtimes; their parts are joined, time and stream become headers",
     )
-    max_line_bytes: int = option(4 << 20, least=1024, doc="a longer line, or event of several, comes in parts")
+    max_line_bytes: int = option(
+        4 << 20, least=1024, unit="bytes", doc="a longer line, or event of several, comes in parts"
+    )
     max_open_files: int = option(512, least=1, doc="files that are kept open at a time")
     forget_after: float = option(86_400.0, least=0, doc="seconds: how long the position of a file that is gone is kept")
     position_file: Path | None = option(
@@ -64,7 +66,7 @@ class TaildirOptions:
 
     def __post_init__(self) -> None:
         if not self.paths and not self.file_groups:
-            raise ConfigError("paths", "paths or file_groups must name files", None)
+            raise ConfigError("paths", "is missing: globs of the files to follow, or file_groups", None)
         if self.line_format == "cri" and (self.multiline_start is not None or self.byte_offset_header):
             raise ConfigError(
                 "line_format", "cri goes without multiline_start and byte_offset_header", self.line_format

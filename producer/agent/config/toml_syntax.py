@@ -1,0 +1,54 @@
+"""What is wrong with a text that is no TOML, for whoever has written it: ``tomllib`` speaks to who knows TOML."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from ..options import Problem
+from . import toml_lines
+
+_TABLE_TWICE = re.compile(r"cannot declare \((.*?),?\) twice")
+_FLUMES = re.compile(r"^[\w-]+\.(?:sources|channels|sinks|sinkgroups)(?:\.[^\s=:]+)?[ \t]*[=:]", re.MULTILINE)
+_KEY = re.compile(r"[ \t]*([\w.\"'-]+)[ \t]*(=|:)")
+
+
+def syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
+    """The problem, with its line. What stands in the line is not shown, but for its key: it may be a secret."""
+    if _FLUMES.search(text) and not re.search(r"^\[", text, re.MULTILINE):
+        return Problem("", "", "this looks like a properties file of Flume: give it with --flume", _first_line(text))
+    message, _, place = str(error).partition(" (at ")
+    words = place.removesuffix(")").replace(",", "").split()  # "line 3 column 5", "end of document"
+    number = int(words[1]) if words[:1] == ["line"] else text.count("\n") + 1
+    return Problem("", "", _in_words(f"{message[:1].lower()}{message[1:]}", text, number), number)
+
+
+def _first_line(text: str) -> int:
+    found = _FLUMES.search(text)
+    return 1 if found is None else text.count("\n", 0, found.start()) + 1
+
+
+def _in_words(message: str, text: str, number: int) -> str:
+    lines = text.splitlines()
+    line = lines[number - 1] if number <= len(lines) else ""
+    found = _KEY.match(line)
+    key, sign = found.groups() if found else ("", "")
+    if twice := _TABLE_TWICE.match(message):
+        return _twice([part.strip().strip("'\"") for part in twice[1].split(",")], lines[: number - 1])
+    if message == "cannot overwrite a value":
+        return f"{key or 'a key'} is there already: a key stands once in a table"
+    if message in ("illegal character '\\n'", "unterminated string"):
+        return "a text has no quote at its end"
+    if message.startswith("unescaped '\\'"):
+        return f"{message}; in single quotes, such as '\\d+', a backslash is one"
+    if sign == ":" and message.startswith("expected '='"):
+        return "a key and its value have '=' between them, not ':'"
+    value = line.partition("=")[2].strip()
+    unquoted = value and value[0] not in "\"'[{+-" and not value[0].isdigit() and value not in ("true", "false")
+    return f"{message}; a text stands in quotes" if unquoted else message
+
+
+def _twice(names: list[str], before: list[str]) -> str:
+    first = toml_lines.lines_of("\n".join(before)).get(tuple(names))
+    where = "" if first is None else f": the first time in line {first}"
+    return f"[{'.'.join(names)}] is there already{where}"

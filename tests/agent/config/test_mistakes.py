@@ -1,0 +1,250 @@
+"""Mistakes that people make in configurations, each with the one sentence that says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from producer.agent import AgentConfigError
+from producer.agent.blueprint import draw
+from producer.agent.config import parse_flume, parse_toml, read_properties, read_toml
+
+TOML = """\
+[agent]
+name = "web"
+monitoring = "127.0.0.1:9171"
+[sources.access]
+type = "taildir"
+paths = ["/var/log/*.log"]
+channels = ["q"]
+[[sources.access.interceptors]]
+type = "parse"
+format = "access"
+[channels.q]
+type = "file"
+byte_capacity = "64m"
+[sinks.lh]
+type = "loghub"
+channel = "q"
+project = "web"
+logstore = "access"
+endpoint = "http://127.0.0.1:25171"
+access_key_id = "demo"
+access_key_secret = "demo-secret"
+"""
+FLUME = """\
+a1.sources = r1
+a1.channels = c1
+a1.sinks = k1
+a1.sources.r1.type = TAILDIR
+a1.sources.r1.channels = c1
+a1.sources.r1.filegroups = f1
+a1.sources.r1.filegroups.f1 = /var/log/.*
+a1.channels.c1.type = file
+a1.sinks.k1.type = logger
+a1.sinks.k1.channel = c1
+"""
+BYTES = "must be a whole number of bytes, such as 65536 or 64k (k, m and g are powers of 1024)"
+SHELL = "is a shell's variable, which means nothing here; did you mean ${env:SECRET}?"
+
+
+def told(text: str, *, flume: bool = False) -> list[str]:
+    with pytest.raises(AgentConfigError) as caught:
+        draw(parse_flume(text) if flume else parse_toml(text))
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "sentence"),
+    [
+        (
+            'channels = ["q"]',
+            'channel = "q"',
+            'line 7: sources.access.channel: is for sinks; a source has channels, such as channels = ["q"]',
+        ),
+        (
+            'channel = "q"',
+            'channels = ["q"]',
+            'line 16: sinks.lh.channels: is for sources; a sink takes from one channel, such as channel = "q"',
+        ),
+        (
+            'channels = ["q"]',
+            'channels = ["queue"]',
+            "line 7: sources.access.channels: there is no channel 'queue'; there are q",
+        ),
+        (
+            'byte_capacity = "64m"',
+            'checkpointDir = "/x"',
+            "line 13: channels.q.checkpointDir: is what Flume calls it; here it is 'directory'",
+        ),
+        (
+            "[sources.access]",
+            "[source.access]",
+            "line 4: source: no such table; did you mean 'sources'?",
+        ),
+        (
+            '[agent]\nname = "web"',
+            'name = "web"\n[agent]',
+            "line 1: name: stands outside of a table; it goes under [agent]",
+        ),
+        ('monitoring = "127.0.0.1:9171"', "monitoring = true", "line 3: agent.monitoring: must be text, got true"),
+        (
+            'byte_capacity = "64m"',
+            'capacity = "${env:NO_SUCH}"',
+            "line 13: channels.q.capacity: the environment has no NO_SUCH",
+        ),
+        ('"64m"', '"64MB"', f"line 13: channels.q.byte_capacity: {BYTES}, got '64MB'"),
+        (
+            'byte_capacity = "64m"',
+            'capacity = "10k"',
+            (
+                "line 13: channels.q.capacity: must be a whole number, got '10k'; it is: events; empty for no limit but"
+                " that of the bytes"
+            ),
+        ),
+        ('byte_capacity = "64m"', "capacity = true", "line 13: channels.q.capacity: must be a whole number, got true"),
+        (
+            'byte_capacity = "64m"',
+            'keep_alive = "3s"',
+            (
+                "line 13: channels.q.keep_alive: must be a number, without a unit, got '3s'; it is: seconds that a put"
+                " waits for room"
+            ),
+        ),
+        ('"demo-secret"', '"${SECRET}"', f"line 21: sinks.lh.access_key_secret: {SHELL}"),
+        ('"demo-secret"', '"$SECRET"', f"line 21: sinks.lh.access_key_secret: {SHELL}"),
+        (
+            'paths = ["/var/log/*.log"]',
+            "settle = 1",
+            "line 4: sources.access.paths: is missing: globs of the files to follow, or file_groups",
+        ),
+        (
+            'paths = ["/var/log/*.log"]',
+            "paths = [\"/var/log/*.log\"]\nmultiline_start = '^('",
+            (
+                "line 7: sources.access.multiline_start: '^(' is not a regular expression: missing ), unterminated"
+                " subpattern at position 1"
+            ),
+        ),
+        ('"web"', '"web', "line 2: a text has no quote at its end"),
+        ("name = ", "name: ", "line 2: a key and its value have '=' between them, not ':'"),
+        ('name = "web"', 'name = "web"\nname = "b"', "line 3: name is there already: a key stands once in a table"),
+        (
+            "[sinks.lh]",
+            '[channels.q]\ntype = "memory"\n[sinks.lh]',
+            "line 14: [channels.q] is there already: the first time in line 11",
+        ),
+        (
+            '"/var/log/*.log"',
+            '"/var/log/\\d.log"',
+            "line 6: unescaped '\\' in a string; in single quotes, such as '\\d+', a backslash is one",
+        ),
+    ],
+)
+def test_a_mistake_in_toml_is_told_once_and_says_what_to_do(right: str, wrong: str, sentence: str) -> None:
+    """One mistake is one sentence, with its line and what is to stand there; nothing that only follows from it."""
+    assert told(TOML.replace(right, wrong, 1)) == [sentence]
+
+
+def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
+    """Where to listen may be a number, and what some editors put before a text is none of it."""
+    config = parse_toml("\ufeff" + TOML.replace('"127.0.0.1:9171"', "9171"))
+    assert draw(config).config.monitoring == "9171"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "sentence"),
+    [
+        ("r1.channels = c1", "r1.channel = c1", "line 5: a1.sources.r1.channel: is not known; a source has 'channels'"),
+        (
+            "k1.channel = c1",
+            "k1.channels = c1",
+            "line 10: a1.sinks.k1.channels: is not known; a sink has one 'channel'",
+        ),
+        (
+            "/var/log/.*",
+            "/var/log/*.log",
+            (
+                "line 7: a1.sources.r1.filegroups.f1: '*.log' is no regular expression: nothing to repeat at"
+                " position 0; a"
+                " glob such as *.log is .*\\.log here"
+            ),
+        ),
+        (
+            "c1.type = file",
+            "c1.type = file\na1.channels.c1.encryption.activeKey = k",
+            (
+                "line 9: a1.channels.c1.encryption.activeKey: is not known: files of channels are not encrypted;"
+                " put the"
+                " directory on an encrypted disk"
+            ),
+        ),
+        (
+            "c1.type = file",
+            "c1.type = file\na1.channels.c1.capacity = 10k",
+            (
+                "line 9: a1.channels.c1.capacity: must be a whole number, got '10k'; it is: events; empty for no"
+                " limit but"
+                " that of the bytes"
+            ),
+        ),
+        (
+            "k1.type = logger",
+            "k1.type = logger\na1.sinks.k1.maxBytesToLog = 0",
+            "line 10: a1.sinks.k1.maxBytesToLog: must be at least 1, got 0",
+        ),
+        (
+            "k1.type = logger",
+            "k1.type = logger\na1.sinks.k1.maxBytesToLog = ${env:NO_SUCH}",
+            "line 10: a1.sinks.k1.maxBytesToLog: the environment has no NO_SUCH",
+        ),
+        (
+            "k1.type = logger",
+            "k1.type = logger\na1.sinks.k1.pwd = ${sys:PWD}",
+            "line 10: a1.sinks.k1.pwd: ${sys:PWD} is a property of a Java process: there is none here; use ${env:…}",
+        ),
+        (
+            "k1.type = logger",
+            "k1.type = org.apache.flume.sink.hbase2.HBase2Sink",
+            (
+                "line 9: a1.sinks.k1.type: no such type 'org.apache.flume.sink.hbase2.HBase2Sink', though Flume"
+                " has it; use"
+                " kafka or objects, or a plugin"
+            ),
+        ),
+        (
+            "c1.type = file",
+            "c1.type = jdbc",
+            (
+                "line 8: a1.channels.c1.type: no such type 'jdbc', though Flume has it; use file, which survives"
+                " a death,"
+                " too"
+            ),
+        ),
+        (
+            "a1.sinks = k1",
+            "a1.sinks = k1\na1.configfilters = f1\na1.configfilters.f1.type = env",
+            "line 4: a1.configfilters: filters of Flume are not supported; use ${env:…} or ${file:…}",
+        ),
+    ],
+)
+def test_a_mistake_in_flumes_file_is_told_once_under_the_files_own_names(right: str, wrong: str, sentence: str) -> None:
+    """What stands in the file is named as it stands there, also where it has another name in ours."""
+    assert told(FLUME.replace(right, wrong, 1), flume=True) == [sentence]
+
+
+def test_a_file_of_the_other_kind_is_told_to_go_the_other_way(tmp_path: Path) -> None:
+    """Flume's given as ours, and ours given as Flume's; and a file in another encoding, with the line."""
+    path = tmp_path / "file"
+    path.write_text(f"# an agent\n{FLUME}")
+    with pytest.raises(
+        AgentConfigError, match=r"line 2: this looks like a properties file of Flume: give it with --flume"
+    ):
+        read_toml(path)
+    path.write_text(TOML)
+    with pytest.raises(AgentConfigError, match=r"line 1: this looks like our TOML.*: give it with --config"):
+        read_properties(path)
+    path.write_bytes(TOML.replace('"web"', '"wéb"').encode("latin-1"))
+    with pytest.raises(AgentConfigError, match="line 2: byte 0xe9 is no UTF-8: save the file as UTF-8"):
+        read_toml(path)
