@@ -1,8 +1,8 @@
-"""The command ``producer channel inspect|verify|repair|drain DIR``, for the directory of a file channel.
+"""The command ``producer channel inspect|verify|peek|export|repair|drain DIR``, for the directory of a file channel.
 
 Exit codes: 0, all is well; 1, something is damaged, or could not be delivered; 2, it cannot be done; 130, interrupted.
 
-What ``drain`` does is in :mod:`.drain`.
+What ``drain`` does is in :mod:`.drain`, and how events are shown in :mod:`.channel_logs`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import islice
 
-from ..channels.file.recovery.inspection import (
-    DirectoryReport,
-    examine,
-)
+from ..channels.file.recovery.inspection import DirectoryReport, examine, look_at_events
 from ..channels.file.recovery.repair import repair
 from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
 from ..errors import ChannelKeyError, ProducerError
 from .arguments.channel import add_arguments
+from .channel_logs import FIRST, batched, logs_of
 from .drain import drain
+from .drain_all import drain_all
+from .output import writer
 from .profiles import resolve
+from .progress import Progress
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _AFTER_INTERRUPT = {
@@ -35,7 +37,14 @@ _AFTER_INTERRUPT = {
 
 def run(args: argparse.Namespace) -> int:
     """Run ``producer channel``; the exit code."""
-    actions = {"inspect": _inspect, "verify": _verify, "repair": _repair, "drain": _drain}
+    actions = {
+        "inspect": _inspect,
+        "verify": _verify,
+        "peek": _show,
+        "export": _show,
+        "repair": _repair,
+        "drain": _drain,
+    }
     try:
         return actions[args.action](args)
     except KeyboardInterrupt:
@@ -181,12 +190,29 @@ def _repair(args: argparse.Namespace) -> int:
     return _FAILED if failed else _OK
 
 
+def _show(args: argparse.Namespace) -> int:
+    """The logs in it, decoded, the first ones first."""
+    events = look_at_events(_directory(args), data_directories=_data(args), keys=_keys(args))
+    printed = writer(args.output, FIRST)
+    with Progress("logs") as progress:
+        for rows in batched(islice(logs_of(events), args.limit)):
+            printed.write(rows)
+            progress.add(len(rows))
+    printed.close()
+    return _OK
+
+
 def _drain(args: argparse.Namespace) -> int:
+    directory, settings = _directory(args), resolve(args, os.environ)
+    letters = os.path.abspath(args.dead_letter) if args.dead_letter else None  # noqa: PTH100
+    if args.all:
+        complete = drain_all(directory, settings=settings, dead_letter=letters, keys=_keys(args), timeout=args.timeout)
+        return _OK if complete else _FAILED
     outcome = drain(
-        _directory(args),
-        settings=resolve(args, os.environ),
+        directory,
+        settings=settings,
         data_directories=_data(args),
-        dead_letter=os.path.abspath(args.dead_letter) if args.dead_letter else None,  # noqa: PTH100
+        dead_letter=letters,
         keys=_keys(args),
         timeout=args.timeout,
     )

@@ -51,6 +51,16 @@ def read_group(data: bytes) -> Iterator[Fields]:
         yield {"__time__": time, **common, **contents}
 
 
+def read_record(data: bytes) -> Iterator[tuple[str, Fields]]:
+    """Time and fields of each log of a record, which is logs as a LogGroup holds them, and nothing else of one.
+
+    :raises ValueError: it is none, or cut off.
+    """
+    for number, log in fields_of(data):
+        if number == _LOGS and isinstance(log, bytes):
+            yield read_log(log)
+
+
 def read_log(data: bytes) -> tuple[str, Fields]:
     """The time of a log, Unix seconds as text, and its fields.
 

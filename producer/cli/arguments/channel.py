@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..parsing import add_action, seconds, set_examples
-from .target import WHERE, add_target
+from ..parsing import add_action, positive_integer, seconds, set_examples
+from .target import WHERE, add_output, add_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions, "verify", "check every record; exit code 1 if something is damaged; changes nothing"
     )
     verify.add_argument("--json", action="store_true", help="for programs")
+    peek = _add_channel_action(actions, "peek", "the first logs in it, decoded; changes nothing")
+    peek.add_argument("-n", "--limit", type=positive_integer, default=10, metavar="N", help="default: %(default)s")
+    export = _add_channel_action(actions, "export", "all logs in it, decoded; changes nothing")
+    export.add_argument("-n", "--limit", type=positive_integer, metavar="N", help="logs at most; default: all")
+    for reader in (peek, export):
+        add_output(reader)
     mend = _add_channel_action(
         actions, "repair", "mend what is damaged; files are kept as they were in quarantine/ beside them"
     )
@@ -25,20 +31,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--give-up-missing", action="store_true", help="go on without segments that are missing; their events are lost"
     )
     drain = _add_channel_action(actions, "drain", "deliver what is in it, then end")
+    drain.add_argument(
+        "--all", action="store_true", help="DIR is the base of ProcessFileChannel: each directory below it, in turn"
+    )
     add_target(drain, project=False, logstore=False)
     drain.add_argument(
         "--dead-letter",
         metavar="DIR2",
-        help="keeps what the server refuses for good, with the reason; default: DIR.dead-letter beside it",
+        help="keeps what the server refuses for good, with the reason; default: DIR.dead-letter, beside DIR",
     )
     drain.add_argument("--timeout", type=seconds, metavar="SECONDS", help="what is left then stays; default: no limit")
     set_examples(inspect, "producer channel inspect /var/lib/app/channel")
     set_examples(verify, "producer channel verify --json /var/lib/app/channel")
+    set_examples(peek, "producer channel peek /var/lib/app/channel", "producer channel peek DIR -n 100 --output jsonl")
+    set_examples(export, "producer channel export /var/lib/app/channel > left.jsonl")
     set_examples(mend, "producer channel repair /var/lib/app/channel")
     set_examples(
         drain,
         "producer channel drain /var/lib/app/channel --endpoint https://cn-hangzhou.log.aliyuncs.com",
         "producer channel drain /var/lib/app/channel --profile prod --timeout 60",
+        "producer channel drain --all /var/lib/app/channels --profile prod",
         more=WHERE,
     )
     set_examples(

@@ -1,23 +1,28 @@
-"""Looking into a channel's directories without changing anything, also while a channel runs on them."""
+"""Looking into a channel's directories without changing anything, also while a channel runs on them.
+
+The file is long since reports and events come of the same look.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, cast
 
 from ....clock import Clock, SystemClock
 from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
+from ....interfaces import Event
 from ..store.directories import Directories
 from ..store.disk import Disk
 from ..store.encryption import KeyProvider, SegmentCipher
-from ..store.format import FRAME_SIZE, HEADER_SIZES, SECOND_HEADER, Kind
+from ..store.format import FRAME_SIZE, HEADER_SIZES, SECOND_HEADER, Kind, decode_event
 from ..store.looking_disk import LookingDisk
 from ..store.pointers import OFFSET_BITS, Entry
-from ..store.segment import Damage, Record, Segment, scan
+from ..store.segment import Damage, Record, Segment, opened, scan
 from ..store.segments import Segments
 from . import checkpoint as checkpoints
 from . import quarantine
@@ -133,6 +138,41 @@ def examine(
     check_is_channel(place)
     try:
         return _examine(place, keys, clock or SystemClock())
+    except OSError as error:
+        if isinstance(error, ChannelIOError):
+            raise
+        raise ChannelIOError(place.name, f"{directory} cannot be read: {error}", error.errno or 0) from error
+
+
+def look_at_events(
+    directory: str,
+    *,
+    data_directories: Sequence[str] = (),
+    keys: KeyProvider | None = None,
+    clock: Clock | None = None,
+    disk: Disk | None = None,
+) -> Iterator[Event]:
+    """The events that are in a channel, in order, without changing anything, also while a channel runs on it.
+
+    Damaged ones are missing, and so may be those that are committed away meanwhile.
+
+    :raises ChannelFormatError: it is not a channel's directory, or a segment is there twice.
+    :raises ChannelKeyError: a key of encrypted segments is missing, or is not the right one.
+    :raises ChannelIOError: it cannot be read.
+    """
+    disk = Disk() if disk is None else disk
+    place = place_of(disk, directory, data_directories)
+    check_is_channel(place)
+    try:
+        for left in reversed(range(_LOOKS)):
+            try:
+                look = _Look(place, keys, clock or SystemClock())
+                entries = look.entries()
+                break
+            except FileNotFoundError:  # a segment that was deleted meanwhile
+                if not left:
+                    raise
+        yield from look.events(entries)
     except OSError as error:
         if isinstance(error, ChannelIOError):
             raise
@@ -259,6 +299,36 @@ class _Look:
             quarantine=tuple(quarantine.files(place.disk, place.all)),
             segments=tuple(looked),
         )
+
+    def entries(self) -> list[Entry]:
+        """Where the events stand.
+
+        :raises ChannelKeyError: a key is missing, or is not the right one.
+        """
+        for found in self._found:
+            if found.header.key_id is not None and self._ciphers[found.header.number] is None:
+                message = f"the key {found.header.key_id!r} of {found.path} is missing, or not the right one"
+                raise ChannelKeyError(self._place.name, found.header.key_id, message)
+        events = self._replayed()[0].events
+        return list(events.entries(0, len(events)))
+
+    def events(self, entries: Sequence[Entry]) -> Iterator[Event]:
+        """The events of these entries, but those that cannot be read."""
+        found = {one.header.number: one for one in self._found}
+        for number, of_segment in groupby(entries, key=lambda entry: entry.segment):
+            segment = found[number]
+            try:
+                data = self._load(segment.path)[: segment.size]
+            except FileNotFoundError:  # all of it was committed away meanwhile
+                continue
+            records = {item.offset: item for item in scan(data, segment.header) if isinstance(item, Record)}
+            opener = Segment(segment.path, segment.header, self._ciphers[number])
+            for entry in of_segment:
+                record = records.get(entry.offset)
+                payload = None if record is None else opened(opener, data, record)
+                with contextlib.suppress(ValueError):
+                    if payload is not None:
+                        yield decode_event(payload, entry.sequence)
 
     def _look_through(self, found: Found) -> SegmentReport:
         """Every record of one segment; what does not check out is damaged as yet."""

@@ -1,0 +1,67 @@
+"""What ``producer channel drain --all`` does: drains the directories of many processes, one after the other."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from ..channels.file.recovery.ownership import LOCK_NAME
+from ..channels.file.store.encryption import KeyProvider
+from ..errors import ChannelError, ChannelFormatError, ChannelIOError
+from .drain import DrainRefusedError, drain
+from .profiles import Settings
+
+
+def drain_all(
+    base: str,
+    *,
+    settings: Settings,
+    dead_letter: str | None = None,
+    keys: KeyProvider | None = None,
+    timeout: float | None = None,
+) -> bool:
+    """Drain each directory below the base of :class:`~producer.channels.ProcessFileChannel`; prints what becomes of it.
+
+    One that a running process has is left to it. One that cannot be drained does not keep the others waiting.
+
+    :param dead_letter: the directory for what the server refuses for good; None is one beside ``base``: below it,
+        another process would adopt it.
+    :param timeout: seconds for all of them together; None for no limit.
+    :returns: whether everything in all of them was delivered.
+    :raises ChannelError: there is none.
+    :raises UsageError: the endpoint or credentials are missing.
+    """
+    directories = _below(base)
+    letters = dead_letter or f"{base}.dead-letter"
+    end = None if timeout is None else time.monotonic() + timeout
+    emptied = 0
+    for number, directory in enumerate(directories, 1):
+        print(f"{number} of {len(directories)}: {directory}", flush=True)
+        left = None if end is None else max(0.0, end - time.monotonic())
+        try:
+            outcome = drain(directory, settings=settings, dead_letter=letters, keys=keys, timeout=left)
+        except (ChannelError, DrainRefusedError) as error:
+            print(f"error: {error}", file=sys.stderr)
+        else:
+            emptied += outcome.complete
+    print(f"{emptied} of {len(directories)} directories are delivered")
+    return emptied == len(directories)
+
+
+def _below(base: str) -> list[str]:
+    """The channels' directories below a base.
+
+    :raises ChannelError: there is none.
+    """
+    name = os.path.basename(base) or base  # noqa: PTH119  # strings, as everywhere in the channel
+    if os.path.exists(f"{base}/{LOCK_NAME}"):  # noqa: PTH110
+        raise ChannelFormatError(name, f"{base} is the directory of a single channel: leave --all out")
+    try:
+        with os.scandir(base) as entries:
+            found = sorted(each.path for each in entries if os.path.exists(f"{each.path}/{LOCK_NAME}"))  # noqa: PTH110
+    except OSError as error:
+        raise ChannelIOError(name, f"{base} cannot be read: {error.strerror}", error.errno or 0) from error
+    if not found:
+        raise ChannelFormatError(name, f"{base} has no directory of a channel below it")
+    return found

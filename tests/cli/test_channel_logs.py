@@ -1,0 +1,163 @@
+"""``producer channel peek`` and ``export`` show the logs in a channel; ``drain --all`` empties those of processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from producer import Producer, ProducerConfig
+from producer.channels import Event, FileChannel, FileKeys
+from producer.channels.file.recovery.inspection import look_at_events
+from producer.cli import main
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.testing import RecordingSink
+
+from .test_channel import content_of, damage, directory, key_file, leave
+
+Run = Callable[..., tuple[int, str, str]]
+
+__all__ = ["directory"]  # a fixture
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command: its exit code, and what it printed."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = main(["channel", *map(str, arguments)])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch) -> Callable[[LogHubServer], None]:
+    """Names a server in the environment."""
+
+    def name(server: LogHubServer) -> None:
+        monkeypatch.setenv("LOGHUB_ENDPOINT", server.endpoint)
+        monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)
+        monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", server.access_key_secret)
+
+    return name
+
+
+def rows(out: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_events_are_looked_at_as_the_channel_has_them(directory: Path) -> None:
+    """In order, without those that were taken, and nothing is changed; also beside a running channel."""
+    before = content_of(directory)
+    seen = list(look_at_events(str(directory)))
+    assert content_of(directory) == before
+    with FileChannel(directory, minimum_free_space=0) as channel:
+        assert [(event.sequence, event.body) for event in seen] == [
+            (event.sequence, bytes(event.body)) for event in channel.peek()
+        ]
+        assert len(list(look_at_events(str(directory)))) == 53
+
+
+def test_a_damaged_event_is_missing_and_the_others_are_there(directory: Path) -> None:
+    """What cannot be read is left out."""
+    damage(directory)
+    bodies = [bytes(event.body)[:8] for event in look_at_events(str(directory))]
+    assert bodies.count(b"body-010") < 3
+    assert bodies.count(b"body-011") == 3
+
+
+def test_peek_shows_the_first_logs_decoded(run: Run, tmp_path: Path) -> None:
+    """Where they are to go, their time, their fields; as many as asked for, and nothing is changed."""
+    leave(tmp_path / "logs", 15)
+    before = content_of(tmp_path / "logs")
+    code, out, _ = run("peek", tmp_path / "logs")
+    assert (code, len(out.splitlines())) == (0, 10)
+    code, out, _ = run("peek", tmp_path / "logs", "-n", "2")
+    assert [log["n"] for log in rows(out)] == ["0", "1"]
+    first = rows(out)[0]
+    assert (first["__project__"], first["__logstore__"]) == ("my-project", "app-log")
+    assert int(first["__time__"]) > 1_700_000_000
+    table = run("peek", tmp_path / "logs", "-n", "1", "-o", "table")[1]
+    assert "my-project" in table.splitlines()[1]
+    assert content_of(tmp_path / "logs") == before
+
+
+def test_export_has_every_log(run: Run, tmp_path: Path) -> None:
+    """Of events with one log and with many, their topic, source and tags."""
+    sink = RecordingSink()
+    config = ProducerConfig(log_tags={"env": "test"}, drain_timeout_ms=0, linger_ms=5000)
+    with Producer(sink=sink, config=config, channel=FileChannel(tmp_path / "logs", minimum_free_space=0)) as producer:
+        stream = producer.stream("p", "l", topic="t", source="s")
+        stream.send_many([{"n": str(n)} for n in range(5)])
+        stream.send({"n": "5"})
+        code, out, _ = run("export", tmp_path / "logs")
+    logs = rows(out)
+    assert (code, [log["n"] for log in logs]) == (0, ["0", "1", "2", "3", "4", "5"])
+    assert {(log["__topic__"], log["__source__"], log["__tag__:env"]) for log in logs} == {("t", "s", "test")}
+
+
+def test_events_that_are_no_producers_are_shown_as_they_are(run: Run, directory: Path) -> None:
+    """Their headers, and the body as text."""
+    first = rows(run("export", directory, "-n", "1")[1])[0]
+    assert first["body"].startswith("body-002;")
+    assert first["n"] == "2"
+
+
+def test_encrypted_events_need_their_keys(run: Run, tmp_path: Path) -> None:
+    """Without them the command says which option gives them; the exit code is 2."""
+    keys = key_file(tmp_path / "keys.json")
+    with (
+        FileChannel(tmp_path / "logs", encryption=FileKeys(keys), minimum_free_space=0) as channel,
+        channel.transaction() as transaction,
+    ):
+        transaction.put(Event({}, b"hello"))
+    code, out, err = run("export", tmp_path / "logs")
+    assert (code, out, "--key-file" in err) == (2, "", True)
+    assert rows(run("export", tmp_path / "logs", "--key-file", keys)[1])[0]["body"] == "hello"
+
+
+def test_drain_all_delivers_what_every_process_left(
+    run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
+) -> None:
+    """Each directory below the base; one that is in use is left alone and told, with exit code 1."""
+    for name, count in (("a", 3), ("b", 2), ("c", 1)):
+        leave(tmp_path / "base" / name, count)
+    with LogHubServer() as server:
+        target(server)
+        with FileChannel(tmp_path / "base" / "b", minimum_free_space=0):
+            code, out, err = run("drain", "--all", tmp_path / "base")
+        assert (code, server.count("my-project", "app-log")) == (1, 4)
+        assert out.endswith("2 of 3 directories are delivered\n")
+        assert f"{tmp_path}/base/b" in err
+        code, out, _ = run("drain", "--all", tmp_path / "base")
+        assert (code, server.count("my-project", "app-log")) == (0, 6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
+
+
+def test_drain_all_keeps_what_is_refused_beside_the_base(
+    run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
+) -> None:
+    """Of all directories in one place; below the base another process would adopt it."""
+    for name in ("a", "b"):
+        leave(tmp_path / "base" / name, 1)
+    with LogHubServer() as server:
+        target(server)
+        server.faults.add(answer(400, "InvalidFormat", "no"), operation="PutLogs")
+        assert run("drain", "--all", tmp_path / "base")[0] == 1
+    assert sorted(path.name for path in (tmp_path / "base").iterdir()) == ["a", "b"]
+    letters = rows(run("export", tmp_path / "base.dead-letter")[1])
+    assert [log["__error_code__"] for log in letters] == ["InvalidFormat", "InvalidFormat"]
+
+
+def test_drain_all_wants_the_base(run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]) -> None:
+    """A single channel, and a directory without any, are told; the exit code is 2."""
+    leave(tmp_path / "logs", 1)
+    (tmp_path / "nothing").mkdir()
+    for path, told in (("logs", "leave --all out"), ("nothing", "no directory of a channel"), ("x", "cannot be read")):
+        code, _, err = run("drain", "--all", tmp_path / path, "--endpoint", "http://127.0.0.1:1")
+        assert (code, told in err) == (2, True), err
