@@ -22,6 +22,9 @@ INPUT ?=
 override INPUT := $(value INPUT)
 export INPUT
 
+# KEEP=1 has `make run` keep the embedded LogHub up afterwards, until Ctrl-C.
+KEEP ?=
+
 # A file whose lines `make bench` sends, in a case of their own; empty means none. Passed on likewise.
 FILE ?=
 override FILE := $(value FILE)
@@ -53,7 +56,7 @@ SAY_TWIN := from producer.wire.speed import TWIN; \
 .NOTPARALLEL:
 
 help:
-	@echo 'make run     ship real log files into an embedded LogHub and verify every line (INPUT=path to choose them)'
+	@echo 'make run     ship real log files into an embedded LogHub and verify every line (INPUT=path to choose them, KEEP=1 to look around)'
 	@echo 'make test    run the whole test suite (TESTS=path for a part of it)'
 	@echo 'make coverage   likewise, and say which lines no test has run'
 	@echo 'make test-lowest   tests with the lowest versions of all libraries that pyproject.toml allows'
@@ -66,7 +69,7 @@ help:
 
 run: $(VENV)/.stamp-run java
 	@echo '==> shipping log files through Spark into an embedded LogHub'
-	@$(BIN)/python -m examples.ship_demo $${INPUT:+--input "$$INPUT"}
+	@$(BIN)/python -m examples.ship_demo $${INPUT:+--input "$$INPUT"} $(if $(filter-out 0,$(KEEP)),--keep)
 
 test: $(VENV)/.stamp-dev java
 	@echo '==> running the tests'

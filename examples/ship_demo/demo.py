@@ -1,13 +1,14 @@
 """What ``make run`` shows: real log files through Spark and the producer into an embedded LogHub, and proof of arrival.
 
 The proof does not trust the job: the files are read once more by other code, and the logstore is read back through the
-protocol. Run as ``python -m examples.ship_demo [--input PATH]``.
+protocol. Run as ``python -m examples.ship_demo [--input PATH] [--keep]``.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,11 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Ship, read back, compare. 0 if every line arrived once and unchanged, 1 if not, 2 if there was nothing to try."""
     parser = argparse.ArgumentParser(prog="python -m examples.ship_demo", description=__doc__.splitlines()[0])
     parser.add_argument("--input", nargs="+", metavar="PATH", help="files, directories or globs; default: /var/log")
+    parser.add_argument("--keep", action="store_true", help="keep the embedded LogHub up until Ctrl-C")
     args = parser.parse_args(arguments)
     console = Console(soft_wrap=True, highlight=False)
     try:
         with tempfile.TemporaryDirectory(prefix="loghub-producer-demo-") as folder:
-            return _demonstrate(_choose(args.input, Path(folder), console), console)
+            return _demonstrate(_choose(args.input, Path(folder), console), console, keep=args.keep)
     except ProducerError as error:
         console.print(f"error: {error}", style="red", markup=False)
         return 2
@@ -79,7 +81,7 @@ def _newest(found: Found) -> Found:
     return Found(tuple(sorted(files, key=lambda each: each.path)), tuple(skipped))
 
 
-def _demonstrate(found: Found, console: Console) -> int:
+def _demonstrate(found: Found, console: Console, *, keep: bool) -> int:
     console.print(f"shipping {counted(len(found.files), 'file')}, {counted(found.size, 'byte')} on disk")
     for path, reason in found.skipped:
         console.print(readable(f"  not {path}: {reason}"), markup=False, style="dim")
@@ -95,7 +97,22 @@ def _demonstrate(found: Found, console: Console) -> int:
         console.print("reading the logstore back through the protocol, and the files once more")
         with LogstoreClient(Target(project, _LOGSTORE)) as client:
             held = digests_of_logs(all_logs(client))
-    return verdict(found, held, failure, console)
+        code = verdict(found, held, failure, console)
+        if keep:
+            keep_up(server, console)
+    return code
+
+
+def keep_up(server: LogHubServer, console: Console) -> None:
+    """Say where the server is and how to look into it, and return at Ctrl-C or SIGTERM."""
+    target = f"--endpoint {server.endpoint} --project {_PROJECT} --logstore {_LOGSTORE}"
+    key = f"--access-key-id {server.access_key_id} --access-key-secret {server.access_key_secret}"
+    console.print(f"LogHub goes on at {server.endpoint} until Ctrl-C; look into it with", markup=False)
+    console.print(f"  .venv/bin/producer pull --limit 5 {target} {key}", markup=False)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        console.print("LogHub has ended, and what it held is gone")
 
 
 def _ship(found: Found, project: ProjectConfig, console: Console) -> str | None:
