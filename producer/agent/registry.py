@@ -30,6 +30,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
         "syslog_tcp": ("sources.syslog", "SyslogTcpSource"),
         "syslog_udp": ("sources.syslog", "SyslogUdpSource"),
         "taildir": ("sources.taildir", "TaildirSource"),
+        "thrift": ("sources.thrift", "ThriftSource"),
     },
     "channels": {
         "file": ("channels", "FileChannelBuilder"),
@@ -72,6 +73,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
         "null": ("sinks.null", "NullSink"),
         "objects": ("sinks.objects", "ObjectsSink"),
         "otlp": ("sinks.otlp", "OtlpSink"),
+        "thrift": ("sinks.thrift", "ThriftSink"),
     },
 }
 
@@ -94,6 +96,7 @@ FLUME: dict[str, dict[str, str]] = {
         "multiportsyslogtcpsource": "syslog_tcp",
         "syslogudpsource": "syslog_udp",
         "taildirsource": "taildir",
+        "thriftsource": "thrift",
     },
     "channels": {
         "filechannel": "file",
@@ -129,6 +132,7 @@ FLUME: dict[str, dict[str, str]] = {
         "loggersink": "logger",
         "nullsink": "null",
         "rollingfilesink": "file_roll",
+        "thriftsink": "thrift",
     },
 }
 

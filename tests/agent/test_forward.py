@@ -292,15 +292,15 @@ def test_without_its_acknowledgement_nothing_is_delivered(replies: bytes, said: 
     with _speaking(replies) as address, sink(address, tmp_path) as forward:
         with pytest.raises(SinkError, match=said):
             forward.write([EventBatch.of_lines(b"a\n")])
-        assert forward._peer is None
+        assert forward._receiver is None
 
 
 def test_a_connection_that_the_receiver_closed_is_opened_anew(tmp_path: Path) -> None:
     """Without a failure."""
     with serving("forward", field="message", silence=0.05) as served, sink(served.address, tmp_path) as forward:
         forward.write([EventBatch.of_lines(b"a\n")])
-        assert forward._peer is not None
-        eventually(forward._peer.is_gone)
+        assert forward._receiver is not None
+        eventually(forward._receiver.peer.is_gone)
         forward.write([EventBatch.of_lines(b"b\n")])
         served.got(b"a", b"b")
 

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import gzip
 import os
-import select
 import socket
-import ssl
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ...clock import Deadline
-from ...errors import ConfigError
 from ..batch import EventBatch
 from ..interfaces import Context, SinkError
 from ..options import option
+from .peers import Peer, PeerOptions
 
-_READ = 1 << 16
 _MOST_ANSWER = 1 << 20
 
 
@@ -35,7 +31,7 @@ class ForwardSink:
     most_bytes = 2 << 20
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class Options:
+    class Options(PeerOptions):
         """Where to, and what records look like."""
 
         host: str = option(doc="the receiver")
@@ -49,20 +45,13 @@ class ForwardSink:
         connect_timeout: float = option(5.0, least=0.001, doc="seconds")
         timeout: float = option(30.0, least=0.001, doc="seconds that a delivery and its acknowledgements may take")
         shared_key: str | None = option(None, secret=True, doc="what the receiver wants to be known")
-        tls: bool = option(False, doc="use TLS")
-        verify: bool = option(True, doc="check the receiver's certificate")
-        authorities: Path | None = option(None, doc="a PEM file of authorities; empty for the system's")
-
-        def __post_init__(self) -> None:
-            if not self.tls and (self.authorities is not None or not self.verify):
-                raise ConfigError("tls", "is needed with authorities or verify", self.tls)
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters
         self.most_events = options.batch_size
         self._address = f"{options.host}:{options.port}"
-        self._tls = _tls(options) if options.tls else None
-        self._peer: _Peer | None = None
+        self._tls = options.context()
+        self._receiver: _Receiver | None = None
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -70,11 +59,11 @@ class ForwardSink:
         if not messages:
             return
         try:
-            peer = self._connected()
+            receiver = self._connected()
             deadline = Deadline.after(self._clock, self._options.timeout)
             for message in messages.values():
-                peer.send(message, deadline)
-            peer.await_acknowledged(set(messages), deadline)
+                receiver.peer.send(message, deadline)
+            receiver.await_acknowledged(set(messages), deadline)
         except (OSError, ValueError) as error:
             self._counters.add(ConnectionFailedCount=1)
             self.close()
@@ -82,24 +71,22 @@ class ForwardSink:
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
-        peer, self._peer = self._peer, None
-        if peer is not None:
-            peer.close()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.peer.close()
             self._counters.add(ConnectionClosedCount=1)
 
-    def _connected(self) -> _Peer:
-        if self._peer is not None and self._peer.is_gone():
+    def _connected(self) -> _Receiver:
+        if self._receiver is not None and self._receiver.peer.is_gone():
             self.close()
-        if self._peer is None:
+        if self._receiver is None:
             options = self._options
-            plain = socket.create_connection((options.host, options.port), options.connect_timeout)
-            self._peer = _Peer(plain, self._clock)
-            if self._tls is not None:
-                self._peer.secure(self._tls, options.host)
+            peer = Peer((options.host, options.port), options.connect_timeout, self._tls, self._clock)
+            self._receiver = _Receiver(peer)
             if options.shared_key is not None:
-                self._peer.greet(options.shared_key, Deadline.after(self._clock, options.connect_timeout))
+                self._receiver.greet(options.shared_key, Deadline.after(self._clock, options.connect_timeout))
             self._counters.add(ConnectionCreatedCount=1)
-        return self._peer
+        return self._receiver
 
     def _messages(self, batches: Sequence[EventBatch]) -> dict[str, bytes]:
         """One for each tag, by its chunk."""
@@ -137,18 +124,14 @@ class ForwardSink:
         return [event_time(time), record]
 
 
-class _Peer:
-    """A connection to the receiver."""
+class _Receiver:
+    """Whoever takes messages, and says which chunks it has."""
 
-    def __init__(self, connected: socket.socket, clock: Any) -> None:
+    def __init__(self, peer: Peer) -> None:
         from ..protocols.forward import unpacker  # noqa: PLC0415
 
-        self._socket, self._clock = connected, clock
+        self.peer = peer
         self._answers = unpacker(_MOST_ANSWER)
-
-    def secure(self, tls: ssl.SSLContext, host: str) -> None:
-        """Do a TLS handshake."""
-        self._socket = tls.wrap_socket(self._socket, server_hostname=host)
 
     def greet(self, key: str, deadline: Deadline) -> None:
         """Show that the key is known, and see that the receiver knows it.
@@ -161,32 +144,23 @@ class _Peer:
         if not isinstance(helo, list) or len(helo) < 2 or helo[0] != "HELO" or not isinstance(helo[1], dict):
             raise ValueError("it has no shared key, or does not speak this protocol")
         nonce, salt, host = raw(helo[1].get("nonce", b"")), os.urandom(16), socket.gethostname()
-        self.send(packed(["PING", host, salt, key_digest(salt, host, nonce, key), "", ""]), deadline)
+        self.peer.send(packed(["PING", host, salt, key_digest(salt, host, nonce, key), "", ""]), deadline)
         pong = self._answer(deadline)
         if not isinstance(pong, list) or len(pong) < 5 or pong[0] != "PONG" or not pong[1]:
             raise ValueError("it refuses the shared key")
         if raw(pong[4]) != key_digest(salt, str(pong[3]), nonce, key).encode():
             raise ValueError("it does not know the shared key")
 
-    def is_gone(self) -> bool:
-        """Whether it has closed, or says something that nobody asked for."""
-        return bool(select.select([self._socket], [], [], 0)[0])
-
-    def send(self, data: bytes, deadline: Deadline) -> None:
-        """All of it."""
-        self._limit(deadline)
-        self._socket.sendall(data)
-
     def await_acknowledged(self, chunks: set[str], deadline: Deadline) -> None:
-        """Wait until all of them are."""
+        """Wait until all of them are.
+
+        :raises OSError: they are not in time.
+        :raises ValueError: what comes is no answer.
+        """
         while chunks:
             answer = self._answer(deadline)
             if isinstance(answer, dict):
                 chunks.discard(str(answer.get("ack")))
-
-    def close(self) -> None:
-        """Let go of it."""
-        self._socket.close()
 
     def _answer(self, deadline: Deadline) -> Any:
         import msgpack  # noqa: PLC0415  # it is an extra
@@ -195,28 +169,6 @@ class _Peer:
             try:
                 return self._answers.unpack()
             except msgpack.OutOfData:
-                pass
+                self._answers.feed(self.peer.receive(deadline))
             except msgpack.UnpackException as error:
                 raise ValueError("it does not speak this protocol") from error
-            self._limit(deadline)
-            data = self._socket.recv(_READ)
-            if not data:
-                raise ConnectionError("it closed the connection before it had acknowledged")
-            self._answers.feed(data)
-
-    def _limit(self, deadline: Deadline) -> None:
-        left = deadline.remaining(self._clock)
-        if left is not None and left <= 0:
-            raise TimeoutError("not acknowledged in time (timeout)")
-        self._socket.settimeout(left)
-
-
-def _tls(options: ForwardSink.Options) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=options.authorities)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError("authorities", f"cannot be used: {error}", str(options.authorities)) from error
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if not options.verify:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context

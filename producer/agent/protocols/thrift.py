@@ -1,0 +1,207 @@
+"""Flume's Thrift protocol: calls of ``ThriftSourceProtocol``, and their answers, in frames.
+
+::
+
+    struct ThriftFlumeEvent { 1: required map<string, string> headers, 2: required binary body }
+    enum Status { OK, FAILED, ERROR, UNKNOWN }
+    service ThriftSourceProtocol {
+      Status append(1: ThriftFlumeEvent event)
+      Status appendBatch(1: list<ThriftFlumeEvent> events)
+    }
+
+A frame is its size, 32 bits, and a call or an answer in Thrift's compact or binary protocol; the first byte tells
+which. The classes are written by hand for the runtime of Apache's ``thrift``, whose compiled part reads and writes
+them.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from thrift.protocol.TBase import TBase
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TApplicationException, TMessageType, TType
+from thrift.transport.TTransport import TMemoryBuffer, TTransportException
+
+_SIZE = struct.Struct(">I")
+HEADER_BYTES = _SIZE.size
+#: Of a list, and of a map: memory for these is taken before they have come.
+_MOST_ITEMS = 1 << 20
+_COMPACT, _BINARY = 0x82, 0x80
+_KINDS = {"compact": TCompactProtocolAccelerated, "binary": TBinaryProtocolAccelerated}
+
+
+class Status(enum.IntEnum):
+    """An answer."""
+
+    OK = 0
+    FAILED = 1
+    ERROR = 2
+    UNKNOWN = 3
+
+
+class BadCallError(Exception):
+    """It is none of this protocol."""
+
+
+class ThriftFlumeEvent(TBase):  # type: ignore[misc]  # the runtime has no types
+    """An event."""
+
+    __slots__ = ("body", "headers")
+    thrift_spec = (
+        None,
+        (1, TType.MAP, "headers", (TType.STRING, "UTF8", TType.STRING, "UTF8", False), None),
+        (2, TType.STRING, "body", "BINARY", None),
+    )
+
+    def __init__(self, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> None:
+        self.headers, self.body = headers, body
+
+
+class _Append(TBase):  # type: ignore[misc]  # the runtime has no types
+    __slots__ = ("event",)
+    thrift_spec = (None, (1, TType.STRUCT, "event", [ThriftFlumeEvent, ThriftFlumeEvent.thrift_spec], None))
+
+    def __init__(self) -> None:
+        self.event: ThriftFlumeEvent | None = None
+
+
+class _AppendBatch(TBase):  # type: ignore[misc]  # the runtime has no types
+    __slots__ = ("events",)
+    _of = (TType.STRUCT, [ThriftFlumeEvent, ThriftFlumeEvent.thrift_spec], False)
+    thrift_spec = (None, (1, TType.LIST, "events", _of, None))
+
+    def __init__(self, events: Sequence[ThriftFlumeEvent] | None = None) -> None:
+        self.events = events
+
+
+class _Result(TBase):  # type: ignore[misc]  # the runtime has no types
+    __slots__ = ("success",)
+    thrift_spec = ((0, TType.I32, "success", None, None),)
+
+    def __init__(self, success: int | None = None) -> None:
+        self.success = success
+
+
+class Call(NamedTuple):
+    """What a peer asks for.
+
+    :ivar events: to be put; None if it is nothing that Flume's protocol has.
+    """
+
+    kind: str
+    name: str
+    number: int
+    events: Sequence[tuple[dict[str, str], bytes]] | None
+
+
+def size_of(header: bytes) -> int:
+    """Bytes of the frame that follows."""
+    (size,) = _SIZE.unpack(header)
+    return int(size)
+
+
+def read_call(frame: bytes) -> Call:
+    """A call.
+
+    :raises BadCallError: it is none.
+    """
+    kind = {_COMPACT: "compact", _BINARY: "binary"}.get(frame[0] if frame else 0)
+    if kind is None:
+        raise BadCallError("it is neither Thrift's compact protocol nor its binary one")
+    protocol = _protocol(kind, frame)
+    try:
+        name, _, number = protocol.readMessageBegin()
+        arguments = {"append": _Append, "appendBatch": _AppendBatch}.get(name)
+        if arguments is None:
+            return Call(kind, name, number, None)
+        given: Any = arguments()
+        given.read(protocol)
+        events = [given.event] if name == "append" else given.events
+        if events is None or any(each is None or each.headers is None or each.body is None for each in events):
+            raise BadCallError("an event without headers or a body")
+        return Call(kind, name, number, [(each.headers, each.body) for each in events])
+    except _FAILURES as error:
+        raise BadCallError(f"no call: {error}") from error
+
+
+def answer(call: Call, status: Status) -> bytes:
+    """The frame that answers a call."""
+    buffer = TMemoryBuffer()
+    protocol = _KINDS[call.kind](buffer)
+    if call.events is None:
+        protocol.writeMessageBegin(call.name, TMessageType.EXCEPTION, call.number)
+        TApplicationException(TApplicationException.UNKNOWN_METHOD, f"there is no {call.name[:100]}").write(protocol)
+    else:
+        protocol.writeMessageBegin(call.name, TMessageType.REPLY, call.number)
+        _Result(int(status)).write(protocol)
+    protocol.writeMessageEnd()
+    return _framed(buffer.getvalue())
+
+
+def batch_call(kind: str, number: int, events: Sequence[tuple[Mapping[str, str], bytes]]) -> bytes:
+    """The frame of a call of ``appendBatch``."""
+    buffer = TMemoryBuffer()
+    protocol = _KINDS[kind](buffer)
+    protocol.writeMessageBegin("appendBatch", TMessageType.CALL, number)
+    _AppendBatch([ThriftFlumeEvent(_valid(headers), body) for headers, body in events]).write(protocol)
+    protocol.writeMessageEnd()
+    return _framed(buffer.getvalue())
+
+
+def read_answer(kind: str, number: int, frame: bytes) -> Status:
+    """What the answer to a call says.
+
+    :raises ValueError: it is none to that call.
+    """
+    protocol = _protocol(kind, frame)
+    try:
+        _, message, given = protocol.readMessageBegin()
+        if message == TMessageType.EXCEPTION:
+            error = TApplicationException()
+            error.read(protocol)
+            raise ValueError(f"it answered: {error.message}")
+        result = _Result()
+        result.read(protocol)
+    except _FAILURES as error:
+        raise ValueError(f"it does not speak this protocol: {error}") from error
+    if message != TMessageType.REPLY or given != number or result.success is None:
+        raise ValueError("it answered something else")
+    return Status(result.success) if result.success in list(Status) else Status.UNKNOWN
+
+
+_FAILURES = (
+    EOFError,
+    IndexError,
+    MemoryError,
+    OverflowError,
+    RecursionError,
+    TProtocolException,
+    TTransportException,
+    TypeError,
+    UnicodeDecodeError,
+    struct.error,
+)
+
+
+def _protocol(kind: str, frame: bytes) -> Any:
+    limits = {"string_length_limit": len(frame), "container_length_limit": min(_MOST_ITEMS, len(frame))}
+    return _KINDS[kind](TMemoryBuffer(frame), **limits)
+
+
+def _framed(message: bytes) -> bytes:
+    return _SIZE.pack(len(message)) + message
+
+
+def _valid(headers: Mapping[str, str]) -> dict[str, str]:
+    """Without what is no text: such bytes are kept in headers as they came."""
+    return {_text(name): _text(value) for name, value in headers.items()}
+
+
+def _text(text: str) -> str:
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,0 +1,416 @@
+"""Flume's Thrift protocol: our sink to our source, and calls that Thrift's own library writes."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import trustme
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TCompactProtocol import TCompactProtocol
+from thrift.Thrift import TApplicationException, TMessageType, TType
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TFramedTransport, TMemoryBuffer
+
+from producer.agent.batch import EventBatch
+from producer.agent.config import parse_flume
+from producer.agent.interfaces import Sink, SinkError, Source
+from producer.agent.options import read_options
+from producer.agent.protocols.thrift import Status
+from producer.agent.sinks.thrift import ThriftSink
+from producer.agent.sources import listening
+from producer.agent.sources.thrift import ThriftSource
+from producer.agent.testing import SinkConformance, SourceConformance
+from tests.agent.doubles import context
+from tests.agent.sources.listeners import all_of, serving
+from tests.support.waiting import PATIENCE, Call, eventually
+
+from .components import made
+
+EVENTS = [({"a": "1", "ü": ""}, b"one"), ({}, b"\xff\x00two")]
+
+
+class Client:
+    """A client of Flume's, written field by field with Thrift's library, without its compiled part."""
+
+    def __init__(self, address: tuple[str, int], protocol: Any = TCompactProtocol) -> None:
+        plain = TSocket(*address)
+        plain.setTimeout(PATIENCE * 1000)
+        self._transport = TFramedTransport(plain)
+        self._transport.open()
+        self._protocol = protocol(self._transport)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.close()
+
+    def append(self, event: tuple[Mapping[str, str], bytes]) -> int:
+        return self.call("append", lambda out: (out.writeFieldBegin("event", TType.STRUCT, 1), _event(out, event)))
+
+    def append_batch(self, events: Sequence[tuple[Mapping[str, str], bytes]]) -> int:
+        def write(out: Any) -> None:
+            out.writeFieldBegin("events", TType.LIST, 1)
+            out.writeListBegin(TType.STRUCT, len(events))
+            for event in events:
+                _event(out, event)
+            out.writeListEnd()
+
+        return self.call("appendBatch", write)
+
+    def call(self, name: str, write: Callable[[Any], object]) -> int:
+        """The status that is answered."""
+        self._protocol.writeMessageBegin(name, TMessageType.CALL, 7)
+        _arguments(self._protocol, write)
+        self._protocol.writeMessageEnd()
+        self._transport.flush()
+        assert self._protocol.readMessageBegin() == (name, TMessageType.REPLY, 7)
+        return _status(self._protocol)
+
+
+def _arguments(out: Any, write: Callable[[Any], object]) -> None:
+    out.writeStructBegin("args")
+    write(out)
+    out.writeFieldEnd()
+    out.writeFieldStop()
+    out.writeStructEnd()
+
+
+def _event(out: Any, event: tuple[Mapping[str, str], bytes]) -> None:
+    headers, body = event
+    out.writeStructBegin("ThriftFlumeEvent")
+    out.writeFieldBegin("headers", TType.MAP, 1)
+    out.writeMapBegin(TType.STRING, TType.STRING, len(headers))
+    for name, value in headers.items():
+        out.writeString(name)
+        out.writeString(value)
+    out.writeMapEnd()
+    out.writeFieldEnd()
+    out.writeFieldBegin("body", TType.STRING, 2)
+    out.writeBinary(body)
+    out.writeFieldEnd()
+    out.writeFieldStop()
+    out.writeStructEnd()
+
+
+def _status(given: Any) -> int:
+    given.readStructBegin()
+    assert given.readFieldBegin()[1:] == (TType.I32, 0)
+    status: int = given.readI32()
+    given.readFieldEnd()
+    assert given.readFieldBegin()[1] == TType.STOP
+    given.readStructEnd()
+    given.readMessageEnd()
+    return status
+
+
+def framed(write: Callable[[Any], object], name: str = "appendBatch", end: bytes = b"") -> bytes:
+    """A call of which all, or its beginning, is written; and what follows."""
+    buffer = TMemoryBuffer()
+    out = TCompactProtocol(buffer)
+    out.writeMessageBegin(name, TMessageType.CALL, 1)
+    out.writeStructBegin("args")
+    write(out)
+    return _frame(buffer.getvalue() + end)
+
+
+def _frame(message: bytes) -> bytes:
+    return struct.pack(">I", len(message)) + message
+
+
+@contextmanager
+def sink(address: tuple[str, int], state: Path, **options: Any) -> Iterator[ThriftSink]:
+    given = {"hostname": address[0], "port": address[1], "request_timeout": 5.0, **options}
+    thrift = ThriftSink(read_options(ThriftSink.Options, given, "sinks.k"), context(state))
+    try:
+        yield thrift
+    finally:
+        thrift.close()
+
+
+class TestSource(SourceConformance):
+    """The rules of all sources."""
+
+    resumes = False
+    _source: Any = None
+    _acknowledged = 0
+
+    def make(self) -> Source:
+        self._source = made("sources", "thrift", port=0, put_timeout=0.05)
+        return self._source
+
+    @pytest.fixture(autouse=True)
+    def _quick(self) -> Iterator[None]:
+        with patch.object(listening, "_LOOK", 0.02):
+            yield
+
+    def feed(self, number: int) -> bytes:
+        """Send it until it is taken, or the source ends."""
+        body = b"event %d" % number
+        with suppress(Exception):
+            eventually(lambda: self._source is not None and self._source.server.listening.is_set())
+            with Client(self._source.server.addresses[0]) as client:
+                while client.append(({}, body)) == Status.FAILED:
+                    pass
+                self._acknowledged += 1
+        return body
+
+    def acknowledged(self) -> int:
+        return self._acknowledged
+
+    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
+        original = self.make
+
+        def make() -> Source:
+            self._source = None
+            return original()
+
+        self.make = make  # type: ignore[method-assign]
+        super().test_after_a_restart_it_goes_on(tmp_path)
+
+
+class TestSink(SinkConformance):
+    """The rules of all sinks, with our source as the receiver."""
+
+    @pytest.fixture(autouse=True)
+    def _receiver(self) -> Iterator[None]:
+        with serving("thrift", put_timeout=0.0) as self._served:
+            yield
+
+    def make(self) -> Sink:
+        host, port = self._served.address
+        return ThriftSink(ThriftSink.Options(hostname=host, port=port), self.context)
+
+    def delivered(self) -> list[bytes]:
+        return self._served.outlet.bodies
+
+    def break_destination(self) -> Callable[[], None]:
+        self._served.outlet.room.clear()
+        return self._served.outlet.room.set
+
+
+@pytest.mark.parametrize("protocol", [TCompactProtocol, TBinaryProtocol])
+def test_calls_of_both_protocols_are_understood(protocol: Any) -> None:
+    """One event or several; each peer is answered in its own, once its events are committed."""
+    with serving("thrift") as served, Client(served.address, protocol) as client:
+        assert client.append(EVENTS[0]) == Status.OK
+        assert client.append_batch(EVENTS) == Status.OK
+        assert client.append_batch([]) == Status.OK
+        assert served.outlet.events == [EVENTS[0], *EVENTS]
+        assert [batch.count for batch in served.outlet.batches] == [1, 2]
+
+
+def test_a_full_channel_is_failed_until_there_is_room() -> None:
+    """Whoever calls tries again, as Flume's sink does."""
+    with serving("thrift", put_timeout=0.0) as served, Client(served.address) as client:
+        served.outlet.room.clear()
+        assert client.append_batch(EVENTS) == Status.FAILED
+        served.outlet.room.set()
+        assert client.append_batch(EVENTS) == Status.OK
+        assert served.outlet.events == EVENTS
+
+
+def test_a_call_that_is_not_known_is_told_so() -> None:
+    """By Thrift's own error, and the connection goes on."""
+    with serving("thrift") as served, served.connect() as peer:
+        peer.sendall(framed(lambda out: None, "shout", b"\0"))
+        size = struct.unpack(">I", peer.recv(4))[0]
+        given = TCompactProtocol(TMemoryBuffer(peer.recv(size)))
+        assert given.readMessageBegin()[:2] == ("shout", TMessageType.EXCEPTION)
+        error = TApplicationException()
+        error.read(given)
+        assert error.type == TApplicationException.UNKNOWN_METHOD
+
+
+def _lacking(out: Any) -> None:
+    out.writeFieldBegin("events", TType.LIST, 1)
+    out.writeListBegin(TType.STRUCT, 1)
+    out.writeStructBegin("ThriftFlumeEvent")
+    out.writeFieldStop()
+
+
+def _long(out: Any) -> None:
+    out.writeFieldBegin("events", TType.LIST, 1)
+    out.writeListBegin(TType.STRUCT, 1 << 30)
+
+
+def _no_text(out: Any) -> None:
+    out.writeFieldBegin("events", TType.LIST, 1)
+    out.writeListBegin(TType.STRUCT, 1)
+    out.writeStructBegin("ThriftFlumeEvent")
+    out.writeFieldBegin("headers", TType.MAP, 1)
+    out.writeMapBegin(TType.STRING, TType.STRING, 1)
+    out.writeBinary(b"\xff")
+    out.writeBinary(b"\xff")
+
+
+_CALL = framed(lambda out: None)[4:]
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (_frame(b"GET / HTTP/1.1\r\n"), "neither Thrift's compact protocol nor its binary one"),
+        (_frame(b""), "neither Thrift's compact protocol nor its binary one"),
+        (b"GET / HTTP/1.1\r\n", "is too much"),
+        (_frame(b"\x82"), "no call"),
+        (_frame(b"\x80\x01\x00\x01\x7f\xff\xff\xff"), "no call"),
+        (framed(lambda out: None, end=b"\0"), "without headers or a body"),
+        (framed(_lacking, end=b"\0"), "without headers or a body"),
+        (framed(_long), "no call"),
+        (framed(_no_text), "no call"),
+        (_frame(_CALL + b"\x5c" + b"\x1c" * 3000), "no call"),
+        (_frame(_CALL + b"\x19\xfc\xff\xff\xff\xff\x0f"), "no call"),
+    ],
+)
+def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """And nobody else."""
+    with serving("thrift", max_frame=4096) as served:
+        with served.connect() as peer:
+            peer.sendall(sent)
+            assert all_of(peer) == b""
+        eventually(lambda: said in caplog.text, said)
+        with Client(served.address) as other:
+            assert other.append(EVENTS[0]) == Status.OK
+        eventually(lambda: served.source._budget.left == 128 << 20)
+        assert served.outlet.events == [EVENTS[0]]
+
+
+def test_calls_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
+    """In memory, and in time."""
+    with serving("thrift", max_memory=1500, frame_timeout=0.2) as served:
+        with served.connect() as slow, served.connect() as more:
+            slow.sendall(_frame(b"x" * 1000)[:-1])
+            eventually(lambda: served.source._budget.left == 500)
+            more.sendall(_frame(b"x" * 1000)[:-1])
+            assert all_of(more) == b""
+            assert "a call of 1000 bytes is too much" in caplog.text
+            assert all_of(slow) == b""
+        eventually(lambda: served.source._budget.left == 1500)
+
+
+@pytest.mark.parametrize("protocol", ["compact", "binary"])
+def test_a_body_and_its_headers_come_through_both(protocol: str, tmp_path: Path) -> None:
+    """On one connection; a header that is no text comes as it can."""
+    with serving("thrift") as served, sink(served.address, tmp_path, protocol=protocol) as thrift:
+        thrift.write([EventBatch.of_events(EVENTS), EventBatch.of_lines(b"a\nb\n", {"odd": "\udcff"})])
+        thrift.write([EventBatch.of_lines(b"c\n")])
+        assert served.outlet.events == [*EVENTS, ({"odd": "?"}, b"a"), ({"odd": "?"}, b"b"), ({}, b"c")]
+        assert thrift._counters.get("ConnectionCreatedCount") == 1
+
+
+@contextmanager
+def speaking(replies: bytes) -> Iterator[tuple[str, int]]:
+    """A receiver that says this, whatever it is told, and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(1 << 16)
+                peer.sendall(replies)
+
+        call = Call(serve)
+        yield listener.getsockname()
+        call.result()
+
+
+def _answered(number: int, status: int, kind: int = TMessageType.REPLY) -> bytes:
+    buffer = TMemoryBuffer()
+    out = TCompactProtocol(buffer)
+    out.writeMessageBegin("appendBatch", kind, number)
+    if kind == TMessageType.EXCEPTION:
+        TApplicationException(TApplicationException.INTERNAL_ERROR, "a bug").write(out)
+    else:
+        _arguments(out, lambda out: (out.writeFieldBegin("success", TType.I32, 0), out.writeI32(status)))
+    return _frame(buffer.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("replies", "said"),
+    [
+        (b"", "closed the connection before it had acknowledged"),
+        (_answered(1, 1), "not taken them: FAILED"),
+        (_answered(1, 99), "not taken them: UNKNOWN"),
+        (_answered(2, 0), "something else"),
+        (_answered(1, 0, TMessageType.EXCEPTION), "it answered: a bug"),
+        (b"HTTP/1.1 400 Bad Request", "an answer of 1213486160 bytes"),
+        (_frame(b"\x82\x41"), "does not speak this protocol"),
+    ],
+)
+def test_without_an_ok_nothing_is_delivered(replies: bytes, said: str, tmp_path: Path) -> None:
+    """What it was is told."""
+    with (
+        speaking(replies) as address,
+        sink(address, tmp_path) as thrift,
+        pytest.raises(SinkError, match=said),
+    ):
+        thrift.write([EventBatch.of_lines(b"a\n")])
+
+
+def test_a_connection_is_opened_anew_where_it_must_be(tmp_path: Path) -> None:
+    """One that the receiver closed, and one that is older than connection_reset_interval."""
+    with serving("thrift", silence=0.05) as served, sink(served.address, tmp_path) as thrift:
+        thrift.write([EventBatch.of_lines(b"a\n")])
+        assert thrift._peer is not None
+        eventually(thrift._peer.is_gone)
+        thrift.write([EventBatch.of_lines(b"b\n")])
+        served.got(b"a", b"b")
+    with serving("thrift") as served, sink(served.address, tmp_path, connection_reset_interval=1e-9) as thrift:
+        thrift.write([EventBatch.of_lines(b"a\n")])
+        thrift.write([EventBatch.of_lines(b"b\n")])
+        assert thrift._counters.get("ConnectionCreatedCount") == 2
+
+
+def test_events_travel_over_tls(tmp_path: Path) -> None:
+    """The receiver's certificate is checked."""
+    authority = trustme.CA()
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    with serving("thrift", certificate=str(tmp_path / "server.pem")) as served:
+        address = "localhost", served.address[1]
+        with sink(address, tmp_path, tls=True, authorities=str(tmp_path / "authority.pem")) as thrift:
+            thrift.write([EventBatch.of_lines(b"a\n")])
+        with sink(address, tmp_path, tls=True) as thrift, pytest.raises(SinkError, match="certificate"):
+            thrift.write([EventBatch.of_lines(b"b\n")])
+        served.got(b"a")
+
+
+def test_flumes_keys_are_understood() -> None:
+    """Of its source and of its sink."""
+    config = parse_flume(
+        """
+a1.sources = r1
+a1.channels = c1
+a1.sinks = k1
+a1.sources.r1.type = thrift
+a1.sources.r1.channels = c1
+a1.sources.r1.bind = 0.0.0.0
+a1.sources.r1.port = 4353
+a1.sources.r1.threads = 5
+a1.sources.r1.protocol = binary
+a1.channels.c1.type = memory
+a1.sinks.k1.type = org.apache.flume.sink.ThriftSink
+a1.sinks.k1.channel = c1
+a1.sinks.k1.hostname = collector
+a1.sinks.k1.port = 4353
+a1.sinks.k1.batch-size = 100
+a1.sinks.k1.connect-timeout = 3000
+a1.sinks.k1.request-timeout = 4000
+a1.sinks.k1.connection-reset-interval = 60
+a1.sinks.k1.protocol = binary
+"""
+    )
+    assert not config.problems
+    source = read_options(ThriftSource.Options, config.sources["r1"].options, "sources.r1")
+    assert (source.bind, source.port) == ("0.0.0.0", 4353)
+    options = read_options(ThriftSink.Options, config.sinks["k1"].options, "sinks.k1")
+    assert (options.hostname, options.connect_timeout, options.request_timeout) == ("collector", 3.0, 4.0)
+    assert (options.connection_reset_interval, options.protocol, options.batch_size) == (60.0, "binary", 10_000)
