@@ -91,19 +91,19 @@ class Supervised:
         finally:
             self._become(State.STOPPED if self._stop.is_set() else State.FINISHED)
 
-    def _work(self) -> Exception | None:
+    def _work(self) -> BaseException | None:
         """Run it once; None if it came to its end."""
         self._become(State.RUNNING)
         try:
             self._run(self._stop)
             return None
-        except Exception as error:  # noqa: BLE001  # that is what it is for
+        except BaseException as error:  # noqa: BLE001  # also of who calls sys.exit: this is no main thread
             self._counters.last_error = f"{type(error).__name__}: {error}"
             self._counters.add(RestartCount=1)
             self._become(State.WAITING)
             return error
 
-    def _tell(self, error: Exception, pause: float) -> None:
+    def _tell(self, error: BaseException, pause: float) -> None:
         """Of an error with words of ours where it was raised says nothing."""
         more = self._repeated.due(error)
         if more is not None:

@@ -96,6 +96,9 @@ class Program:
         except ProducerError as error:
             _log.error("agent %s goes on as it was: %s", agent.config.name, error)
             return
+        except Exception:
+            _log.exception("agent %s goes on as it was: its new configuration cannot take effect", agent.config.name)
+            return
         print(f"agent {agent.config.name}: read its configuration again; {changes}", flush=True)
         self._say_notes(agent)
         if agent.config.monitoring != before:

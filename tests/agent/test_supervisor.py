@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from itertools import count
 
+import pytest
+
 from producer.agent.counters import Counters
 from producer.agent.interfaces import Stop
 from producer.agent.supervisor import State, Supervised
@@ -38,6 +40,28 @@ def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
     assert began.acquire(timeout=20)
     eventually(lambda: supervised.state is State.FINISHED)
     assert (supervised._counters.get("RestartCount"), supervised._counters.last_error) == (3, "OSError: broken")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_a_component_that_would_end_the_process_has_failed(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A function of a user's that calls ``sys.exit``: it is told and run again, not taken to have nothing left to do."""
+    clock, runs = ManualClock(), count(1)
+
+    def run(stop: Stop) -> None:
+        if next(runs) == 1:
+            raise error
+        stop.wait()
+
+    supervised = Supervised("source", "s", run, Counters(), clock)
+    supervised.start()
+    eventually(lambda: supervised.state is State.WAITING and clock.waiting > 0)
+    clock.advance(1.1)
+    eventually(lambda: supervised.state is State.RUNNING)
+    supervised.stop()
+    eventually(lambda: supervised.state is State.STOPPED)
+    assert f"source s failed, and is run again in 1 s: {type(error).__name__}" in caplog.text
 
 
 def test_a_component_that_is_told_to_stop_ends() -> None:

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from producer.agent import Agent, AgentConfig
 from producer.agent.options import fields_of
 from producer.agent.registry import BUILT_IN, class_of
 from producer.cli import agent_program, main
+from producer.cli.agent_program import Program
 
 from ..agent.parts import Hub, plug_in, until
 
@@ -202,6 +204,20 @@ def test_a_change_of_the_file_and_sighup_are_taken_up(
         assert main(["agent", "--config", path]) == 0
     assert "goes on as it was" in caplog.text
     assert hub.made == 1
+
+
+def test_what_nobody_expects_of_a_new_configuration_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """An error of ours while the file is read again: it is told with its trace, and the agent goes on."""
+
+    def load() -> AgentConfig:
+        raise RuntimeError("a mistake of ours")
+
+    agent = Agent(AgentConfig(name="web"))
+    Program(load, Path("nowhere"), until_done=False, watch=False)._reload(agent)
+    assert [record.message for record in caplog.records] == [
+        "agent web goes on as it was: its new configuration cannot take effect"
+    ]
+    assert "a mistake of ours" in caplog.text
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,6 +76,8 @@ def parse_toml(text: str, origin: str = "configuration") -> AgentConfig:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise AgentConfigError([syntax_problem(error, text)], origin) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or brackets in brackets
+        raise AgentConfigError([Problem("", "", f"cannot be read: {error}")], origin) from error
     return _Reader(document, toml_lines.lines_of(text), origin).read()
 
 

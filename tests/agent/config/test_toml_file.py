@@ -123,6 +123,13 @@ def test_a_text_that_is_no_toml_is_told_in_words(text: str, told: str) -> None:
     assert problems_of(text) == [told]
 
 
+@pytest.mark.parametrize("text", ["[agent]\nstop_timeout = " + "9" * 5000, "a = " + "[" * 100_000])
+def test_a_text_that_takes_the_reader_to_its_limits_is_told(text: str) -> None:
+    """A running agent reads what comes, too: nothing in it is an error that nobody expects."""
+    [problem] = problems_of(text)
+    assert problem.startswith("cannot be read: ")
+
+
 def test_a_channels_options_are_checked_before_it_is_opened() -> None:
     """A rule beyond types, such as that of ``fsync``, is told with its line."""
     text = DRAWN.replace('[channels.c2]\ntype = "memory"', '[channels.c2]\ntype = "file"\nfsync = "always"')

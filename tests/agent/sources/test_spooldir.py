@@ -330,6 +330,19 @@ def test_a_marked_name_that_is_used_again_is_read(tmp_path: Path, caplog: pytest
     spool.close()
 
 
+@pytest.mark.parametrize("mark", ['{"ino', "[1]", "7", "\udcff"])
+def test_a_mark_that_is_none_keeps_nothing_up(tmp_path: Path, caplog: pytest.LogCaptureFixture, mark: str) -> None:
+    """It is told, and its file left alone, as with Flume's empty marks; all others are read."""
+    spool = _made(tmp_path, tracking_policy="tracker_dir")
+    spool.write("marked", b"marked\n")
+    spool.write("good", b"good\n")
+    spool.write(".flumespool/marked.COMPLETED", mark.encode(errors="surrogateescape"))
+
+    assert spool.seen() + spool.seen() == [b"good"]
+    assert ["says nothing that is understood" in record.message for record in caplog.records] == [True]
+    spool.close()
+
+
 def test_the_same_file_once_more_is_read_once_more(spool: Spool) -> None:
     """Equal bytes, an equal name, perhaps even the inode of the one before: it is another delivery all the same."""
     for age in (10, 5):

@@ -168,7 +168,7 @@ class SpoolDirectory:
         said = self._marked.get(entry.path)
         if said is None:
             try:
-                said = self._marked[entry.path] = json.loads(self._mark_of(entry.path).read_text() or "{}")
+                said = self._marked[entry.path] = _read_mark(self._mark_of(entry.path))
             except FileNotFoundError:
                 return False
         status = entry.stat()
@@ -179,6 +179,21 @@ class SpoolDirectory:
         self._mark_of(entry.path).unlink(missing_ok=True)
         del self._marked[entry.path]
         return False
+
+
+def _read_mark(mark: Path) -> dict[str, int]:
+    """What a mark says; nothing of one that is Flume's, or of which nothing can be made: it is a mark all the same.
+
+    :raises OSError: it cannot be read, or there is none.
+    """
+    try:
+        said = json.loads(mark.read_text() or "{}")
+    except ValueError:
+        said = None
+    if isinstance(said, dict):
+        return said
+    _log.warning("%s says nothing that is understood: the file of its name is taken to be completed", mark)
+    return {}
 
 
 def _sync_directory(path: str) -> None:

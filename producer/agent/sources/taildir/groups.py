@@ -6,7 +6,8 @@ import fnmatch
 import glob
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ class Group:
 
     def directories(self) -> list[str]:
         """Those that there are now."""
-        return glob.glob(self.directory, recursive=True) if self.wild else [self.directory]  # noqa: PTH207
+        return _directories(self.directory) if self.wild else [self.directory]
 
 
 def file_group(name: str, text: str, headers: Mapping[str, str]) -> Group:
@@ -172,3 +173,49 @@ class Directories:
         with os.scandir(path) as entries:
             found = [Entry(entry.name, entry.inode(), entry.is_symlink()) for entry in entries]
         return Scan(path, status.st_dev, found, directory.groups)
+
+
+def _directories(pattern: str) -> list[str]:
+    """Those that a glob names. Python's own names files, too, and goes through links that lead back for ever."""
+    found = ["/"]
+    for part in filter(None, pattern.split("/")):
+        if part == "**":
+            found = _all_below(found)
+        elif glob.has_magic(part):
+            matches, hidden = re.compile(fnmatch.translate(part)).match, part.startswith(".")
+            children = (child for path in found for child in _children(path, hidden=hidden))
+            found = [path for path in children if matches(path.rpartition("/")[2])]
+        else:
+            joined = (f"{path.rstrip('/')}/{part}" for path in found)
+            found = [path for path in joined if os.path.isdir(path)]  # noqa: PTH112
+    return found
+
+
+def _all_below(roots: Iterable[str]) -> list[str]:
+    """They, and all directories below them, each once, however many links lead there."""
+    found: dict[tuple[int, int], str] = {}
+    waiting = deque(roots)
+    while waiting:
+        path = waiting.popleft()
+        try:
+            status = os.stat(path)  # noqa: PTH116
+        except OSError:
+            continue  # it has gone
+        if found.setdefault((status.st_dev, status.st_ino), path) is path:
+            waiting.extend(_children(path, hidden=False))
+    return list(found.values())
+
+
+def _children(path: str, *, hidden: bool) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(each.path for each in entries if hidden == each.name.startswith(".") and _is_directory(each))
+    except OSError:
+        return []  # whoever reads it for its files tells what is wrong with it
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link to itself

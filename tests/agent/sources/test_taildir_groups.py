@@ -1,0 +1,71 @@
+"""taildir: which directories globs name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from producer.agent.sources.taildir.groups import glob_group
+
+from .following import Tail, Writer
+
+
+def _tree(root: Path) -> None:
+    for path in ("one/a.log", "one/two/b.log", "three/c.log", ".hidden/d.log", "e.log"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(f"{path}\n")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted"),
+    [
+        ("**/*.log", ["", "one", "one/two", "three"]),
+        ("*/*.log", ["one", "three"]),
+        ("one/**/*.log", ["one", "one/two"]),
+        ("**/two/*.log", ["one/two"]),
+        ("t*e/*.log", ["three"]),
+        (".h*/*.log", [".hidden"]),
+        ("absent/**/*.log", []),
+        ("*.log", [""]),
+    ],
+)
+def test_globs_name_directories(tmp_path: Path, pattern: str, wanted: list[str]) -> None:
+    """Those that there are: no files, and hidden ones only where a pattern says so."""
+    _tree(tmp_path)
+    found = glob_group(f"{tmp_path}/{pattern}", {}).directories()
+    assert sorted(os.path.relpath(path, tmp_path) for path in found) == sorted(path or "." for path in wanted)
+
+
+def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
+    """Two links to the directory they lie in: there are as many ways through them as one has patience for."""
+    tail = Tail(tmp_path, str(tmp_path / "logs" / "**" / "*.log"))
+    (tail.logs / "self0").symlink_to(".")
+    (tail.logs / "self1").symlink_to(".")
+    (tail.logs / "loop").symlink_to("loop")
+    (tail.logs / "deep").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tail.logs / "link").symlink_to(tmp_path / "elsewhere")
+    for path in (tail.logs / "a.log", tail.logs / "deep" / "b.log", tmp_path / "elsewhere" / "c.log"):
+        Writer(path).lines(1)
+
+    assert len(tail.seen()) == 3
+    tail.close()
+
+
+def test_files_below_a_glob_are_not_taken_for_directories(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is said of them, and what is gone is forgotten in time."""
+    tail = Tail(tmp_path, str(tmp_path / "logs" / "**" / "*.log"), forget_after=1.0)
+    Writer(tail.logs / "a.log").lines(1)
+    b = Writer(tail.logs / "b.log")
+    b.lines(1)
+    assert len(tail.seen()) == 2
+    b.path.unlink()
+    tail.look(200)
+    tail.look(700)
+    tail.look(700)
+
+    assert len(tail.outlet.names()) == 1
+    assert not caplog.records
+    tail.close()
