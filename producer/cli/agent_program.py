@@ -96,7 +96,7 @@ class Program:
         except ProducerError as error:
             _log.error("agent %s goes on as it was: %s", agent.config.name, error)
             return
-        except Exception:
+        except Exception:  # noqa: BLE001  # whatever is wrong with us, the agent goes on
             _log.exception("agent %s goes on as it was: its new configuration cannot take effect", agent.config.name)
             return
         print(f"agent {agent.config.name}: read its configuration again; {changes}", flush=True)

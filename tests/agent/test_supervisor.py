@@ -46,7 +46,7 @@ def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
 def test_a_component_that_would_end_the_process_has_failed(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A function of a user's that calls ``sys.exit``: it is told and run again, not taken to have nothing left to do."""
+    """A function of a user's that calls ``sys.exit``: it is told and run again, and not taken to be finished."""
     clock, runs = ManualClock(), count(1)
 
     def run(stop: Stop) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from producer.agent import Agent, AgentConfig
+from producer.agent.config import parse_toml
 from producer.agent.options import fields_of
 from producer.agent.registry import BUILT_IN, class_of
 from producer.cli import agent_program, main
@@ -206,13 +207,15 @@ def test_a_change_of_the_file_and_sighup_are_taken_up(
     assert hub.made == 1
 
 
-def test_what_nobody_expects_of_a_new_configuration_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_nobody_expects_of_a_new_configuration_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """An error of ours while the file is read again: it is told with its trace, and the agent goes on."""
 
     def load() -> AgentConfig:
         raise RuntimeError("a mistake of ours")
 
-    agent = Agent(AgentConfig(name="web"))
+    agent = Agent(parse_toml(CONFIG.format(state=tmp_path, **STRESS)))
     Program(load, Path("nowhere"), until_done=False, watch=False)._reload(agent)
     assert [record.message for record in caplog.records] == [
         "agent web goes on as it was: its new configuration cannot take effect"

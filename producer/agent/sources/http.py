@@ -13,14 +13,14 @@ Any of them may be packed with gzip.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
+from .http_json import events_of_json
 from .http_requests import Request, RequestError
 from .posts import PostSource, RequestOptions
 
@@ -62,30 +62,4 @@ class HttpSource(PostSource):
             if missing:
                 raise RequestError(400, f"parameters are missing: {', '.join(missing)}", ends=False)
             return EventBatch.of_bodies([body], headers)
-        return events_of_json(body)
-
-
-def events_of_json(body: bytes) -> EventBatch:
-    """Flume's list of events.
-
-    :raises RequestError: it is none.
-    """
-    try:
-        given = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RequestError(400, f"no JSON: {error}", ends=False) from error
-    if not isinstance(given, list):
-        raise RequestError(400, "no list of events", ends=False)
-    return EventBatch.of_events([_event(each) for each in given])
-
-
-def _event(given: Any) -> tuple[dict[str, str], bytes]:
-    headers = (given.get("headers") or {}) if isinstance(given, dict) else None
-    body = (given.get("body") or "") if isinstance(given, dict) else None
-    if not isinstance(headers, dict) or not isinstance(body, str):
-        raise RequestError(400, "an event is an object of headers and a body that is text", ends=False)
-    return {name: _text(value) for name, value in headers.items() if value is not None}, body.encode(errors="replace")
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+        return events_of_json(body, partial(self._limits.hold, request))

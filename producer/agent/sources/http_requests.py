@@ -38,7 +38,7 @@ class Budget:
 
     def __init__(self, size: int) -> None:
         self._lock = threading.Lock()  # guards left
-        self.left = size
+        self.size = self.left = size
 
     def take(self, size: int) -> bool:
         """Whether there were so many."""
@@ -67,6 +67,17 @@ class Limits:
     seconds: float
     budget: Budget
 
+    def hold(self, request: Request, size: int) -> None:
+        """A request needs so many bytes more, until it is released.
+
+        :raises RequestError: there is no memory for it now, or never.
+        """
+        if request.held + size > self.budget.size:
+            raise RequestError(413, f"it takes more than {self.budget.size} bytes of memory")
+        if not self.budget.take(size):
+            raise RequestError(503, "too many requests at a time")
+        request.held += size
+
 
 @dataclass(slots=True)
 class Request:
@@ -84,8 +95,14 @@ class Request:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Of the query."""
-        return dict(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
+        """Of the query.
+
+        :raises RequestError: the target is none.
+        """
+        try:
+            return dict(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
+        except ValueError as error:
+            raise RequestError(400, f"no target: {error}") from error
 
 
 class RequestReader:
@@ -131,7 +148,7 @@ class RequestReader:
             size += len(piece)
             if size > self._limits.body:
                 raise RequestError(413, f"more than {self._limits.body} bytes (max_body)")
-            self._hold(request, len(piece))
+            self._limits.hold(request, len(piece))
             found.append(piece)
         return b"".join(found)
 
@@ -139,11 +156,6 @@ class RequestReader:
         """Its bytes are needed no more."""
         self._limits.budget.give(request.held)
         request.held = 0
-
-    def _hold(self, request: Request, size: int) -> None:
-        if not self._limits.budget.take(size):
-            raise RequestError(503, "too many requests at a time")
-        request.held += size
 
     def _pieces(self, request: Request) -> Iterator[bytes]:
         """The body as it was sent."""

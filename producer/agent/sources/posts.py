@@ -29,7 +29,9 @@ class RequestOptions(TcpOptions):
 
     silence: float = option(60.0, least=0.001, doc="seconds after which a silent connection is closed")
     max_body: int = option(32 << 20, least=1, unit="bytes", doc="bytes of a body, packed and unpacked")
-    max_memory: int = option(128 << 20, least=1, unit="bytes", doc="bytes of all bodies together, unpacked")
+    max_memory: int = option(
+        128 << 20, least=1, unit="bytes", doc="bytes of all requests: bodies, unpacked, and what JSON becomes"
+    )
     request_timeout: float = option(60.0, least=0.001, doc="seconds that a request may take to come")
     put_timeout: float | None = option(
         None, least=0, doc="seconds to wait for room in a channel; empty for the channels' keep_alive"

@@ -1,0 +1,116 @@
+"""JSON from strangers, taken apart in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from producer.agent.sources import http_json
+from producer.agent.sources.http_json import events_of_json
+from producer.agent.sources.http_requests import Budget, Limits, Request, RequestError
+
+
+class _Held:
+    """Counts what was asked for.
+
+    :param most: what there is.
+    """
+
+    def __init__(self, most: int = 1 << 30) -> None:
+        self.size, self._limits = 0, Limits(1, 1.0, Budget(most))
+        self._request = Request("POST", "/", None, True)  # type: ignore[arg-type]
+
+    def __call__(self, size: int) -> None:
+        self._limits.hold(self._request, size)
+        self.size += size
+
+
+def _peak(act: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        " [ ] ",
+        '[{"body": "a"}]',
+        ' [ {"headers": {"a": "1"}, "body": "x"} , {"headers": {"b": 2, "n": null}} ,\n{"headers": {"a": "1"}} ] ',
+    ],
+)
+def test_a_list_is_taken_apart_as_a_whole_would_be(text: str) -> None:
+    """Headers and bodies of all events, in order; numbers as text, nulls as nothing."""
+    wanted = [
+        ({n: v if isinstance(v, str) else json.dumps(v) for n, v in e.get("headers", {}).items() if v is not None}, e)
+        for e in json.loads(text)
+    ]
+    batch = events_of_json(text.encode(), _Held())
+    assert list(batch.events()) == [(headers, event.get("body", "").encode()) for headers, event in wanted]
+
+
+@pytest.mark.parametrize("text", ["[{}", "[{},", "[{},]", "[{} {}]", "[,]", "[{}]x", "[{}]]", "[1", "", "{", "nope"])
+def test_what_is_no_json_is_refused(text: str) -> None:
+    """400, and the connection may go on."""
+    with pytest.raises(RequestError) as caught:
+        events_of_json(text.encode(), _Held())
+    assert (caught.value.status, caught.value.ends) == (400, False)
+
+
+def test_memory_is_asked_for_before_it_is_taken() -> None:
+    """All that stays of a request is counted: what is asked for is about what it takes."""
+    events = [
+        {"headers": {f"h{n % 7}": f"value {i} {n}" for n in range(5)}, "body": f"body {i}"} for i in range(20_000)
+    ]
+    held, body = _Held(), json.dumps(events).encode()
+    tracemalloc.start()
+    try:
+        batch = events_of_json(body, held)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert batch.count == 20_000
+    assert kept < 1.2 * held.size
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + ",".join(json.dumps({"headers": {str(n): "x"}}) for n in range(10_000)) + "]",
+        "[" + "{}," * 200_000 + "{}]",
+    ],
+)
+def test_a_small_request_does_not_become_a_large_one(text: str) -> None:
+    """A header of its own for each event, or events of nothing: it ends at the memory that there is, 413."""
+    limit = 8 << 20
+    started = time.process_time()
+
+    def act() -> None:
+        with pytest.raises(RequestError) as caught:
+            events_of_json(text.encode(), _Held(limit))
+        assert caught.value.status == 413
+
+    assert _peak(act) < 3 * limit
+    assert time.process_time() - started < 20
+
+
+def test_a_request_has_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More are refused: 413."""
+    monkeypatch.setattr(http_json, "MOST_EVENTS", 3)
+    assert events_of_json(b"[{},{},{}]", _Held()).count == 3
+    with pytest.raises(RequestError, match="more than 3 events"):
+        events_of_json(b"[{},{},{},{}]", _Held())
+
+
+def test_an_event_of_brackets_takes_what_is_said() -> None:
+    """25 times its text, and no more."""
+    text = b'[{"headers": {"a": [' + b"{}," * 100_000 + b"0]}}]"
+    assert _peak(lambda: events_of_json(text, _Held())) < 32 * len(text)
