@@ -31,6 +31,10 @@ class Limits:
     :ivar searches: searches (GetLogs) at once; others wait in turn.
     :ivar searches_waiting: searches that may wait (503 ``ServerBusy`` beyond it).
     :ivar search_seconds: time for one search, and for its wait before (500 ``RequestTimeout``, 503 ``ServerBusy``).
+    :ivar sql_rows: logs that one SQL statement may be run over (400 ``ParameterInvalid`` beyond it).
+    :ivar sql_bytes: bytes of the fields that it names, and bytes of memory that it may take beside them, about (400
+        ``ParameterInvalid`` beyond it).
+    :ivar sql_result_rows: rows that it may give (400 ``ParameterInvalid`` beyond it).
     :ivar pull_groups: LogGroups in one PullLogs answer (400 ``ParameterInvalid`` beyond it).
     :ivar pull_bytes: raw bytes in one PullLogs answer; at least one LogGroup is always given.
     :ivar connections: connections at once (503 ``ServerBusy`` beyond it).
@@ -54,6 +58,9 @@ class Limits:
     searches: int = 2
     searches_waiting: int = 64
     search_seconds: float = 60.0
+    sql_rows: int = 1_000_000
+    sql_bytes: int = 256 * _MIB
+    sql_result_rows: int = 10_000
     pull_groups: int = 1000
     pull_bytes: int = 10 * _MIB
     connections: int = 512

@@ -139,6 +139,31 @@ def get_log_all() -> None:
 
 
 @call
+def get_logs_with_sql() -> None:
+    query = "first or second | SELECT message, sum(latency) AS total GROUP BY message ORDER BY message LIMIT 2"
+    answer = CLIENT.get_logs(GetLogsRequest(P, L, T, T + 10, query=query))
+    assert answer.is_completed()
+    assert [log.get_contents() for log in answer.get_logs()] == [
+        {"message": "one first", "total": "0"},
+        {"message": "one second", "total": "10"},
+    ]
+    assert (answer.get_has_sql(), answer.get_agg_query()) == (True, query.split("| ")[1])
+    assert (answer.get_where_query(), answer.get_processed_rows()) == ("first or second", 6)
+    assert answer.get_meta().get_keys() == ["message", "total"]
+    CLIENT._get_logs_v2_enabled = False
+    older = CLIENT.get_logs(GetLogsRequest(P, L, T, T + 10, query=query))
+    CLIENT._get_logs_v2_enabled = True
+    assert (older.get_has_sql(), older.get_agg_query(), older.get_count()) == (True, query.split("| ")[1], 2)
+
+
+@call
+def execute_logstore_sql() -> None:
+    sql = f"SELECT count(*) AS n FROM log WHERE __time__ >= {T}"
+    (log,) = CLIENT.execute_logstore_sql(P, L, T, T + 10, f"* | {sql}", False).get_logs()
+    assert log.get_contents() == {"n": "6"}
+
+
+@call
 def get_histograms() -> None:
     answer = CLIENT.get_histograms(GetHistogramsRequest(P, L, T, T + 4, query="second or first"))
     assert answer.is_completed()

@@ -30,6 +30,9 @@ def test_the_documented_limits_are_those_of_the_code() -> None:
             f"| searches at once | {limits.searches}, and {limits.searches_waiting} that wait,"
             f" each up to {limits.search_seconds:g} s |"
         ),
+        f"| logs that one SQL statement is run over | {limits.sql_rows:,} |",
+        f"| bytes of the fields that it names, and of its memory | {limits.sql_bytes // MIB} MiB |",
+        f"| rows that it gives | {limits.sql_result_rows:,} |",
         f"| time for a search | {limits.search_seconds:g} s |",
         f"| time for a client to take an answer | {limits.send_seconds:g} s |",
         f"| time that a connection may be idle | {limits.keep_alive_seconds:g} s |",

@@ -2,13 +2,15 @@
 
 Two forms of the same search: ``GET /logstores/{logstore}?type=log&…`` answers a list, its facts in headers; ``POST
 /logstores/{logstore}/logs`` with the parameters as JSON (what current SDKs send) answers ``{"meta": …, "data": […]}``,
-compressed. There is no index: every LogGroup of the range is read. To read everything, PullLogs is the way.
+compressed. Where SQL follows the query, its rows come instead of the logs. There is no index: every LogGroup of the
+range is read. To read everything, PullLogs is the way.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ...wire.compression import compress
@@ -23,6 +25,23 @@ from .pull_logs import accepted_compression
 from .query import compile_query, split_query
 from .rendering import log_fields, pack_meta
 from .search import Wanted, find_page, load_page, searching
+from .sql import run_sql
+
+_SQL_HEADERS = {
+    "x-log-elapsed-millisecond": "elapsedMillisecond",
+    "x-log-where-query": "whereQuery",
+    "x-log-agg-query": "aggQuery",
+    "x-log-cpu-sec": "cpuSec",
+    "x-log-cpu-cores": "cpuCores",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Logs or rows, each as JSON, and what is told of the search, named as in ``meta`` of an answer."""
+
+    logs: list[str]
+    facts: dict[str, Any]
 
 
 async def get_logs(service: Service, call: Call) -> Answer:
@@ -68,41 +87,70 @@ def _text(params: Mapping[str, Any], name: str) -> str:
 
 
 async def _search(
-    service: Service, call: Call, params: Mapping[str, Any], answer: Callable[[list[str]], Answer]
+    service: Service, call: Call, params: Mapping[str, Any], answer: Callable[[_Found], Answer]
 ) -> Answer:
     """Search when there is room for it, and hold the answer before another search begins."""
     keywords, command = split_query(_text(params, "query"))
-    render = _as_json if command is None else _renderer(command)
+    if command is not None and command.lower() != "with_pack_meta":
+        return await _search_by_sql(service, call, (params, keywords, command), answer)
+    render = _as_json if command is None else _as_json_with_meta
     wanted = parse_wanted(params, service.limits, keywords)
     async with searching(service):
         places = await find_page(service, call, wanted)
         logs = await load_page(service, call, places, render)
-        found = await service.search(answer, logs)
+        found = await service.search(answer, _Found(logs, _facts(len(logs), len(logs))))
         await call.lease.resize(len(found.body))
     return found
 
 
-def _renderer(command: str) -> Callable[[StoredLog, int], str]:
-    """How logs are shown that ``command``, what follows ``|`` in a query, is done to."""
-    if command.lower() == "with_pack_meta":
-        return _as_json_with_meta
-    raise ApiError("ParameterInvalid", f"{command[:64]!r} after '|' is not known to this server: use with_pack_meta")
+async def _search_by_sql(
+    service: Service, call: Call, asked: tuple[Mapping[str, Any], str, str], answer: Callable[[_Found], Answer]
+) -> Answer:
+    params, keywords, text = asked
+    # A statement says itself which rows it wants.
+    unpaged = {name: value for name, value in params.items() if name not in ("line", "offset", "reverse")}
+    done = await run_sql(service, call, parse_wanted(unpaged, service.limits, keywords), text)
+    rows = [json.dumps(row) for row in done.result.rows]
+    facts = {
+        **_facts(len(rows), done.processed),
+        "elapsedMillisecond": int(done.seconds * 1000),
+        "hasSQL": True,
+        "whereQuery": keywords.strip(),
+        "aggQuery": text,
+        "cpuSec": round(done.seconds, 3),
+        "cpuCores": 1,
+        "keys": done.result.names,
+        "columnTypes": done.result.types,
+    }
+    return answer(_Found(rows, facts))
 
 
-def _as_list(logs: list[str]) -> Answer:
+def _facts(count: int, processed: int) -> dict[str, Any]:
+    return {"progress": "Complete", "count": count, "processedRows": processed, "hasSQL": False, "mode": 0}
+
+
+def _as_list(found: _Found) -> Answer:
+    facts = found.facts
     headers = {
         "Content-Type": "application/json",
         "x-log-progress": "Complete",
-        "x-log-count": str(len(logs)),
-        "x-log-processed-rows": str(len(logs)),
-        "x-log-has-sql": "false",
+        "x-log-count": str(facts["count"]),
+        "x-log-processed-rows": str(facts["processedRows"]),
+        "x-log-has-sql": "true" if facts["hasSQL"] else "false",
     }
-    return Answer(headers=headers, body=f"[{', '.join(logs)}]".encode())
+    for header, name in _SQL_HEADERS.items():
+        if name in facts:
+            headers[header] = _in_header(str(facts[name]))
+    return Answer(headers=headers, body=f"[{', '.join(found.logs)}]".encode())
 
 
-def _as_object(logs: list[str], compression: str) -> Answer:
-    meta = {"progress": "Complete", "count": len(logs), "processedRows": len(logs), "hasSQL": False, "mode": 0}
-    raw = f'{{"meta": {json.dumps(meta)}, "data": [{", ".join(logs)}]}}'.encode()
+def _in_header(text: str) -> str:
+    """Text as a header can carry it: in one line, and bytes of UTF-8."""
+    return " ".join(text.split()).encode().decode("latin-1")
+
+
+def _as_object(found: _Found, compression: str) -> Answer:
+    raw = f'{{"meta": {json.dumps(found.facts)}, "data": [{", ".join(found.logs)}]}}'.encode()
     headers = {"Content-Type": "application/json", "x-log-bodyrawsize": str(len(raw))}
     if compression != "none":
         headers["x-log-compresstype"] = compression

@@ -165,6 +165,19 @@ async def load_page(
 
 async def see_all(service: Service, call: Call, wanted: Wanted, see: Callable[[int], None]) -> None:
     """Show the keys of all logs that match to ``see``."""
+    await _sift_all(service, call, wanted, lambda groups, is_over: _sift(wanted, groups, see, is_over))
+
+
+async def see_logs(
+    service: Service, call: Call, wanted: Wanted, see: Callable[[int, list[tuple[str, str]]], None]
+) -> None:
+    """Show times, and names and texts, of all logs that match to ``see``, in the order of arrival."""
+    await _sift_all(service, call, wanted, lambda groups, is_over: _sift_texts(wanted, groups, see, is_over))
+
+
+async def _sift_all(
+    service: Service, call: Call, wanted: Wanted, sift: Callable[[list[PackedGroup], Callable[[], bool]], None]
+) -> None:
     now = service.now()
     until = await service.stored(service.store.last_row(call.place))
     after: int | None = 0
@@ -172,7 +185,7 @@ async def see_all(service: Service, call: Call, wanted: Wanted, see: Callable[[i
     try:
         while after is not None:
             page = await service.stored(service.store.search(call.place, wanted.search, after, until, now))
-            await service.search(_sift, wanted, page.groups, see, lambda: ended.is_set() or call.is_gone())
+            await service.search(sift, page.groups, lambda: ended.is_set() or call.is_gone())
             after = page.after
     finally:
         # Whoever ends the search early does not stop its thread otherwise.
@@ -187,6 +200,21 @@ def _sift(wanted: Wanted, groups: list[PackedGroup], see: Callable[[int], None],
                 raise ClientGoneError
             if begin <= time < end and matches(texts):
                 see(wanted.key(time, time_ns, group.row, index))
+
+
+def _sift_texts(
+    wanted: Wanted,
+    groups: list[PackedGroup],
+    see: Callable[[int, list[tuple[str, str]]], None],
+    is_over: Callable[[], bool],
+) -> None:
+    begin, end, matches = wanted.search.begin, wanted.search.end, wanted.matches
+    for group in groups:
+        for time, _, texts in group.unpack().scan():
+            if is_over():
+                raise ClientGoneError
+            if begin <= time < end and matches(found := list(texts)):
+                see(time, found)
 
 
 def _render(

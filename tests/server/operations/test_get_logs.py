@@ -99,12 +99,12 @@ def test_the_post_form_compresses_its_answer(client: Client, encoding: str) -> N
         {"from": "x", "to": "5"},
         {"from": "0", "to": "5", "line": "101"},
         {"from": "0", "to": "5", "offset": "-1"},
-        {"from": "0", "to": "5", "query": "* | select count(1)"},
+        {"from": "0", "to": "5", "query": "* | selct count(1)"},
         {"from": "0", "to": "5", "query": "(a"},
     ],
 )
 def test_a_search_that_makes_no_sense_is_refused(client: Client, params: dict[str, str]) -> None:
-    """Missing times, numbers out of range, SQL and queries that cannot be read are ParameterInvalid."""
+    """Missing times, numbers out of range and queries that cannot be read are ParameterInvalid."""
     client.put(log_group("x"))
     assert error_of(client.get(f"/logstores/{LOGSTORE}", type="log", **params)) == (400, "ParameterInvalid")
 

@@ -1,0 +1,87 @@
+"""SQL of a query before it is run: what of the service's dialect is rewritten, and which fields it needs.
+
+``FROM log`` may be left out: it is put where it belongs. ``LIMIT 20, 10`` becomes ``LIMIT 10 OFFSET 20``; without a
+limit there are 100 rows, as in the service. Whatever stands in quotation marks or parentheses is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..errors import ApiError
+
+DEFAULT_ROWS = 100
+
+_TOKEN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|\w+|\s+|.""", re.DOTALL)
+_WORD = re.compile(r"\w+")
+_BEHIND_FROM = {
+    "where",
+    "group",
+    "having",
+    "order",
+    "limit",
+    "offset",
+    "union",
+    "intersect",
+    "except",
+    "window",
+    "qualify",
+}
+_MYSQL_LIMIT = re.compile(r"(\d+)(\s*),(\s*)(\d+)")
+_ALL_FIELDS = re.compile(r"(?:\bselect|\bdistinct|\ball|,|\.)\s*\*|\bcolumns\s*\(|\blog\s*\)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """A statement that can be run.
+
+    :ivar text: the statement.
+    :ivar has_limit: whether it says itself how many rows it wants.
+    :ivar words: its words in lower case, names among them.
+    :ivar wants_all: whether it may want every field there is.
+    """
+
+    text: str
+    has_limit: bool
+    words: frozenset[str]
+    wants_all: bool
+
+    def wants(self, field: str) -> bool:
+        """Whether it may want that field."""
+        return self.wants_all or field.lower().replace('"', '""') in self.text.lower()
+
+
+def read_sql(text: str) -> SqlText:
+    """The statement in ``text``.
+
+    :raises ApiError: ``ParameterInvalid``, it is no SELECT.
+    """
+    tokens = [token for token in _TOKEN.findall(text.strip().rstrip(";")) if not token.startswith(("--", "/*"))]
+    words = frozenset(token.lower().strip('"') for token in tokens if _WORD.fullmatch(token) or token.startswith('"'))
+    first = next((token.lower() for token in tokens if _WORD.fullmatch(token)), "")
+    if first not in ("select", "with"):
+        raise ApiError("ParameterInvalid", f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta")
+    outer = dict(_outer_words(tokens))
+    if "from" not in outer:
+        behind = [place for word, place in outer.items() if word in _BEHIND_FROM]
+        tokens.insert(min(behind, default=len(tokens)), " FROM log ")
+    statement = "".join(tokens)
+    if "limit" in outer:
+        statement = _with_offset(statement)
+    return SqlText(statement, "limit" in outer, words, _ALL_FIELDS.search(text) is not None)
+
+
+def _outer_words(tokens: list[str]) -> Iterator[tuple[str, int]]:
+    """The words outside of all parentheses, in lower case, and their places."""
+    depth = 0
+    for place, part in enumerate(tokens):
+        depth += (part == "(") - (part == ")")
+        if depth == 0 and _WORD.fullmatch(part):
+            yield part.lower(), place
+
+
+def _with_offset(statement: str) -> str:
+    place = statement.lower().rindex("limit") + len("limit")
+    return statement[:place] + _MYSQL_LIMIT.sub(r"\4 OFFSET \1", statement[place:])

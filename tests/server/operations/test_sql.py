@@ -1,0 +1,212 @@
+"""``query | SELECT …``: SQL over the logs that match, bounded, and without a way out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.server import Limits, LogHubServer
+from producer.wire.schema import LogGroup
+
+from ...support.waiting import eventually
+from ..client import LOGSTORE, Client, log_group
+
+T = 1_700_000_000
+
+
+def put(client: Client, *logs: dict[str, str], time: int = T, topic: str = "web") -> None:
+    group = LogGroup(Topic=topic)
+    group.LogTags.add(Key="pod", Value="p-1")
+    for number, fields in enumerate(logs):
+        log = group.Logs.add(Time=time + 20 * number)
+        for key, value in fields.items():
+            log.Contents.add(Key=key, Value=value.encode())
+    assert client.put(group.SerializeToString()).status_code == 200
+
+
+def answer(client: Client, query: str, **params: str) -> Any:
+    wanted = {"from": str(T), "to": str(T + 1000), "query": query, **params}
+    return client.post_json(f"/logstores/{LOGSTORE}/logs", json.dumps(wanted).encode())
+
+
+def rows(client: Client, query: str) -> list[list[str]]:
+    """The rows of the result, after checking that GET finds the same."""
+    posted = answer(client, query)
+    assert posted.status_code == 200, posted.text
+    found = client.get(f"/logstores/{LOGSTORE}", type="log", query=query, **{"from": str(T), "to": str(T + 1000)})
+    assert found.json() == posted.json()["data"]
+    return [list(row.values()) for row in found.json()]
+
+
+def refusal(client: Client, query: str) -> str:
+    found = answer(client, query)
+    assert (found.status_code, found.json()["errorCode"]) == (400, "ParameterInvalid")
+    return str(found.json()["errorMessage"])
+
+
+@pytest.fixture
+def logs(client: Client) -> Client:
+    """A client of a logstore with six logs, 20 seconds apart."""
+    statuses = ["200", "404", "200", "500", "200", "404"]
+    latencies = ["1", "2.5", "3", "4", "5", "6"]
+    fields = [{"status": s, "latency": t, "path": f"/p{s[0]}"} for s, t in zip(statuses, latencies, strict=True)]
+    put(client, *fields)
+    return client
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("* | SELECT count(*)", [["6"]]),
+        ("status: 404 | SELECT count(*) AS n FROM log", [["2"]]),
+        (f'* | SELECT count(status) FROM "{LOGSTORE}"', [["6"]]),
+        ("* | select status, count(*) n group by status order by n desc", [["200", "3"], ["404", "2"], ["500", "1"]]),
+        ("* | select sum(latency), max(status) where status >= 404", [["12.5", "500"]]),
+        (
+            "* | select __time__ - __time__ % 60 t, count(*) group by t order by t",
+            [[str(T - 20 + 60 * n), str(c)] for n, c in ((0, 2), (1, 3), (2, 1))],
+        ),
+        (
+            "* | select date_trunc('minute', __time__) t, count(*) group by 1 order by 1 limit 1",
+            [["2023-11-14 22:13:00.000", "2"]],
+        ),
+        ("* | select date_format(from_unixtime(__time__), '%Y-%m-%d %H:%i:%s') limit 1", [["2023-11-14 22:13:20"]]),
+        ("* | select status order by __time__ limit 1, 2", [["404"], ["200"]]),
+        ("* | select approx_distinct(status), count_if(regexp_like(path, '^/p[45]'))", [["3", "3"]]),
+        ('* | select __topic__, __source__, "__tag__:pod" limit 1', [["web", "", "p-1"]]),
+        ("* | with few as (select status from log limit 2) select count(*) from few", [["2"]]),
+        ("* | select 'limit 1, 2' -- from nowhere\n where status = 500", [["limit 1, 2"]]),
+        ("* | select max(missing_no) from (select null as missing_no)", [["null"]]),
+        ("* | select status = 200, [1, 2], cast('2020-01-02' as date) limit 1", [["true", "[1, 2]", "2020-01-02"]]),
+        ("nothing | select count(*), sum(latency)", [["0", "null"]]),
+        ("nothing | select status, path where path like '/p%' and latency > 1 group by status, path", []),
+    ],
+)
+def test_sql_is_run_over_the_logs_that_match(logs: Client, query: str, expected: list[list[str]]) -> None:
+    """Counts, groups, buckets of time, functions of the service's dialect; fields of numbers are numbers; FROM log may
+    be left out.
+    """
+    assert rows(logs, query) == expected
+
+
+def test_the_answer_tells_what_was_done(logs: Client) -> None:
+    """Meta and headers have the columns, both parts of the query, and how many logs it was run over."""
+    query = "status: 200 | SELECT avg(latency) AS größe,\n count(*)"
+    meta = answer(logs, query).json()["meta"]
+    assert (meta["hasSQL"], meta["aggQuery"], meta["whereQuery"]) == (True, query.split("| ")[1], "status: 200")
+    assert (meta["keys"], meta["columnTypes"]) == (["größe", "count_star()"], ["double", "bigint"])
+    assert (meta["progress"], meta["count"], meta["processedRows"]) == ("Complete", 1, 3)
+    params = {"type": "log", "query": query, "from": str(T), "to": str(T + 1000)}
+    headers = logs.get(f"/logstores/{LOGSTORE}", **params).headers
+    assert (headers["x-log-has-sql"], headers["x-log-processed-rows"]) == ("true", "3")
+    assert headers["x-log-agg-query"].encode("latin-1").decode() == "SELECT avg(latency) AS größe, count(*)"
+
+
+def test_an_index_says_what_fields_are(client: Client) -> None:
+    """A field of an index of type long is a number, and what is none is null; without one it is text then."""
+    put(client, {"a": "1", "b": "007", "c": "1"}, {"a": "x", "b": "8", "c": "-2.5e1"})
+    assert rows(client, "* | select count(a), max(b), typeof(max(b))") == [["2", "8", "VARCHAR"]]
+    assert rows(client, "* | select sum(c)") == [["-24.0"]]
+    content = {"keys": {"a": {"type": "long"}, "b": {"type": "text"}}}
+    client.post_json(f"/logstores/{LOGSTORE}/index", json.dumps(content).encode())
+    assert rows(client, "* | select count(a), sum(a)") == [["1", "1"]]
+
+
+def test_logs_of_all_shapes_are_one_table(client: Client) -> None:
+    """Logs without a field have null there; names in any case are one column; text of any kind arrives whole."""
+    odd = "日本\x00\"'\\ \n"
+    put(client, {"Level": "a"}, {"level": "b", "text": odd}, {'say "x"': "1"})
+    for number in range(3):
+        client.put(log_group(*["x"] * 5_000, time=T + number * 1000))
+    assert sorted(rows(client, "* | select level, count(*) group by level")) == [
+        ["a", "1"],
+        ["b", "1"],
+        ["null", "1001"],
+    ]
+    assert rows(client, "* | select text from log where text is not null") == [[odd]]
+    assert rows(client, '* | select "say ""x""" + 1 from log where "say ""x""" is not null') == [["2"]]
+    wide = {"from": "0", "to": str(T + 100_000)}
+    assert answer(client, "* | select count(message) n", **wide).json()["data"] == [{"n": "15000"}]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select * from read_csv('{path}')",
+        "select * from read_text('{path}')",
+        "select * from '{path}'",
+        "select * from glob('{path}')",
+        "select * from read_json('http://127.0.0.1:9/x')",
+        "copy log to '{path}.copy'",
+        "attach '{path}.db'",
+        "select 1; attach '{path}.db'",
+        "set enable_external_access = true",
+        "install httpfs",
+        "pragma database_list",
+        "create table x (y int)",
+        "insert into raw values (1)",
+        "select * from sys",
+        "select getenv('HOME') from log",
+        "select",
+        "select (",
+        "select nosuchfield from log",
+        "tail",
+    ],
+)
+def test_sql_has_no_way_out(logs: Client, tmp_path: Path, statement: str) -> None:
+    """Files, the network, settings, other statements and the variables of this process are out of reach, in words."""
+    path = tmp_path / "secret.csv"
+    path.write_text("a\nvery secret\n")
+    message = refusal(logs, "* | " + statement.format(path=path))
+    assert "very secret" not in message
+    assert [one.name for one in tmp_path.iterdir()] == ["secret.csv"]
+
+
+def test_a_result_is_bounded() -> None:
+    """There are 100 rows without a LIMIT; one that is too large is refused, and so are too many logs and memory."""
+    limits = Limits(sql_rows=150, sql_result_rows=120, sql_bytes=32 * 1024 * 1024)
+    with LogHubServer(limits=limits) as server, Client(server) as client:
+        client.put(log_group(*["x"] * 150))
+        assert len(rows(client, "* | select message")) == 100
+        assert len(rows(client, "* | select message limit 120")) == 120
+        assert "120 rows" in refusal(client, "* | select message limit 130")
+        heavy = "select count(distinct x) from (select md5(range::varchar) x from range(20000000))"
+        assert "memory" in refusal(client, f"* | {heavy}")
+        client.put(log_group("y", time=T + 200))
+        assert "150 logs" in refusal(client, "* | select message")
+
+
+def test_a_statement_that_takes_too_long_is_ended() -> None:
+    """It is interrupted, its client told, and its place free for the next."""
+    endless = "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 1000001 = 7"
+    with LogHubServer(limits=Limits(search_seconds=0.5, searches=1)) as server, Client(server) as client:
+        client.put(log_group("x"))
+        found = answer(client, f"* | {endless}")
+        assert (found.status_code, found.json()["errorCode"]) == (500, "RequestTimeout")
+        assert rows(client, "* | select count(*)") == [["1"]]
+        assert server._service.searches.free == 1
+
+
+def test_the_server_goes_on_while_sql_runs() -> None:
+    """A statement is no business of the event loop: a write beside it is answered."""
+    endless = "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 1000001 = 7"
+    with LogHubServer(limits=Limits(search_seconds=1)) as server, Client(server) as client, Client(server) as other:
+        client.put(log_group("x"))
+        thread = threading.Thread(target=answer, args=(client, f"* | {endless}"))
+        thread.start()
+        eventually(lambda: server._service.searches.free == 1, "the statement runs")
+        assert other.put(log_group("y")).status_code == 200
+        assert thread.is_alive()
+        thread.join()
+
+
+def test_without_the_extra_it_says_what_to_install(logs: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keywords still work."""
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert "pip install 'loghub-producer[sql]'" in refusal(logs, "* | select 1")
+    assert answer(logs, "status: 404").json()["meta"]["count"] == 2
