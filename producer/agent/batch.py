@@ -26,6 +26,9 @@ Headers = Mapping[str, str]
 Column = Sequence[str | None]
 
 _NO_HEADERS: Mapping[str, Any] = {}
+#: Columns may have so many values for each that is there, and so many besides: what a batch needs of memory is then
+#: bounded by what came, however many names its headers have.
+_SPARSE, _SPARE = 8, 1 << 16
 
 
 class Position(NamedTuple):
@@ -167,10 +170,15 @@ class EventBatch:
 
     def with_column(self, name: str, values: Column) -> EventBatch:
         """With this header, in place of one of the same name."""
-        if len(values) != self.count:
-            raise InvalidArgumentError(f"header {name!r}: {len(values)} values for {self.count} events")
-        shared = {other: value for other, value in self.shared.items() if other != name}
-        return self._with(shared, {**self.columns, name: values})
+        return self.with_columns({name: values})
+
+    def with_columns(self, columns: Mapping[str, Column]) -> EventBatch:
+        """With these headers, likewise."""
+        for name, values in columns.items():
+            if len(values) != self.count:
+                raise InvalidArgumentError(f"header {name!r}: {len(values)} values for {self.count} events")
+        shared = {other: value for other, value in self.shared.items() if other not in columns}
+        return self._with(shared, {**self.columns, **columns})
 
     def without(self, unwanted: Callable[[str], bool]) -> EventBatch:
         """Without the headers that have such a name."""
@@ -218,6 +226,32 @@ class EventBatch:
 
     def __repr__(self) -> str:
         return f"<EventBatch of {self.count} events, {self.size} bytes>"
+
+
+def batches_of(events: Iterable[tuple[Headers, bytes]]) -> Iterator[EventBatch]:
+    """Events one by one as batches: one, unless they have so many different headers that columns would waste memory."""
+    pairs: list[tuple[Headers, bytes]] = []
+    names: set[str] = set()
+    filled = 0
+    for headers, body in events:
+        more = names.union(headers) if not names.issuperset(headers) else names
+        filled += len(headers)
+        if pairs and is_sparse(len(more), len(pairs) + 1, filled):
+            yield EventBatch.of_events(pairs)
+            pairs, more, filled = [], set(headers), len(headers)
+        pairs.append((headers, body))
+        names = more
+    if pairs:
+        yield EventBatch.of_events(pairs)
+
+
+def is_sparse(names: int, events: int, filled: int, spare: int = _SPARE) -> bool:
+    """Whether columns of so many names would have too many values that are not there.
+
+    :param filled: values that are there.
+    :param spare: so many are never too many.
+    """
+    return names * events > _SPARSE * filled + spare
 
 
 def columns_of(headers: Sequence[Headers]) -> tuple[dict[str, str], dict[str, Column]]:

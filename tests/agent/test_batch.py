@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.agent.batch import EventBatch, Position
+from producer.agent.batch import EventBatch, Position, batches_of
 from producer.agent.event_format import UnreadableBatchError, read_batch, write_batch
 from producer.errors import InvalidArgumentError
 from producer.interfaces import Event
@@ -113,3 +113,13 @@ def test_sizes_that_do_not_fit_together_are_damage(place: int) -> None:
     body[place] ^= 0x41
     with pytest.raises(UnreadableBatchError):
         read_batch(Event(event.headers, bytes(body), 1))
+
+
+def test_events_with_ever_new_headers_take_memory_in_proportion() -> None:
+    """Columns of all names for all events would be a square: they come in several batches, in order."""
+    events = [({f"h{number}": "v", "same": "x"}, b"%d" % number) for number in range(3000)]
+    batches = list(batches_of(events))
+    assert [event for batch in batches for event in batch.events()] == events
+    assert sum(len(batch.columns) * batch.count for batch in batches) < 3_000_000
+    (one,) = batches_of([({str(name): "v" for name in range(300)}, b"")] * 2000)
+    assert one.count == 2000

@@ -213,7 +213,8 @@ def test_events_come_through_both() -> None:
         ({**_SHARED, "timestamp": "soon", "trace_id": "abc", "odd": "\udcff"}, b"three"),
     ]
     request = request_with([EventBatch.of_events(events)], {"host": "h"})
-    found = list(events_of(ExportLogsServiceRequest.FromString(request.SerializeToString())).events())
+    (batch,) = events_of(ExportLogsServiceRequest.FromString(request.SerializeToString()))
+    found = list(batch.events())
     host = {"resource.host": "h"}
     assert found == [
         (host | events[0][0], b"one"),

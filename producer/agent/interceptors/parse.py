@@ -6,13 +6,16 @@ Formats are ``access`` (common and combined log format), ``syslog`` (RFC 3164 an
 
 from __future__ import annotations
 
+import logging
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, compress
+from itertools import accumulate, chain, compress
 
 from ...errors import ConfigError
+from ...pipeline.settling.thinned_log import ThinnedLog
 from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.access_log import parse_access_line
 from ...wire.delimited import fields_parser
@@ -21,11 +24,15 @@ from ...wire.speed import split_access, split_syslog
 from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity, parse_syslog
 from ...wire.text_column import TextColumn
-from ..batch import EventBatch
+from ..batch import EventBatch, is_sparse
 from ..interfaces import Context
 from ..options import option
-from .texts import texts, with_values
+from .texts import over_former, texts
 
+_log = logging.getLogger("producer.agent.source")
+
+#: Values that columns of a batch may have besides those that are there: more fields are not made headers.
+_SPARE = 1 << 21
 #: Which lines are of the format, and their fields as columns.
 _Found = tuple[Sequence[object], dict[str, list[str | None]]]
 _Parser = Callable[[str], dict[str, str] | None]
@@ -68,6 +75,7 @@ class ParseInterceptor:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
+        self._name, self._thinned = context.name, ThinnedLog(context.clock)
         self._parse, self._split = _parser_of(options), _SPLITTERS.get(options.format)
 
     def intercept(self, batch: EventBatch) -> EventBatch:
@@ -77,9 +85,8 @@ class ParseInterceptor:
             kept = batch.select(known)
             self._counters.add(EventDroppedCount=batch.count - kept.count)
             batch, columns = kept, {name: list(compress(column, known)) for name, column in columns.items()}
-        for name, column in columns.items():
-            batch = with_values(batch, self._options.prefix + name, column, preserve=False)
-        return batch
+        named = {self._options.prefix + name: column for name, column in columns.items()}
+        return batch.with_columns({name: over_former(batch, name, column) for name, column in named.items()})
 
     def _found_in_block(self, batch: EventBatch) -> _Found | None:
         """What compiled code finds in all lines at once; None where it cannot be asked."""
@@ -95,9 +102,31 @@ class ParseInterceptor:
 
     def _found_one_by_one(self, batch: EventBatch) -> _Found:
         parsed = list(map(self._fields, texts(batch, "replace")))
-        names = dict.fromkeys(name for fields in parsed if fields for name in fields)
+        names = self._names(parsed)
         columns = {name: [fields.get(name) if fields else None for fields in parsed] for name in names}
         return [fields is not None for fields in parsed], columns
+
+    def _names(self, parsed: Sequence[dict[str, str] | None]) -> list[str]:
+        """Of all fields those that become headers: the usual ones, if there are too many for columns. All others are
+        still in the body.
+        """
+        counts = Counter(chain.from_iterable(filter(None, parsed)))
+        if not is_sparse(len(counts), len(parsed), counts.total(), _SPARE):
+            return list(counts)
+        filled, names = 0, list[str]()
+        for name, count in counts.most_common():
+            filled += count
+            if is_sparse(len(names) + 1, len(parsed), filled, _SPARE):
+                break
+            names.append(name)
+        silent = self._thinned.due("sparse", 1)
+        if silent is not None:
+            _log.warning(
+                "interceptor %s: %d lines have %d different fields; the %d most frequent ones become headers, all"
+                " others are only in the bodies (fields = [...] chooses)",
+                *(self._name, len(parsed), len(counts), len(names)),
+            )
+        return names
 
     def _fields(self, line: str) -> dict[str, str] | None:
         wanted, found = self._options.fields, self._parse(line)

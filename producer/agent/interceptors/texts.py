@@ -48,7 +48,15 @@ def with_values(batch: EventBatch, name: str, values: Column, *, preserve: bool)
 
     :param preserve: where there is one of before, it stays, too.
     """
+    if not preserve:
+        return batch.with_column(name, over_former(batch, name, values))
     if name in batch.shared or name in batch.columns:
-        first, second = (batch.values(name), values) if preserve else (values, batch.values(name))
-        values = [one if one is not None else other for one, other in zip(first, second, strict=True)]
+        values = [one if one is not None else other for one, other in zip(batch.values(name), values, strict=True)]
     return batch.with_column(name, values)
+
+
+def over_former(batch: EventBatch, name: str, values: Column) -> Column:
+    """New values of a header; where there is none, that of before stays."""
+    if name not in batch.shared and name not in batch.columns:
+        return values
+    return [one if one is not None else other for one, other in zip(values, batch.values(name), strict=True)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.json_format import ParseDict, ParseError
@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from ..batch import EventBatch, Headers
+from ..batch import EventBatch, Headers, batches_of
 
 _RESOURCE = "resource."
 _OWN = frozenset(
@@ -66,7 +66,7 @@ def _records(given: Any) -> Iterable[dict[str, Any]]:
     )
 
 
-def events_of(request: Any) -> EventBatch:
+def events_of(request: Any) -> Iterator[EventBatch]:
     """The events of a request."""
     events: list[tuple[Headers, bytes]] = []
     for of_resource in request.resource_logs:
@@ -74,7 +74,7 @@ def events_of(request: Any) -> EventBatch:
         for of_scope in of_resource.scope_logs:
             shared = resource | ({"scope": of_scope.scope.name} if of_scope.scope.name else {})
             events += [(shared | _headers(record), _body(record.body)) for record in of_scope.log_records]
-    return EventBatch.of_events(events)
+    return batches_of(events)
 
 
 def request_with(batches: Sequence[EventBatch], resource: Mapping[str, str]) -> Any:

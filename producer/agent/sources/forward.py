@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..batch import EventBatch
+from ..batch import batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .http_requests import Budget
@@ -125,7 +125,7 @@ class ForwardSource:
     def _put(self, connection: Connection, events: list[tuple[dict[str, str], bytes]], chunks: list[Any]) -> bool:
         from ..protocols.forward import packed  # noqa: PLC0415
 
-        if events and not self._outlet.put_until(EventBatch.of_events(events), self._stop):
+        if not all(self._outlet.put_until(batch, self._stop) for batch in batches_of(events)):
             return False
         if chunks:
             connection.send(b"".join([packed({"ack": chunk}) for chunk in chunks]))

@@ -13,7 +13,7 @@ Any of them may be packed with gzip.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -52,6 +52,9 @@ class HttpSource(PostSource):
     def __init__(self, options: Options, context: Context) -> None:
         super().__init__(options, options.port, context)
         self._options = options
+
+    def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
+        return [self._batch(request, body)]
 
     def _batch(self, request: Request, body: bytes) -> EventBatch:
         if self._options.format == "lines":

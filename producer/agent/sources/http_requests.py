@@ -73,7 +73,7 @@ class Limits:
         :raises RequestError: there is no memory for it now, or never.
         """
         if request.held + size > self.budget.size:
-            raise RequestError(413, f"it takes more than {self.budget.size} bytes of memory")
+            raise RequestError(413, f"it takes more than {self.budget.size} bytes of memory (max_memory)")
         if not self.budget.take(size):
             raise RequestError(503, "too many requests at a time")
         request.held += size

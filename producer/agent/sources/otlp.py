@@ -7,6 +7,7 @@ is 404. See :mod:`..protocols.otlp` for what becomes of a record.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import urlsplit
@@ -43,7 +44,7 @@ class OtlpSource(PostSource):
         if _kind(request) not in (_PROTOBUF, _JSON):
             raise RequestError(415, f"only {_PROTOBUF} and {_JSON} are understood")
 
-    def _batch(self, request: Request, body: bytes) -> EventBatch:
+    def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
         from ..protocols.otlp import NoLogsError, events_of, request_of, request_of_json  # noqa: PLC0415
 
         try:

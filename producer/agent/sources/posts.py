@@ -10,6 +10,7 @@ import hmac
 import logging
 from abc import ABC, abstractmethod
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -83,9 +84,9 @@ class PostSource(ABC):
         keeps = request.keeps
         try:
             self._check(request)
-            batch = self._batch(request, reader.body(request))
-            if batch.count:
-                self._outlet.put(batch, self._rules.put_timeout)
+            for batch in self._batches(request, reader.body(request)):
+                if batch.count:
+                    self._outlet.put(batch, self._rules.put_timeout)
         except RequestError as error:
             keeps = keeps and not error.ends
             self._say(connection, error.status, str(error), keeps)
@@ -112,8 +113,8 @@ class PostSource(ABC):
             raise RequestError(405, "only POST is served")
 
     @abstractmethod
-    def _batch(self, request: Request, body: bytes) -> EventBatch:
-        """The events of a request.
+    def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
+        """The events of a request: one batch, if their headers are not too different for that.
 
         :raises RequestError: it has none.
         """

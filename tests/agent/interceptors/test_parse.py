@@ -55,3 +55,21 @@ def test_a_block_and_single_lines_are_parsed_alike(name, drop_others):
     one_by_one = headers(made.intercept(lines(*_LINES[name], "é")))
     assert at_once == (one_by_one if drop_others else one_by_one[:-1])
     assert sum(map(bool, at_once)) >= 2
+
+
+def test_fields_without_end_do_not_take_all_memory(caplog):
+    """Of lines with ever new fields those become headers that are usual; it is said once, and the bodies have all."""
+    made = interceptor("parse", format="logfmt")
+    block = lines(*(f"k{number}=1 usual=2" for number in range(5000)))
+    after = made.intercept(made.intercept(block))
+    assert len(after.columns) * after.count < 3_000_000
+    assert set(after.values("usual")) == {"2"}
+    assert after.block == block.block
+    assert caplog.text.count("5000 lines have 5001 different fields") == 1
+
+
+def test_a_line_of_very_many_fields_has_them_all():
+    """One line is no reason to leave any out, and costs no square of them."""
+    line = " ".join(f"k{number}=1" for number in range(20000))
+    (found,) = headers(interceptor("parse", format="logfmt").intercept(lines(line)))
+    assert len(found) == 20000

@@ -240,3 +240,15 @@ def test_two_tiers_with_defaults_fit_each_other():
 
 
 _LEAST = {"taildir": {"paths": ["/x/*.log"]}, "http": {"port": 1}}
+
+
+def test_a_body_that_would_need_too_much_memory_is_not_read():
+    """A small packed body may become millions of objects: what it needs is told before, 413 says so, and another
+    request finds all of the memory again.
+    """
+    with serving("http", max_memory=1 << 20) as served:
+        bomb = gzip.compress(b"[" + b"{}," * 100_000 + b"{}]")
+        answer = _post(served, bomb, headers={"Content-Encoding": "gzip"})
+        assert (answer.status_code, "max_memory" in answer.text) == (413, True)
+        assert _post(served, _events("a")).status_code == 200
+        served.got(b"a")
