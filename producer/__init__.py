@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .channels import MemoryChannel, SpillableChannel
+    from .channels import FileChannel, MemoryChannel, ProcessFileChannel, SpillableChannel
     from .client import Producer
     from .config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
     from .credentials import Credentials, EnvironmentCredentials, StaticCredentials
@@ -66,12 +66,27 @@ if TYPE_CHECKING:
         UnreachableError,
     )
     from .futures import SendFuture
-    from .interfaces import Channel, ChannelStats, CredentialsProvider, Event, FileStats, Stored, Transaction
-    from .metrics import Stats, StreamStats
+    from .interfaces import (
+        Channel,
+        ChannelStats,
+        CredentialsProvider,
+        Delivery,
+        Event,
+        FileStats,
+        Payload,
+        Receipt,
+        Record,
+        SequenceId,
+        Sink,
+        Stored,
+        Transaction,
+    )
+    from .metrics import DestinationStats, HeldStats, Stats, StreamStats
     from .numbering import SequenceKey
     from .records import LogItem, StreamKey
     from .results import Attempt, Callback, Result
     from .signals import install_signal_handlers
+    from .sinks import FileSink, StdoutSink
     from .stream import Stream
 
     __version__: str
@@ -97,12 +112,17 @@ __all__ = [
     "Credentials",
     "CredentialsError",
     "CredentialsProvider",
+    "Delivery",
     "DeliveryAbandonedError",
+    "DestinationStats",
     "DiskFullError",
     "EnvironmentCredentials",
     "Event",
+    "FileChannel",
+    "FileSink",
     "FileStats",
     "FlushTimeoutError",
+    "HeldStats",
     "HttpConfig",
     "InternalError",
     "InvalidArgumentError",
@@ -113,7 +133,9 @@ __all__ = [
     "MemoryChannel",
     "MisconfiguredError",
     "NetworkError",
+    "Payload",
     "PermanentError",
+    "ProcessFileChannel",
     "Producer",
     "ProducerClosedError",
     "ProducerConfig",
@@ -121,6 +143,8 @@ __all__ = [
     "ProjectConfig",
     "ProjectNotConfiguredError",
     "QuotaExceededError",
+    "Receipt",
+    "Record",
     "RejectedError",
     "Result",
     "ResultFailedError",
@@ -128,11 +152,14 @@ __all__ = [
     "RetryPolicy",
     "SendFuture",
     "SendTimeoutError",
+    "SequenceId",
     "SequenceKey",
     "ServerError",
+    "Sink",
     "SpillableChannel",
     "StaticCredentials",
     "Stats",
+    "StdoutSink",
     "Stored",
     "Stream",
     "StreamKey",
@@ -157,22 +184,34 @@ _PLACES = {
     "ChannelStats": "interfaces",
     "Credentials": "credentials",
     "CredentialsProvider": "interfaces",
+    "Delivery": "interfaces",
+    "DestinationStats": "metrics",
     "EnvironmentCredentials": "credentials",
     "Event": "interfaces",
+    "FileChannel": "channels",
+    "FileSink": "sinks",
     "FileStats": "interfaces",
+    "HeldStats": "metrics",
     "HttpConfig": "config",
     "LogItem": "records",
     "MemoryChannel": "channels",
+    "Payload": "interfaces",
+    "ProcessFileChannel": "channels",
     "Producer": "client",
     "ProducerConfig": "config",
     "ProjectConfig": "config",
+    "Receipt": "interfaces",
+    "Record": "interfaces",
     "Result": "results",
     "RetryPolicy": "config",
     "SendFuture": "futures",
+    "SequenceId": "interfaces",
     "SequenceKey": "numbering",
+    "Sink": "interfaces",
     "SpillableChannel": "channels",
     "StaticCredentials": "credentials",
     "Stats": "metrics",
+    "StdoutSink": "sinks",
     "Stored": "interfaces",
     "Stream": "stream",
     "StreamKey": "records",

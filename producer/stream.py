@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import InvalidArgumentError, StreamStoppedError
 from .futures import SendFuture
+from .installing import how_to_install
 from .numbering import Numbering
 from .patience import waiting_at_most
 from .records import LogItem, StreamKey
@@ -233,6 +234,6 @@ def arrow_sending() -> ModuleType:
         if (error.name or "").partition(".")[0] not in ("pyarrow", "numpy"):
             raise
         raise ImportError(
-            f"send_arrow needs {error.name}, which is not installed: pip install 'loghub-producer[arrow]'",
+            f"send_arrow needs {error.name}, which is not installed: {how_to_install('arrow')}",
             name=error.name,
         ) from error

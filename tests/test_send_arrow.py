@@ -18,6 +18,7 @@ from producer.errors import (
     ProducerClosedError,
     SendTimeoutError,
 )
+from producer.installing import how_to_install
 from producer.pipeline.batching.accumulator import LogAccumulator
 from producer.records import LogItem
 from producer.results import Result
@@ -406,7 +407,7 @@ with Producer(sink=RecordingSink()) as producer:
 def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path) -> None:
     """Everything else works."""
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert run.stdout == "send_arrow needs pyarrow, which is not installed: pip install 'loghub-producer[arrow]'\n"
+    assert run.stdout == f"send_arrow needs pyarrow, which is not installed: {how_to_install('arrow')}\n"
 
 
 def test_pyarrow_is_imported_by_send_arrow_alone() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..installing import how_to_install
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .options import AgentConfigError, Problem, nearest, read_options
 from .registry import class_of
@@ -225,7 +226,7 @@ class _Drawer:
         """What a class imports only when it works: by its package's name, and the extra that has it."""
         for package, extra in getattr(cls, "needs", {}).items():
             if not _is_installed(package):
-                message = f"{component.type} needs {package}: pip install 'loghub-producer[{extra}]'"
+                message = f"{component.type} needs {package}: {how_to_install(extra)}"
                 self._wrong(component, where, "type", message)
 
     def _must_be_channel(self, component: ComponentConfig, where: str, key: str, name: str) -> None:

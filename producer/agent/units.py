@@ -42,7 +42,9 @@ WantedBy=multi-user.target
 _CONTAINER = """\
 # docker build -t loghub-agent . && docker run -v /var/log:/var/log:ro -v agent-state:/var/lib/loghub-agent loghub-agent
 FROM python:3.13-slim
-RUN pip install --no-cache-dir 'loghub-producer[agent]' \\
+# The wheel: `make wheels` in a clone puts it into dist; copy it beside this file.
+COPY loghub_producer-*.whl /tmp/
+RUN pip install --no-cache-dir /tmp/loghub_producer-*.whl \\
  && useradd --system --groups adm --create-home --home-dir /var/lib/loghub-agent agent
 COPY {name} {config}
 USER agent

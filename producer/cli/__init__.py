@@ -55,7 +55,9 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     try:
         return command.run(args)
     except ImportError as error:
-        hint = f". Try: pip install 'loghub-producer[{command.extra}]'" if command.extra else ""
+        from ..installing import how_to_install  # noqa: PLC0415
+
+        hint = f". Try: {how_to_install(command.extra)}" if command.extra and "pip install" not in str(error) else ""
         print(f"producer {name}: {error}{hint}", file=sys.stderr)
         return ExitCode.USAGE
     except (ConfigError, InvalidArgumentError, UsageError) as error:

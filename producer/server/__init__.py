@@ -8,7 +8,7 @@
         ...  # send to server.endpoint with server.access_key_id and server.access_key_secret
         server.logs("my-project", "app-log")
 
-It needs the extra ``server``: ``pip install 'loghub-producer[server]'``. Nothing of that is imported before a name is
+It needs the extra ``server``: ``pip install '.[server]'`` in a clone. Nothing of that is imported before a name is
 used.
 """
 
@@ -59,7 +59,8 @@ def __getattr__(name: str) -> Any:
         if module not in _EXTRA:
             raise
         package = "protobuf" if module == "google" else module
+        from ..installing import how_to_install  # noqa: PLC0415
+
         raise ImportError(
-            f"the embedded LogHub needs {package}, which is not installed: pip install 'loghub-producer[server]', or "
-            "pip install -e '.[server]' in a clone"
+            f"the embedded LogHub needs {package}, which is not installed: {how_to_install('server')}"
         ) from error

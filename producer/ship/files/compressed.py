@@ -14,6 +14,7 @@ from typing import IO, Any, Protocol, cast
 import lz4.frame
 import zstandard
 
+from ...installing import how_to_install
 from ..errors import InputError
 
 # Of zstd a few bytes can stand for 128 KiB: so many at a time are 32 MiB at most.
@@ -130,7 +131,7 @@ class _Snappy:
             from cramjam import snappy  # noqa: PLC0415  (it is an extra)
         except ImportError as error:
             raise InputError(
-                "snappy data need the package cramjam, which is not installed: pip install 'loghub-producer[snappy]'"
+                f"snappy data need the package cramjam, which is not installed: {how_to_install('snappy')}"
             ) from error
         self._file = file
         self._decompress = snappy.decompress

@@ -8,6 +8,7 @@ from producer.agent import AgentConfigError, ComponentConfig, GroupConfig, SinkC
 from producer.agent.blueprint import draw
 from producer.agent.config import parse_toml, read_toml
 from producer.agent.sinks.null import NullSink
+from producer.installing import how_to_install
 
 WHOLE = """\
 [agent]
@@ -147,7 +148,7 @@ def test_a_package_that_is_not_there_is_told_before_anything_starts(
     """With the extra that has it, also where it is imported only when it is used."""
     monkeypatch.setattr(NullSink, "needs", {package: "extra"}, raising=False)
     told = [problem.partition(": ")[2] for problem in problems_of(DRAWN)]
-    wrong = f"type: null needs {package}: pip install 'loghub-producer[extra]'"
+    wrong = f"type: null needs {package}: {how_to_install('extra')}"
     assert told == [f"sinks.{name}.{wrong}" for name in ("k1", "k2", "k3")]
 
 

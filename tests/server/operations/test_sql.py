@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from producer.installing import how_to_install
 from producer.server import Limits, LogHubServer
 from producer.wire.schema import LogGroup
 
@@ -208,5 +209,5 @@ def test_the_server_goes_on_while_sql_runs() -> None:
 def test_without_the_extra_it_says_what_to_install(logs: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keywords still work."""
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert "pip install 'loghub-producer[sql]'" in refusal(logs, "* | select 1")
+    assert how_to_install("sql") in refusal(logs, "* | select 1")
     assert answer(logs, "status: 404").json()["meta"]["count"] == 2

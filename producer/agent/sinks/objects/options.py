@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ....errors import ConfigError
+from ....installing import how_to_install
 from ...options import option
 from .forms import COMPRESSIONS, FORMATS, PACKED_BY_DEFAULT, ending
 from .places import Places, Rounding, zone_named
@@ -78,7 +79,7 @@ class ObjectsOptions:
         check_scheme(self.path)
         self.places()
         if self.format == "parquet" and importlib.util.find_spec("pyarrow") is None:
-            raise ConfigError("format", "parquet needs pyarrow: pip install 'loghub-producer[arrow]'", self.format)
+            raise ConfigError("format", f"parquet needs pyarrow: {how_to_install('arrow')}", self.format)
         if self.compression == "snappy" and self.format != "parquet":
             raise ConfigError("compression", "snappy is for parquet", self.compression)
 

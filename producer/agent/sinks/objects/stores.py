@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from ....errors import ConfigError
+from ....installing import how_to_install
 from .plans import sync_directory
 
 #: Stores in which an object appears as a whole.
@@ -71,7 +72,7 @@ def check_scheme(path: str) -> None:
 
         fsspec.get_filesystem_class(scheme)
     except (ImportError, ValueError) as error:
-        install = "pip install 'loghub-producer[s3]' has fsspec and S3's package"
+        install = f"{how_to_install('s3')} has fsspec and S3's package"
         raise ConfigError("path", f"cannot be used: {error} ({install})", path) from error
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from ....errors import ConfigError
+from ....installing import how_to_install
 
 _NONCE = 12
 _TAG = 16
@@ -163,5 +164,5 @@ def check_available() -> None:
     try:
         import cryptography  # noqa: F401, PLC0415
     except ImportError:
-        rule = "needs the package cryptography: pip install 'loghub-producer[encryption]'"
+        rule = f"needs the package cryptography: {how_to_install('encryption')}"
         raise ConfigError("encryption", rule, "no such package") from None

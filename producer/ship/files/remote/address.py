@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 #: Those that a web server answers.
 WEB = ("http", "https")
-#: By scheme: the package that fsspec needs for it, and what to install.
+#: By scheme: the package that fsspec needs for it, and what to install; nothing where an extra has it.
 STORES = {
-    "s3": ("s3fs", "'loghub-producer[s3]'"),
-    "s3a": ("s3fs", "'loghub-producer[s3]'"),
+    "s3": ("s3fs", ""),
+    "s3a": ("s3fs", ""),
     "oss": ("ossfs", "ossfs"),
     "gs": ("gcsfs", "gcsfs"),
     "gcs": ("gcsfs", "gcsfs"),

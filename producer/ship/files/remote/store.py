@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from ....installing import how_to_install
 from ...errors import InputError
 from .address import STORES, shown, without_secrets
 from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, version_of
@@ -137,7 +138,8 @@ def _file_system(scheme: str) -> Any:
     package, install = STORES[scheme]
     missing = next((name for name in ("fsspec", package) if importlib.util.find_spec(name) is None), None)
     if missing is not None:
-        raise InputError(f"{scheme}:// needs the package {missing}, which is not installed: pip install {install}")
+        how = f"pip install {install}" if install else how_to_install("s3")
+        raise InputError(f"{scheme}:// needs the package {missing}, which is not installed: {how}")
     import fsspec  # noqa: PLC0415  (it is an extra)
 
     configured = fsspec.config.conf.get(scheme, {})
