@@ -39,13 +39,13 @@ ALL_TESTS := --numprocesses 3 --dist loadscope --max-worker-restart 0
 # What `make test-lowest` runs with the lowest versions in pyproject.toml: what stands on somebody else's library, and
 # needs neither Spark nor long. The extras and packages below are those that these tests import.
 LOWEST := .venv-lowest
-LOWEST_EXTRAS := arrow server sql encryption kafka structlog loguru opentelemetry prometheus
-LOWEST_PACKAGES := pandas pytest pytest-timeout hypothesis freezegun trustme
+LOWEST_EXTRAS := arrow server sql encryption kafka forward otlp thrift structlog loguru opentelemetry prometheus
+LOWEST_PACKAGES := pandas pytest pytest-timeout hypothesis freezegun trustme fluent-logger
 LOWEST_TESTS := tests/test_lower_bounds.py tests/test_config.py tests/test_send_arrow.py \
 	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py \
 	tests/sinks/loghub tests/pipeline/sending/test_retry_rules.py \
 	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py tests/server/operations/test_sql.py \
-	tests/integrations tests/agent/test_kafka.py
+	tests/integrations tests/agent/test_kafka.py tests/agent/test_forward.py tests/agent/test_otlp.py tests/agent/test_thrift.py
 
 # What is compiled, if there is a compiler; installed anew when it changes.
 COMPILED := $(wildcard setup.py producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])

@@ -207,7 +207,7 @@ def test_events_come_through_both() -> None:
     events = [
         ({**_SHARED, "timestamp": STAMP, "severity": "WARN", "severity_number": "13", "n": "1"}, b"one"),
         (
-            {"resource.service.name": "other", "trace_id": "00" * 16, "span_id": "0f" * 8, "event_name": "e"},
+            {"resource.service.name": "other", "trace_id": "00" * 16, "span_id": "0f" * 8},
             b"two \xff",
         ),
         ({**_SHARED, "timestamp": "soon", "trace_id": "abc", "odd": "\udcff"}, b"three"),
