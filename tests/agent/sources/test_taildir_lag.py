@@ -9,10 +9,11 @@ from producer.agent.config import parse_toml
 from producer.agent.interfaces import Lag
 
 from ..parts import plug_in, until
+from .following import Tail
 
 
 def test_what_is_not_read_yet_is_the_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the channel is full the rest of the file counts, in bytes; when all was put it is 0."""
+    """While the channel is full the rest of the file counts, in bytes and seconds; when all was put it is 0."""
     (hub,) = plug_in(monkeypatch, "a")
     hub.hanging.clear()
     log = tmp_path / "a.log"
@@ -27,13 +28,33 @@ def test_what_is_not_read_yet_is_the_lag(tmp_path: Path, monkeypatch: pytest.Mon
     agent.start()
     try:
         until(lambda: hub.writing)
-        assert agent.lag("r") == Lag(bytes=0)
+        assert agent.lag("r") == Lag(bytes=0, seconds=0.0)
         with log.open("ab") as file:
             file.write(b"y" * 2047 + b"\n")
-        until(lambda: agent.lag("r") == Lag(bytes=2048))
+        until(lambda: agent.lag("r").bytes == 2048 and agent.lag("r").seconds > 0)
         hub.hanging.set()
-        until(lambda: agent.lag("r") == Lag(bytes=0))
+        until(lambda: agent.lag("r") == Lag(bytes=0, seconds=0.0))
     finally:
         hub.hanging.set()
         assert agent.stop(10)
     assert len(hub.delivered) == 2
+
+
+def test_the_lag_in_seconds_is_that_of_the_oldest_bytes(tmp_path: Path) -> None:
+    """Since they were seen; what was put counts no more, what came meanwhile counts from when it came."""
+    followed = Tail(tmp_path, settle=1000.0)
+    log = followed.logs / "a.log"
+    log.write_bytes(b"one\nha")
+    followed.look()
+    assert followed.follower.lag() == Lag(bytes=2, seconds=0.0)
+    followed.clock.advance(5)
+    assert followed.follower.lag() == Lag(bytes=2, seconds=5.0)
+    log.write_bytes(b"one\nhalf")
+    followed.look()
+    log.write_bytes(b"one\nhalf\nmo")
+    followed.look(2.0)
+    assert followed.follower.lag() == Lag(bytes=2, seconds=2.0)
+    log.write_bytes(b"one\nhalf\nmore\n")
+    followed.look()
+    assert followed.follower.lag() == Lag(bytes=0, seconds=0.0)
+    followed.close()

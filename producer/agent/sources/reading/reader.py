@@ -95,6 +95,8 @@ class FileReader:
         self._tried: tuple[int, bool, bool] | None = None
         self._descriptor: int | None = None
         self._held: tuple[int, float] | None = None
+        #: Sizes beyond the position, and when each was seen first: the oldest and the newest.
+        self._behind: tuple[tuple[int, float], ...] = ()
 
     @property
     def directory(self) -> str:
@@ -110,6 +112,12 @@ class FileReader:
     def unread(self) -> int:
         """Bytes that are known to be there and were not put."""
         return max(0, self.size - self.position)
+
+    @property
+    def behind_since(self) -> float | None:
+        """When the oldest of these bytes was seen at the latest, monotonic seconds; None if there are none."""
+        behind = self._behind
+        return behind[0][1] if behind else None
 
     @property
     def cut_off(self) -> int:
@@ -200,6 +208,9 @@ class FileReader:
             self._earlier, self.size, self._written, self.changed = self.size, size, status.st_mtime_ns, now
             if size < self.position or (size == self.position and not first and not self.is_same()):
                 raise ContentChangedError
+        if size > self.position and (not self._behind or size > self._behind[-1][0]):
+            newest = self._behind[1][1] if len(self._behind) > 1 else now
+            self._behind = (*self._behind[:1], (size, newest))
         return size > self.position and self._tried != (size, *self._rested(now))
 
     def read(self, now: float) -> Block | None:
@@ -236,6 +247,7 @@ class FileReader:
         if not self.short:  # it has those of the whole
             self._marks = marks_of(self._tail, block.data, block.end, self._marks)
         self._tail, self._head = data[-TAIL_BYTES:], b""
+        self._behind = tuple(each for each in self._behind if each[0] > self.position)
         while self.stops and self.stops[0] <= self.position:
             del self.stops[0]
 

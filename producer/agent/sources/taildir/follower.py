@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ...interfaces import Context, Outlet, Stop
+from ...interfaces import Context, Lag, Outlet, Stop
 from ..reading.reader import ContentChangedError, FileReader
 from .batches import BatchMaker
 from .beginnings import Beginnings
@@ -57,9 +57,12 @@ class Follower:
             self._next_forget = now + _FORGET_INTERVAL
         return moved
 
-    def unread(self) -> int:
-        """Bytes that are known to be in the files, and were not put; asked on any thread."""
-        return sum(reader.unread for reader in tuple(self._readers.by_key.values()))
+    def lag(self) -> Lag:
+        """What is known to be in the files, and was not put, and since when; asked on any thread."""
+        readers = tuple(self._readers.by_key.values())
+        times = [since for reader in readers if (since := reader.behind_since) is not None]
+        age = self._clock.monotonic() - min(times) if times else 0.0
+        return Lag(bytes=sum(reader.unread for reader in readers), seconds=age)
 
     def close(self) -> None:
         """Close all files, and keep the notes."""

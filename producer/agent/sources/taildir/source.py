@@ -35,4 +35,4 @@ class TaildirSource:
 
     def lag(self) -> Lag:
         """See :class:`~...interfaces.Source`."""
-        return Lag(bytes=0 if self._follower is None else self._follower.unread())
+        return Lag(bytes=0, seconds=0.0) if self._follower is None else self._follower.lag()
