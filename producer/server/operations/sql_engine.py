@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from ...installing import how_to_install
 from ..errors import ApiError
 from ..limits import Limits
 from .sql_text import DEFAULT_ROWS, SqlText
@@ -218,6 +217,8 @@ def _import_duckdb() -> Any:
     try:
         import duckdb  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
+        from ...installing import how_to_install  # noqa: PLC0415  # nothing else of it needs this
+
         said = f"SQL after '|' needs duckdb where the server runs: {how_to_install('sql')}"
         raise ApiError("ParameterInvalid", said) from error
     return duckdb
