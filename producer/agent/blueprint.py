@@ -10,6 +10,7 @@ from typing import Any
 
 from ..installing import how_to_install
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
+from .config.references import hide
 from .options import AgentConfigError, Problem, nearest, read_options
 from .registry import class_of
 
@@ -100,7 +101,8 @@ class _Drawer:
 
     def in_order(self) -> list[Problem]:
         """As they stand in the file."""
-        return sorted(self.problems, key=lambda problem: problem.line or math.inf)
+        problems = [replace(each, message=hide(each.message, self._config.hidden)) for each in self.problems]
+        return sorted(problems, key=lambda problem: problem.line or math.inf)
 
     def draw(self) -> Blueprint:
         config = self._config

@@ -76,6 +76,7 @@ class AgentConfig:
     :ivar origin: the file, for messages.
     :ivar problems: what is wrong with the file itself.
     :ivar notes: what was passed over, and what else whoever starts it should know.
+    :ivar hidden: what came from the environment and from files, and the reference to it: messages show that instead.
     """
 
     name: str
@@ -90,3 +91,4 @@ class AgentConfig:
     origin: str = field(default="configuration", compare=False)
     problems: tuple[Problem, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    hidden: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

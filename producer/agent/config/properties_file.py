@@ -14,9 +14,10 @@ from typing import Any
 
 from ..options import AgentConfigError, Problem, fields_of, flume_name, from_flume, nearest, typed
 from ..registry import canonical, class_of
+from .file_bytes import read_file
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .properties_text import Properties, parse_properties
-from .references import resolve
+from .references import References
 
 _KINDS = ("sources", "channels", "sinks", "sinkgroups")
 _TOML = re.compile(r"^[ \t]*\[\[?(?:agent|sources|channels|sinks|groups)[\].]", re.MULTILINE)
@@ -42,10 +43,7 @@ def read_properties(
     :param references: replace ``${env:X}`` and ``${file:/path}``; False leaves them as they are.
     :raises AgentConfigError: the file cannot be read, or has no such agent. What else is wrong is in ``problems``.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise AgentConfigError([Problem("", "", f"cannot be read: {error.strerror}")], str(path)) from error
+    raw = read_file(path)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -84,6 +82,7 @@ class _Reader:
         self._name, self._origin = name, origin
         self._ignore_unknown, self._references = ignore_unknown, references
         self._problems: list[Problem] = []
+        self._known = References()
         self._notes: list[str] = []
         prefix = f"{name}."
         mine = {key.removeprefix(prefix): key for key in properties.values if key.startswith(prefix)}
@@ -104,6 +103,7 @@ class _Reader:
             {name: self._group(name) for name in names["sinkgroups"]},
             origin=self._origin,
             problems=tuple(self._problems),
+            hidden=self._known.hidden,
             notes=tuple(self._notes),
         )
 
@@ -252,7 +252,7 @@ class _Reader:
         if not self._references:
             return value
         try:
-            return str(resolve(value))
+            return str(self._known.resolve(value))
         except ValueError as error:
             self._wrong(key, str(error), self._lines.get(key))
             return value

@@ -11,28 +11,54 @@ from typing import Any
 _REFERENCE = re.compile(r"(\$?)\$\{(?:(env|file|sys):([^}]*)|(\w+)\[[^}]*)\}")
 #: Bytes of a file that is a value.
 _MOST = 1 << 20
+#: Characters of what is hidden: less is no secret, and stands in messages for other reasons.
+_LEAST_HIDDEN = 4
 
 
-def resolve(value: Any) -> Any:
-    """A value with all references replaced, also those in its lists and tables.
+class References:
+    """Replaces references, and remembers what they stood for: it is shown in no message."""
 
-    ``$${env:X}`` is ``${env:X}`` itself.
+    def __init__(self) -> None:
+        self.hidden: dict[str, str] = {}
 
-    :raises ValueError: one cannot be; says why, and not what is in a file.
+    def resolve(self, value: Any) -> Any:
+        """A value with all references replaced, also those in its lists and tables.
+
+        ``$${env:X}`` is ``${env:X}`` itself.
+
+        :raises ValueError: one cannot be; says why, and not what is in a file.
+        """
+        if isinstance(value, str):
+            return _REFERENCE.sub(self._replaced, value)
+        if isinstance(value, list):
+            return [self.resolve(item) for item in value]
+        if isinstance(value, Mapping):
+            return {name: self.resolve(item) for name, item in value.items()}
+        return value
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        found = _value_of(match)
+        for part in (found, *found.split()):
+            if len(part) >= _LEAST_HIDDEN:
+                self.hidden[part] = match[0]
+        return found
+
+
+def hide(message: str, hidden: Mapping[str, str]) -> str:
+    """A message with the references in place of what they stood for.
+
+    :param hidden: of :class:`References`.
     """
-    if isinstance(value, str):
-        return _REFERENCE.sub(_replaced, value)
-    if isinstance(value, list):
-        return [resolve(item) for item in value]
-    if isinstance(value, Mapping):
-        return {name: resolve(item) for name, item in value.items()}
-    return value
+    for value in sorted(hidden, key=len, reverse=True):
+        for form in (value, repr(value)[1:-1]):
+            message = message.replace(form, hidden[value])
+    return message
 
 
-def _replaced(match: re.Match[str]) -> str:
-    escaped, scheme, what, _ = match.groups()
-    if escaped:
-        return match[0][1:]
+def _value_of(match: re.Match[str]) -> str:
+    _, scheme, what, _ = match.groups()
     if scheme == "env":
         return _of_environment(what)
     if scheme == "file":

@@ -40,8 +40,9 @@ from typing import Any
 
 from ..options import AgentConfigError, Problem, nearest, shown
 from . import toml_lines
+from .file_bytes import read_file
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
-from .references import resolve
+from .references import References
 from .toml_syntax import syntax_problem
 
 _TABLES = ("agent", "sources", "channels", "sinks", "groups")
@@ -53,11 +54,9 @@ def read_toml(path: Path) -> AgentConfig:
 
     :raises AgentConfigError: it cannot be read, or is no TOML. What else is wrong is in ``problems``.
     """
+    raw = read_file(path)
     try:
-        raw = path.read_bytes()
         text = raw.decode()
-    except OSError as error:
-        raise AgentConfigError([Problem("", "", f"cannot be read: {error.strerror}")], str(path)) from error
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         message = f"byte 0x{raw[error.start]:02x} is no UTF-8: save the file as UTF-8"
@@ -72,6 +71,9 @@ def parse_toml(text: str, origin: str = "configuration") -> AgentConfig:
     :raises AgentConfigError: it is no TOML.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if deep := toml_lines.DEEP_KEY.search(text):
+        problem = Problem("", "", "a name of more than 64 parts", text.count("\n", 0, deep.start()) + 1)
+        raise AgentConfigError([problem], origin)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -87,6 +89,7 @@ class _Reader:
     def __init__(self, document: Mapping[str, Any], lines: Mapping[toml_lines.Path, int], origin: str) -> None:
         self._document, self._lines, self._origin = dict(document), dict(lines), origin
         self._problems: list[Problem] = []
+        self._references = References()
 
     def read(self) -> AgentConfig:
         self._check_tables()
@@ -111,6 +114,7 @@ class _Reader:
             lines={key: self._line(("agent", key)) for key in agent},
             origin=self._origin,
             problems=tuple(self._problems),
+            hidden=self._references.hidden,
         )
 
     def _source(self, name: str, table: Mapping[str, Any]) -> SourceConfig:
@@ -248,7 +252,7 @@ class _Reader:
 
     def _resolved(self, path: toml_lines.Path, value: Any) -> Any:
         try:
-            return resolve(value)
+            return self._references.resolve(value)
         except ValueError as error:
             self._wrong(path, str(error))
             return value

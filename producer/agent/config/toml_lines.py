@@ -10,6 +10,8 @@ Path = tuple[str | int, ...]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _PART = re.compile(r"""[ \t]*(?:([A-Za-z0-9_-]+)|("(?:[^"\\\n]|\\.)*"|'[^'\n]*'))[ \t]*(\.?)""")
+#: A key of so many parts that it is none; it would take minutes to read thousands of them.
+DEEP_KEY = re.compile(r"""^[ \t]*\[{0,2}(?:[ \t]*(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.){64}""", re.MULTILINE)
 _TOKEN = re.compile(
     r'''"""(?:[^\\]|\\.)*?"""(?!")|\'\'\'.*?\'\'\'(?!\')|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[\[{\]}]|\n|[^"'#\[\]{}\n]+''',
     re.DOTALL,

@@ -58,7 +58,7 @@ class HttpSink:
         request_timeout: float = option(30.0, scale=0.001, least=0.001, doc="seconds that the server may be silent")
         content_type: str | None = option(None, flume="contentTypeHeader", doc="of the body; empty for the format's")
         accept: str = option("*/*", flume="acceptHeader", doc="what kind of answer is wanted")
-        headers: Mapping[str, str] = option({}, doc="further headers of each request")
+        headers: Mapping[str, str] = option({}, secret=True, doc="further headers of each request")
         compress: bool = option(False, doc="pack bodies with gzip")
         user: str | None = option(None, doc="for basic authentication")
         password: str | None = option(None, secret=True, doc="likewise")

@@ -39,7 +39,7 @@ class KafkaSink:
         headers: bool = option(True, doc="send headers with the messages")
         batch_size: int = option(10_000, flume="flumeBatchSize", least=1, doc="events delivered at once, at most")
         timeout: float = option(120.0, least=1, doc="seconds that a delivery may take")
-        config: Mapping[str, str] = option({}, flume="kafka.producer", doc="further settings of librdkafka")
+        config: Mapping[str, str] = option({}, secret=True, flume="kafka.producer", doc="settings of librdkafka")
 
     def __init__(self, options: Options, context: Context) -> None:
         from confluent_kafka import Producer  # noqa: PLC0415  # nobody else needs it

@@ -42,7 +42,7 @@ class KafkaSource:
         )
         set_topic_header: bool = option(True, doc="add a header with the topic")
         topic_header: str = option("topic", doc="that header")
-        config: Mapping[str, str] = option({}, flume="kafka.consumer", doc="further settings of librdkafka")
+        config: Mapping[str, str] = option({}, secret=True, flume="kafka.consumer", doc="settings of librdkafka")
 
         def __post_init__(self) -> None:
             if bool(self.topics) == bool(self.topics_regex):

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from producer.agent import AgentConfigError, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from producer.agent.blueprint import draw
-from producer.agent.config import parse_toml, read_toml
+from producer.agent.config import file_bytes, parse_toml, read_toml
 from producer.agent.sinks.null import NullSink
 from producer.installing import how_to_install
 
@@ -207,3 +208,66 @@ def test_a_forgotten_default_is_told(default: str, notes: int) -> None:
     told = "line 12: sources.r1.selector: has no default: events with another 'kind' go to no channel"
     assert len(found) == notes
     assert all(note.startswith(told) for note in found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("size = 10", 'size = "${env:KEY}"'),
+        ("size = 10", 'size = "${file:FILE}"'),
+        ("size = 10", 'size = ["${env:KEY}"]'),
+        ('type = "stress"', 'type = "${env:KEY}"'),
+        ('channel = "c1"', 'channel = "${env:KEY}"'),
+        ('channels = ["c1", "c2"]', 'channels = ["${env:KEY}"]'),
+        ('type = "memory"', 'type = "file"\nfsync = "${env:KEY}"'),
+    ],
+)
+def test_what_a_reference_stood_for_is_in_no_message(
+    old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is wrong, the message has the reference."""
+    monkeypatch.setenv("KEY", "hush-hush 'quoted'")
+    (tmp_path / "key").write_text("hush-hush 'quoted'\n")
+    assert old in DRAWN
+    told = problems_of(DRAWN.replace(old, new.replace("FILE", str(tmp_path / "key")), 1))
+    assert told
+    assert not [problem for problem in told if "hush" in problem or "quoted" in problem]
+
+
+@pytest.mark.parametrize("sink", ['type = "http"\nheaders = {A = ["hush"]}', 'type = "kafka"\nconfig = {a = ["hush"]}'])
+def test_tables_with_secrets_are_not_shown(sink: str) -> None:
+    """Headers hold tokens, and settings passwords."""
+    told = problems_of(f'[sinks.s]\nchannel = "c"\n{sink}\n')
+    assert [problem for problem in told if "has a wrong value, which is not shown" in problem]
+    assert "hush" not in str(told)
+
+
+def test_a_name_of_thousands_of_parts_is_refused_at_once() -> None:
+    """It would take minutes to read."""
+    line = DRAWN.count("\n") + 1
+    assert problems_of(DRAWN + f"[{'a.' * 50_000}a]\n") == [f"line {line}: a name of more than 64 parts"]
+
+
+def test_a_configuration_may_come_through_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a shell's ``<(…)``; where nobody writes, or something is too large to be one, that is told."""
+    monkeypatch.setattr(file_bytes, "_PATIENCE", 0.05)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(AgentConfigError, match="a pipe into which nobody writes"):
+        read_toml(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(pipe, os.O_WRONLY)
+    try:
+        os.write(writer, DRAWN.encode())
+        with pytest.raises(AgentConfigError, match="a pipe from which nothing has come"):
+            read_toml(pipe)
+        os.write(writer, DRAWN.encode())
+        os.close(writer)
+        writer = -1
+        assert draw(read_toml(pipe)).sources
+    finally:
+        for descriptor in {reader, writer} - {-1}:
+            os.close(descriptor)
+    (tmp_path / "large").write_bytes(b"#" * (5 << 20))
+    with pytest.raises(AgentConfigError, match="more than 4194304 bytes"):
+        read_toml(tmp_path / "large")
