@@ -33,6 +33,7 @@ from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
 from .target_check import in_time
 from .wire.speed import TWIN, encode_log
+from .wire.text import fallback_of, moment_of
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowSender
@@ -116,6 +117,7 @@ class Producer:
         self._cut = CutRule.of(self.config)
         # Behind a channel records wait for a project that comes late.
         self._keys = StreamKeys(self.config, self._sink.check_project if channel is None else None)
+        self._fallback = fallback_of(self.config.default, self.config.on_unencodable)
         self._closed = False
         self._lock = threading.Lock()  # guards _pipeline, _shutdown and _closed
         self._pipeline: Sender | None = None
@@ -198,13 +200,14 @@ class Producer:
         if callback is not None:
             _check_callback(callback)
         pipeline = self._pipeline or self._make_pipeline()
-        now = int(self._clock.time())
+        now, nanos = moment_of(self._clock.time())
         if type(log) is not dict and isinstance(log, list | tuple):
             if not log:
                 raise InvalidArgumentError("a list of logs must not be empty")
-            record = b"".join([encode_log(one, now) for one in log])
+            record = b"".join([encode_log(one, now, nanos, self._fallback) for one in log])
             return pipeline.accept(key, record, len(log), callback)
-        return pipeline.accept(key, encode_log(log, now), 1, callback)  # type: ignore[arg-type]
+        record = encode_log(log, now, nanos, self._fallback)  # type: ignore[arg-type]
+        return pipeline.accept(key, record, 1, callback)
 
     def _open_records(self, key: StreamKey) -> OpenRecords | None:
         """The end of the stream's open batch; None if it has none."""
@@ -246,13 +249,13 @@ class Producer:
         """
         from .pipeline.batching.accumulator import Piece  # noqa: PLC0415  # see _import_stages
 
-        now = int(self._clock.time())
+        now, nanos = moment_of(self._clock.time())
         most, most_logs = self._cut.piece_bytes, self._cut.piece_count
         records: list[bytes] = []
         size = 0
         for position, log in enumerate(logs):
             try:
-                record = encode_log(log, now)
+                record = encode_log(log, now, nanos, self._fallback)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"log {position} of send_many: {error}") from error
             if records and size + len(record) > most:

@@ -77,12 +77,19 @@ def _is_text(value: object) -> bool:
         return False
 
 
+def _no_text(text: str) -> Any:
+    raise ValueError(text)
+
+
 _ANY_INTEGER = _integer(-_MAX_INT)
 _BOOLEAN = _Rule("True or False", lambda value: isinstance(value, bool), _parse_bool)
 _TEXT = _Rule("text that is not empty", lambda value: isinstance(value, str) and bool(value))
 _HEADER_TEXT = _Rule("printable ASCII text, not empty, without spaces at its ends", is_header_text)
 _OPTIONAL_TEXT = _Rule(
     "None or text that is not empty", lambda value: value is None or (isinstance(value, str) and bool(value))
+)
+_OPTIONAL_CALLABLE = _Rule(
+    "None or callable with one argument", lambda value: value is None or callable(value), _no_text
 )
 _TEXT_MAPPING = _Rule("a mapping of text to text (as text: name=value,name=value)", _is_text_mapping, _parse_pairs)
 _OPTIONAL_MILLISECONDS = _Rule(
@@ -237,6 +244,10 @@ class ProducerConfig(_Options):
     :ivar source: the LogGroup's source where ``send`` gives none; None is this host's address.
     :ivar log_tags: tags added to every LogGroup.
     :ivar generate_pack_id: add the ``__pack_id__`` tag, by which the service finds a log's neighbours.
+    :ivar default: as that of ``json.dumps``: called with a value that cannot be sent; returns one that can, or raises.
+        For Spark it has to be picklable.
+    :ivar on_unencodable: what happens to a log with a value or a name that still cannot be sent: ``raise`` refuses
+        the log, ``repr`` sends the ``repr`` of what cannot be sent.
     :ivar processor: name of an ingest processor of the service; None is none.
     :ivar drain_timeout_ms: how long the exit of the interpreter waits for deliveries, and how long ``close`` lets
         retries go on, milliseconds; 0 does not wait.
@@ -267,6 +278,8 @@ class ProducerConfig(_Options):
     source: str | None = _option(None, _Rule("None or text", lambda value: value is None or isinstance(value, str)))
     log_tags: Mapping[str, str] = _option(None, _TEXT_MAPPING, factory=dict)
     generate_pack_id: bool = _option(True, _BOOLEAN)
+    default: Callable[[Any], Any] | None = _option(None, _OPTIONAL_CALLABLE)
+    on_unencodable: str = _option("raise", _choice("raise", "repr"))
     processor: str | None = _option(None, _OPTIONAL_TEXT)
     drain_timeout_ms: int = _option(10_000, _integer(0))
     http: HttpConfig = _option(None, _HTTP, factory=HttpConfig)

@@ -39,5 +39,5 @@ cdef struct Moment:
 
 cdef size_t log_size(const Log* log, Moment time) noexcept nogil
 cdef uint8_t* put_record(uint8_t* at, const Log* log, Moment time) noexcept
-cdef object simplified(dict log)
-cdef Moment moment_of(item, size_t now) except *
+cdef object simplified(dict log, fallback)
+cdef Moment moment_of(item, Moment now) except *

@@ -12,6 +12,7 @@ from libc.string cimport memcpy, strlen
 
 from ._bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, delimited, owned, put_head, put_varint, width
 
+from ..errors import InvalidArgumentError
 from ..records import LogItem
 from .log_group import encode_log as encode_in_python
 from .text import data_of, time_of
@@ -40,34 +41,33 @@ cdef extern from "Python.h":
     PyObject* Py_False
 
 
-def encode_log(log, now):
+def encode_log(log, now, nanos=0, fallback=None):
     """See the pure twin."""
     cdef Log fields
     cdef Moment time
     contents = log.contents if type(log) is LogItem else log
     if type(contents) is not dict:
-        return encode_in_python(log, now)
-    if contents is log:
-        time.seconds, time.nanos = now, 0
-    else:
-        time = moment_of(log, now)
+        return encode_in_python(log, now, nanos, fallback)
+    time.seconds, time.nanos = now, nanos
+    if contents is not log:
+        time = moment_of(log, time)
     if not scan(<PyObject*> contents, &fields):
-        contents = simplified(contents)
+        contents = simplified(contents, fallback)
         if contents is None:
-            return encode_in_python(log, now)
+            return encode_in_python(log, now, nanos, fallback)
         if not scan(<PyObject*> contents, &fields):
             raise AssertionError("a simplified log is simple")
     return record_of(&fields, time)
 
 
-cdef Moment moment_of(item, size_t now) except *:
+cdef Moment moment_of(item, Moment now) except *:
     """The time of a ``LogItem``; see ``time_of``, which is asked where it is not two plain numbers."""
     cdef Moment time
     seconds, nanos = item.time, item.time_ns
     if type(seconds) is not int or type(nanos) is not int or not (
         0 <= seconds <= 4294967295 and 0 <= nanos <= 999999999
     ):
-        seconds, nanos = time_of(item, now)
+        seconds, nanos = time_of(item, now.seconds, now.nanos)
     time.seconds, time.nanos = seconds, nanos
     return time
 
@@ -78,8 +78,8 @@ cdef object record_of(const Log* fields, Moment time):
     return owned(record)
 
 
-cdef object simplified(dict log):
-    """The log of this moment with all values plain; None if more than a value is unusual.
+cdef object simplified(dict log, fallback):
+    """The log of this moment with all values plain; None if more than a value is unusual, or the fallback decides.
 
     :raises InvalidArgumentError: a value that cannot become text.
     """
@@ -94,8 +94,18 @@ cdef object simplified(dict log):
     simple = {}
     for name, value in copy.items():
         scratch.used = 0
-        if value is not None:
-            simple[name] = value if scan_value(<PyObject*> value, &part, &scratch) else data_of(value, name)
+        if value is None:
+            continue
+        if not scan_value(<PyObject*> value, &part, &scratch):
+            try:
+                value = data_of(value, name, None if fallback is None else fallback.default)
+            except InvalidArgumentError:
+                if fallback is None or not fallback.lenient:
+                    raise
+                return None
+            if value is None:
+                continue
+        simple[name] = value
     return simple
 
 

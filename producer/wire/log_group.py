@@ -29,7 +29,7 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from ..records import LogItem
 from .protobuf import delimited, read_varint, varint
-from .text import data_of, time_of
+from .text import Default, Fallback, data_of, lenient_items, time_of
 
 #: What is kept of names and lengths, bytes; of longer names and values nothing is.
 MAX_KEPT_BYTES = 4 * 1024 * 1024
@@ -130,12 +130,14 @@ _sizes = _Sizes()
 _time = _Time()
 
 
-def encode_log(log: Mapping[str, Any] | LogItem, now: int) -> bytes:
+def encode_log(log: Mapping[str, Any] | LogItem, now: int, nanos: int = 0, fallback: Fallback | None = None) -> bytes:
     """The record of one log. Any number of threads may call it.
 
     :param log: a mapping of names to values (see :func:`~producer.wire.text.text_of`; None is left out), or a
         :class:`~producer.records.LogItem`.
     :param now: seconds since the epoch, for a log without a time of its own.
+    :param nanos: within that second; 0 for none.
+    :param fallback: what is done with values that the table does not know.
     :raises InvalidArgumentError: not a log, a name that is not text, a value that cannot become text.
     """
     if type(log) is dict:
@@ -143,40 +145,52 @@ def encode_log(log: Mapping[str, Any] | LogItem, now: int) -> bytes:
         second, start = _time.last
         if second != now:
             start = _time.field(now)
-        end = b""
+        end = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
         pairs: Iterable[tuple[Any, Any]] = log.copy().items()
     else:
-        pairs, start, end = _parts_of(log, now)
+        pairs, start, end = _parts_of(log, now, nanos)
+    try:
+        return _join(pairs, start, end, None if fallback is None else fallback.default)
+    except InvalidArgumentError:
+        if fallback is None or not fallback.lenient:
+            raise
+        return _join(lenient_items(pairs, fallback.default), start, end, None)
+
+
+def _join(pairs: Iterable[tuple[Any, Any]], start: bytes, end: bytes, default: Default | None) -> bytes:
     parts, known = [start], _heads.known
     add = parts.append
     for name, value in pairs:
         if type(value) is str is type(name):  # the common case, and nothing of it a function of ours
             try:
-                data = value.encode()
-                add(known[name][len(data)])
+                data: bytes | None = value.encode()
+                add(known[name][len(data)])  # type: ignore[arg-type]
             except (KeyError, UnicodeEncodeError):
                 data = data_of(value, name)
-                add(_heads.of(name, len(data)))
+                add(_heads.of(name, len(data)))  # type: ignore[arg-type]
         elif value is None:
             continue
         else:
-            data = data_of(value, name)
+            data = data_of(value, name, default)
+            if data is None:
+                continue
             add(_heads.of(name, len(data)))
-        add(data)
+        add(data)  # type: ignore[arg-type]
     add(end)
     body = b"".join(parts)
     return _sizes[len(body)] + body
 
 
-def _parts_of(log: object, now: int) -> tuple[Iterable[tuple[str, Any]], bytes, bytes]:
+def _parts_of(log: object, now: int, nanos: int) -> tuple[Iterable[tuple[str, Any]], bytes, bytes]:
     """The fields of a log that is no ``dict``, what precedes them and what follows them."""
     if isinstance(log, LogItem):
-        seconds, nanos = time_of(log, now)
-        end = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
-        return _pairs_of(log.contents), b"\x08" + varint(seconds), end
-    if isinstance(log, Mapping):
-        return log.items(), _time.field(now), b""
-    raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}")
+        seconds, nanos = time_of(log, now, nanos)
+        start, pairs = b"\x08" + varint(seconds), _pairs_of(log.contents)
+    elif isinstance(log, Mapping):
+        start, pairs = _time.field(now), log.items()
+    else:
+        raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}")
+    return pairs, start, b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
 
 
 def _pairs_of(contents: Any) -> Iterable[tuple[str, Any]]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from datetime import date, datetime, time
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from numbers import Integral, Real
-from typing import Any
-from uuid import UUID
+from typing import Any, NamedTuple
 
 from ..errors import InvalidArgumentError
 from ..records import LogItem
+from .values import step_of
 
 #: ``Time`` of a log is a 32-bit count of seconds.
 MAX_TIME = 2**32 - 1
@@ -20,18 +19,41 @@ MAX_TIME = 2**32 - 1
 MAX_TIME_NS = 999_999_999
 # Of structures that JSON has no word for as they are; the others may be as deep as the interpreter allows.
 _MAX_DEPTH = 200
+# What is made of a value may be of a kind that has to be made into another one, but not for ever.
+_MOST_STEPS = 20
+
+#: As that of ``json.dumps``: makes something that can be sent of what cannot, or raises.
+Default = Callable[[Any], Any]
 
 
-def time_of(item: LogItem, now: int) -> tuple[int, int]:
+class Fallback(NamedTuple):
+    """What is done with values that the table of :func:`text_of` does not know.
+
+    :ivar default: asked first.
+    :ivar lenient: what is still none becomes its ``repr``; else it is an error.
+    """
+
+    default: Default | None = None
+    lenient: bool = False
+
+
+def fallback_of(default: Default | None, on_unencodable: str) -> Fallback | None:
+    """As the options of the configuration say; None for errors alone."""
+    lenient = on_unencodable == "repr"
+    return Fallback(default, lenient) if default is not None or lenient else None
+
+
+def time_of(item: LogItem, now: int, now_ns: int = 0) -> tuple[int, int]:
     """The seconds and nanoseconds that ``item`` is sent with.
 
     :param now: seconds since the epoch, for an item without a time.
+    :param now_ns: nanoseconds within that second, likewise.
     :raises InvalidArgumentError: not a number or an aware datetime, or out of range.
     """
     time, nanos = item.time, item.time_ns
     seconds: Any = time
     if time is None:
-        seconds = now
+        seconds, nanos = now, now_ns if nanos is None else nanos
     elif isinstance(time, datetime):
         seconds, below = _split_datetime(time)
         nanos = below if nanos is None else nanos
@@ -43,6 +65,12 @@ def time_of(item: LogItem, now: int) -> tuple[int, int]:
     _check_range("time", seconds, MAX_TIME)
     _check_range("time_ns", nanos, MAX_TIME_NS)
     return int(seconds), int(nanos)
+
+
+def moment_of(time: float) -> tuple[int, int]:
+    """Seconds since the epoch, and nanoseconds within that second, as far as a number of seconds carries them."""
+    second = int(time)
+    return second, int((time - second) * 1e9)
 
 
 def _split_datetime(moment: datetime) -> tuple[int, int]:
@@ -77,47 +105,55 @@ def _unit_of(name: str, value: object) -> str:
     return ""
 
 
-def text_of(value: Any, name: str) -> str | bytes:
+def text_of(value: Any, name: str, default: Default | None = None) -> str | bytes | None:
     """``value`` as the text (or bytes) that travels; the rule for every value that is not None.
 
-    ======================  ==================================================
-    ``str``, ``bytes``      as they are (``bytearray``, ``memoryview`` as bytes)
-    ``bool``                ``true``, ``false``
-    ``int``                 decimal digits (also other integers, as NumPy's)
-    ``float``               ``repr``: the shortest text that reads back equal
-    ``Decimal``             ``str``, never in floating point
-    ``datetime``            ISO 8601 (``isoformat``); ``date`` and ``time`` too
-    ``UUID``                36 characters with dashes
-    mappings, lists,        compact JSON in UTF-8; values inside follow this
-    tuples                  table as JSON strings, numbers and booleans apart
-    ======================  ==================================================
+    =======================  ==================================================
+    ``str``, ``bytes``       as they are (``bytearray``, ``memoryview`` as bytes)
+    ``bool``                 ``true``, ``false``
+    ``int``                  decimal digits
+    ``float``                ``repr``: the shortest text that reads back equal
+    ``Decimal``              ``str``, never in floating point; also ``Fraction``, ``complex``
+    ``datetime``             ISO 8601 (``isoformat``); ``date`` and ``time`` too
+    ``timedelta``            its seconds, exact: ``90.5``
+    ``UUID``, ``ipaddress``  ``str``
+    ``Enum``                 the text of its value
+    ``Path``                 the path, as the system has it
+    mappings, lists,         compact JSON in UTF-8; values inside follow this
+    tuples, ``deque``        table as JSON strings; numbers, booleans, mappings
+                             and lists as themselves
+    sets                     likewise, in a fixed order
+    dataclasses, attrs,      likewise, an object of their fields
+    pydantic models
+    exceptions               ``{"type": …, "message": …, "traceback": …}``
+    NumPy's scalars          as Python's; arrays as lists
+    ``NaT``, ``NA``          the field is left out; null inside of JSON
+    =======================  ==================================================
 
     :param name: the field, for the error.
+    :param default: makes something of this table of a value of another type, or raises.
+    :returns: None for a value that is left out.
     :raises InvalidArgumentError: another type, or a structure that JSON cannot express.
     """
     quick = _QUICK.get(type(value))
     try:
-        text = quick(value) if quick is not None else _general_text(value, name)
+        return quick(value) if quick is not None else _general_text(value, name, default)
     except InvalidArgumentError:
         raise
     except ValueError as error:  # an integer of thousands of digits, a released memoryview
         raise InvalidArgumentError(f"field {name!r}: {error}") from error
-    if text is None:
-        raise InvalidArgumentError(
-            f"field {name!r}: cannot send a value of type {type(value).__module__}.{type(value).__qualname__}; "
-            "make it text, bytes, a number, bool, Decimal, datetime, UUID, or a mapping or list of these"
-        )
-    return text
 
 
-def data_of(value: Any, name: str) -> bytes:
+def data_of(value: Any, name: str, default: Default | None = None) -> bytes | None:
     """The bytes that travel for a value that is not None.
 
     :param name: the field, for the error.
+    :param default: as that of :func:`text_of`.
+    :returns: None for a value that is left out.
     :raises InvalidArgumentError: it cannot become text, or the text is not valid Unicode.
     """
-    text = text_of(value, name)
-    if isinstance(text, bytes):
+    text = text_of(value, name, default)
+    if text is None or isinstance(text, bytes):
         return text
     try:
         return text.encode()
@@ -127,17 +163,36 @@ def data_of(value: Any, name: str) -> bytes:
         ) from error
 
 
-def _general_text(value: object, name: str) -> str | bytes | None:
-    # Of subclasses the true characters, whatever they make of their length or encoding.
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bytes):
-        return bytes(memoryview(value))
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, Mapping | list | tuple):
-        return _json_of(value, name)
-    return _scalar_text(value)
+def lenient_items(items: Iterable[tuple[Any, Any]], default: Default | None) -> list[tuple[str, bytes]]:
+    """Fields of which some cannot be sent as they are: names and values that can.
+
+    :param items: names and values.
+    """
+    return [
+        (_lenient_name(name), data)
+        for name, value in items
+        if value is not None and (data := _lenient_data(value, default)) is not None
+    ]
+
+
+def _lenient_name(name: object) -> str:
+    text = str.__str__(name) if isinstance(name, str) else _repr_of(name)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _lenient_data(value: object, default: Default | None) -> bytes | None:
+    try:
+        return data_of(value, "", default)
+    except Exception:  # noqa: BLE001  # whatever a type of somebody else's raises
+        text = str.__str__(value) if isinstance(value, str) else _repr_of(value)
+        return text.encode("utf-8", "backslashreplace")
+
+
+def _repr_of(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001  # a user's class
+        return f"<{type(value).__qualname__}, whose repr raised {type(error).__qualname__}>"
 
 
 def _text_of_bool(value: bool) -> str:
@@ -154,55 +209,94 @@ _QUICK: dict[type, Callable[[Any], str | bytes]] = {
 }
 
 
-def _scalar_text(value: object) -> str | None:
-    if isinstance(value, bool):
-        return _text_of_bool(value)
-    if isinstance(value, Integral):
-        return str(int(value))
-    if isinstance(value, float):
-        return float.__repr__(value)
-    if isinstance(value, Decimal | UUID):
-        return str(value)
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    return None
+def _general_text(value: Any, name: str, default: Default | None) -> str | bytes | None:
+    for _ in range(_MOST_STEPS):
+        # Of subclasses the true characters, whatever they make of their length or encoding.
+        if isinstance(value, str):
+            return str.__str__(value)
+        if isinstance(value, bytes):
+            return bytes(memoryview(value))
+        if isinstance(value, bytearray | memoryview):
+            return bytes(value)
+        if isinstance(value, Mapping | list | tuple):
+            return _json_of(value, name, default)
+        value = _next(value, name, default)
+        if value is None:
+            return None
+        quick = _QUICK.get(type(value))
+        if quick is not None:
+            return quick(value)
+    raise InvalidArgumentError(f"field {name!r}: default, or the value of an Enum, never becomes anything to send")
 
 
-def _json_of(value: object, name: str) -> str:
+def _next(value: Any, name: str, default: Default | None) -> Any:
+    """What a value is in the words of the table.
+
+    :raises InvalidArgumentError: nothing.
+    """
+    step = step_of(type(value)) or default
+    if step is None:
+        raise InvalidArgumentError(
+            f"field {name!r}: cannot send a value of type {type(value).__module__}.{type(value).__qualname__}; make it "
+            "text, a number, or another of the values in docs/configuration.md, or say how: ProducerConfig(default=...)"
+        )
+    try:
+        return step(value)
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"field {name!r}: of a value of type {type(value).__qualname__} nothing could be made to send: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _json_of(value: object, name: str, default: Default | None) -> str:
+    def reduced(inner: object) -> object:
+        return _json_default(inner, name, default)
+
     try:
         try:
-            return _dumps(value)
-        except ValueError:  # perhaps a number that JSON has no word for
-            return _dumps(_finite(value, 0))
+            return _dumps(value, reduced)
+        except (TypeError, ValueError):  # perhaps a number that JSON has no word for, or a name that is no text
+            return _dumps(_plain(value, reduced, 0), reduced)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"field {name!r}: cannot become JSON: {error}") from error
 
 
-def _dumps(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_default)
+def _dumps(value: object, reduced: Default) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=reduced)
 
 
-def _finite(value: Any, depth: int) -> Any:
-    """``value`` with ``nan`` and the infinities as text."""
+def _plain(value: Any, reduced: Default, depth: int) -> Any:
+    """``value`` with ``nan`` and the infinities as text, and names of all kinds as text."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels, or contains itself")
-    if isinstance(value, float) and not math.isfinite(value):
-        return float.__repr__(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else float.__repr__(value)
     if isinstance(value, Mapping):
-        return {key: _finite(inner, depth + 1) for key, inner in value.items()}
+        return {_name(key, reduced): _plain(inner, reduced, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner, depth + 1) for inner in value]
-    return value
+        return [_plain(inner, reduced, depth + 1) for inner in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    return _plain(reduced(value), reduced, depth + 1)
 
 
-def _json_default(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
+def _name(key: Any, reduced: Default) -> Any:
+    if key is None or isinstance(key, str | int | float):
+        return key
+    name = None if isinstance(key, tuple | list | Mapping) else reduced(key)
+    if isinstance(name, str | int | float):
+        return name
+    raise TypeError(f"a name must be text, got {key!r} of type {type(key).__qualname__}")
+
+
+def _json_default(value: object, name: str, default: Default | None) -> object:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "backslashreplace")
-    if isinstance(value, Integral):
-        return int(value)
-    text = _scalar_text(value)
-    if text is None:
+    step = step_of(type(value))
+    if step is None and default is None:
         raise TypeError(f"a value of type {type(value).__qualname__} inside it")
-    return text
+    made = _next(value, name, default)
+    if made is value:
+        raise TypeError(f"default returned the value of type {type(value).__qualname__} itself")
+    return made

@@ -114,7 +114,7 @@ def test_extra_becomes_fields_whatever_it_holds(logger: logging.Logger, arrived:
     [log] = arrived()
     assert log.fields["user"] == "7"
     assert log.fields["tags"] == '["a","b"]'
-    assert log.fields["who"] == "{1}"
+    assert log.fields["who"] == "[1]"
     assert log.fields["odd"] == "<Odd, whose repr raised RuntimeError>"
     assert log.fields["cut"] == "a\\ud800"
     assert (log.fields["logger"], log.fields["extra.logger"]) == ("app.views", "mine")

@@ -57,7 +57,7 @@ def test_an_event_arrives_with_its_keys(sender: LogHubProcessor, arrived: Arrive
         "user": "7",
         "amount": "31.5",
         "items": '["a"]',
-        "who": "{1}",
+        "who": "[1]",
     }
     assert paid.time_ns
     assert "ValueError: too much" in str(failed.fields["exception"])

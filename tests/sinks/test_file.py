@@ -56,6 +56,7 @@ def test_a_log_becomes_a_line_with_what_belongs_to_its_stream(tmp_path: Path) ->
         producer.send("p", "other", {"a": "b"}, source="")
     first, second = lines(path)
     assert first.pop("__time__") == pytest.approx(second.pop("__time__"), abs=5)
+    assert first.pop("__time_ns_part__") != second.pop("__time_ns_part__")
     assert first == {
         "__project__": "p",
         "__logstore__": "l",

@@ -30,8 +30,9 @@ def test_records_are_printed_as_lines_as_soon_as_they_are_delivered(capsys: pyte
     with Producer(sink=StdoutSink(), config=config(linger_ms=100)) as producer:
         assert producer.send("p", "l", {"m": "grüße"}).result(PATIENCE).successful
         (line,) = capsys.readouterr().out.splitlines()
-    assert json.loads(line) | {"__time__": 0} == {
+    assert json.loads(line) | {"__time__": 0, "__time_ns_part__": 0} == {
         "__time__": 0,
+        "__time_ns_part__": 0,
         "__project__": "p",
         "__logstore__": "l",
         "__source__": "here",

@@ -23,6 +23,7 @@ from producer.futures import SendFuture
 from producer.records import LogItem
 from producer.results import Result
 from producer.wire import log_group
+from producer.wire.text import Fallback, moment_of
 from tests.wire.twins import native
 
 pytestmark = native
@@ -39,20 +40,24 @@ class Text(str):
         return b"wrong"
 
 
-def outcome(encode: Any, log: Any, now: int = NOW) -> Any:
+#: The moment at which the ends of open batches are used here.
+LATE = moment_of(NOW + 0.9)
+
+
+def outcome(encode: Any, log: Any, now: int = NOW, nanos: int = 0, fallback: Fallback | None = None) -> Any:
     """The record, or the error."""
     try:
-        return encode(log, now)
+        return encode(log, now, nanos, fallback)
     except InvalidArgumentError as error:
         return type(error), str(error)
 
 
-def both(log: Any, now: int = NOW) -> Any:
+def both(log: Any, now: int = NOW, nanos: int = 0, fallback: Fallback | None = None) -> Any:
     """What both twins make of a log."""
     from producer.wire import _log_group
 
-    pure = outcome(log_group.encode_log, log, now)
-    assert outcome(_log_group.encode_log, log, now) == pure
+    pure = outcome(log_group.encode_log, log, now, nanos, fallback)
+    assert outcome(_log_group.encode_log, log, now, nanos, fallback) == pure
     return pure
 
 
@@ -110,7 +115,7 @@ _NANOS = some.none() | some.sampled_from([0, 1, 255, 256, 999_999_999, 1_000_000
 def test_the_twins_agree_on_logs_with_times_of_their_own(log: dict[Any, Any], time: Any, nanos: Any) -> None:
     """Whether the time is right or wrong, whole or with nanoseconds, and at the end of an open batch as well."""
     item = LogItem(log, time, nanos)
-    assert outcome(lambda one, _now: (end := opened()).add(one, None) and end._records[0], item) == both(item)
+    assert outcome(lambda one, *_: (end := opened()).add(one, None) and end._records[0], item) == both(item, *LATE)
 
 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 129, 16_383, 16_384, 2_097_151, 2_097_152])
@@ -208,8 +213,8 @@ def test_an_open_batch_holds_the_records_of_its_logs(logs: list[dict[Any, Any]])
     """Those of logs that cannot be sent are not there, and their errors are those of the pure twin."""
     records, expected = opened(), []
     for log in logs:
-        pure = outcome(log_group.encode_log, log)
-        added = outcome(lambda log, _now: records.add(log, None), log)
+        pure = outcome(log_group.encode_log, log, *LATE)
+        added = outcome(lambda log, *_: records.add(log, None), log)
         if isinstance(pure, bytes):
             assert added._position == len(expected)
             expected.append(pure)
@@ -231,7 +236,7 @@ def test_a_log_that_changes_while_memory_is_granted_is_one_or_the_other() -> Non
 
     records = opened(Grants(meddle))
     assert records.add(log, None) is not None
-    assert b"".join(records.seal().records) == log_group.encode_log(log, NOW)
+    assert b"".join(records.seal().records) == log_group.encode_log(log, *LATE)
 
 
 def test_the_future_passes_for_the_pure_one() -> None:

@@ -6,7 +6,6 @@ import json
 import math
 from datetime import UTC, datetime
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 from uuid import UUID
 
@@ -71,10 +70,10 @@ def test_bytes_are_sent_as_they_are() -> None:
         assert text_of(value, "b") == b"\x00\xff"
 
 
-@pytest.mark.parametrize("value", [object(), {1}, Fraction(1, 2), 1j, lambda: None, type, range(3)])
+@pytest.mark.parametrize("value", [object(), lambda: None, type, range(3)])
 def test_other_types_are_refused_with_the_field_and_the_type(value: object) -> None:
     """The error names the field, the type, and what would do."""
-    with pytest.raises(InvalidArgumentError, match=r"field 'x'.*make it text, bytes, a number"):
+    with pytest.raises(InvalidArgumentError, match=r"field 'x'.*make it text, a number"):
         text_of(value, "x")
 
 

@@ -180,15 +180,15 @@ cdef class OpenRecords:
 
     cdef public object granted, quantum
     cdef readonly Py_ssize_t size, logs, sends, spent
-    cdef object _holder, _budget, _time
+    cdef object _holder, _budget, _time, _fallback
     cdef Py_ssize_t _threshold_bytes, _threshold_count
     cdef list _finished  # parts that grow no more
     cdef Buffer _buffer  # the last one, which grows; or None
     cdef list _callbacks
     cdef dict _logs_of_send
 
-    def __init__(self, holder, budget, time, thresholds, Py_ssize_t tail_size):
-        self._budget, self._time = budget, time
+    def __init__(self, holder, budget, time, thresholds, Py_ssize_t tail_size, fallback=None):
+        self._budget, self._time, self._fallback = budget, time, fallback
         self._threshold_bytes, self._threshold_count = thresholds
         self.granted = self.quantum = 0
         self._holder = holder
@@ -200,21 +200,24 @@ cdef class OpenRecords:
         cdef SendFuture future
         cdef Moment time
         cdef Py_ssize_t length
+        cdef double now
         cdef bytes record = None
         if self._holder is None or not (callback is None or callable(callback)):
             return None
-        time.seconds, time.nanos = <size_t> <double> self._time(), 0
+        now = self._time()
+        time.seconds = <size_t> now
+        time.nanos = <size_t> ((now - <double> time.seconds) * 1e9)
         if type(log) is LogItem:
-            time = moment_of(log, time.seconds)
+            time = moment_of(log, time)
             log = log.contents
         if type(log) is not dict:
             return None
         future = new_future()
         while True:
             if record is None and not scan(<PyObject*> log, &fields):
-                simple = simplified(log)
+                simple = simplified(log, self._fallback)
                 if simple is None:
-                    record = encode_log(LogItem(log, time.seconds, time.nanos), 0)
+                    record = encode_log(LogItem(log, time.seconds, time.nanos), 0, 0, self._fallback)
                 else:
                     log = simple
                 continue

@@ -28,6 +28,7 @@ from ...interfaces import Record, SequenceId
 from ...numbering import Numbering
 from ...records import SEQUENCED, StreamKey, hash_key_of
 from ...twins import either
+from ...wire.text import fallback_of
 from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule
 from .doubt import Doubt, SentBefore
@@ -106,6 +107,7 @@ class LogAccumulator:
         self._budget = budget
         self._cut = cut
         self._batch_type = batch_type
+        self._fallback = fallback_of(config.default, config.on_unencodable)
         self._settled = WaitingRoom(clock)
         self._lock = budget.lock  # guards everything below
         self._linger = min(config.linger_ms / 1000, FIRST_LINGER_SECONDS)  # until the first is sealed
@@ -149,7 +151,9 @@ class LogAccumulator:
             created_at=self._clock.monotonic(),
             max_reserved_attempts=self._config.max_reserved_attempts,
         )
-        draft.open = OpenRecords(draft, self._budget, self._clock.time, self._cut.thresholds, draft.tail_size)
+        draft.open = OpenRecords(
+            draft, self._budget, self._clock.time, self._cut.thresholds, draft.tail_size, self._fallback
+        )
         return draft
 
     def _new_stream(self, key: StreamKey) -> StreamState:

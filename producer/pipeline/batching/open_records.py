@@ -22,6 +22,7 @@ from ...interfaces import Record
 from ...records import LogItem
 from ...results import Callback
 from ...wire.log_group import encode_log
+from ...wire.text import Fallback
 
 #: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
 RECORD_OVERHEAD = 320
@@ -69,6 +70,7 @@ class OpenRecords:
     :param time: the time of day, seconds since the epoch; asked with no lock held.
     :param thresholds: bytes, and logs: the log that reaches either is refused by :meth:`add`.
     :param tail_size: bytes of the body that are not records.
+    :param fallback: what is done with values that cannot be sent as they are.
     :ivar granted: the memory that the batch has of the budget, bytes; guarded by the budget's lock, which alone
         changes it. Never less than what is spent.
     :ivar quantum: what is granted at once where there is enough, bytes; the budget's.
@@ -78,6 +80,7 @@ class OpenRecords:
         "_budget",
         "_callbacks",
         "_counts",
+        "_fallback",
         "_holder",
         "_lock",
         "_logs_of_send",
@@ -96,8 +99,9 @@ class OpenRecords:
         time: Callable[[], float],
         thresholds: tuple[int, int],
         tail_size: int,
+        fallback: Fallback | None = None,
     ) -> None:
-        self._budget, self._time = budget, time
+        self._budget, self._time, self._fallback = budget, time, fallback
         self._threshold_bytes, self._threshold_count = thresholds
         self.granted = self.quantum = 0
         self._lock = threading.Lock()  # guards everything below
@@ -120,7 +124,9 @@ class OpenRecords:
         contents = log.contents if type(log) is LogItem else log
         if holder is None or type(contents) is not dict or not (callback is None or callable(callback)):
             return None
-        record = encode_log(log, int(self._time()))
+        now = self._time()
+        second = int(now)
+        record = encode_log(log, second, int((now - second) * 1e9), self._fallback)
         length = len(record)
         charge = length + RECORD_OVERHEAD
         while True:

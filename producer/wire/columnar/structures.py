@@ -27,9 +27,9 @@ def texts_of_objects(array: pa.Array) -> pa.Array:
     return binary_of(texts)
 
 
-def _bytes_of(value: object) -> bytes:
+def _bytes_of(value: object) -> bytes | None:
     text = text_of(value, "")
-    return text if isinstance(text, bytes) else text.encode()
+    return text if text is None or isinstance(text, bytes) else text.encode()
 
 
 def _objects(array: pa.Array) -> list[Any]:
