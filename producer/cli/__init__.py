@@ -49,6 +49,7 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     import logging  # noqa: PLC0415  # it takes as long as all the rest of the help
 
     from ..errors import ConfigError, InvalidArgumentError, ProducerError  # noqa: PLC0415
+    from .output import tell_error  # noqa: PLC0415
     from .profiles import UsageError  # noqa: PLC0415
 
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -58,13 +59,13 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
         from ..installing import how_to_install  # noqa: PLC0415
 
         hint = f". Try: {how_to_install(command.extra)}" if command.extra and "pip install" not in str(error) else ""
-        print(f"producer {name}: {error}{hint}", file=sys.stderr)
+        tell_error(name, f"{error}{hint}")
         return ExitCode.USAGE
     except (ConfigError, InvalidArgumentError, UsageError) as error:
-        print(f"producer {name}: {error}", file=sys.stderr)
+        tell_error(name, error)
         return ExitCode.USAGE
     except ProducerError as error:
-        print(f"producer {name}: {error}", file=sys.stderr)
+        tell_error(name, error)
         return ExitCode.FAILED
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,12 +15,12 @@ class Progress:
     """A context manager; the line is gone at its end.
 
     :param unit: what is counted.
+    :param rows: whether rows are printed meanwhile, into which the line would run on one terminal.
     """
 
-    def __init__(self, unit: str) -> None:
+    def __init__(self, unit: str, *, rows: bool = True) -> None:
         self._unit, self._count, self._told = unit, 0, 0.0
-        # On one terminal it would run into the rows.
-        self._shown = sys.stderr.isatty() and not sys.stdout.isatty()
+        self._shown = sys.stderr.isatty() and not (rows and sys.stdout.isatty())
 
     def add(self, count: int, where: str = "") -> None:
         """So many more; where the work is."""

@@ -20,6 +20,7 @@ from ..stream import Stream
 from .exit_codes import ExitCode
 from .output import tell
 from .profiles import Settings, UsageError, resolve
+from .progress import Progress
 
 #: Lines that could not be sent, and reasons of failures, that are told one by one.
 _TOLD = 5
@@ -95,11 +96,13 @@ def _producer(settings: Settings, timeout: float) -> Producer:
 
 
 def _send(stream: Stream, logs: Iterable[tuple[int, Log]], tally: _Tally) -> None:
-    for number, log in logs:
-        try:
-            stream.send(log, callback=tally.settled)
-        except InvalidArgumentError as error:
-            tally.refuse(number, error)
+    with Progress("logs", rows=False) as progress:
+        for number, log in logs:
+            try:
+                stream.send(log, callback=tally.settled)
+            except InvalidArgumentError as error:
+                tally.refuse(number, error)
+            progress.add(1)
 
 
 def _logs(args: argparse.Namespace, tally: _Tally) -> Iterator[tuple[int, Log]]:

@@ -1,0 +1,111 @@
+"""What commands print, and where colours and progress are written."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+
+import pytest
+
+from producer.cli import main, progress
+from producer.cli.output import has_colours, plain, writer
+from producer.cli.progress import Progress
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal that wants colours."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    return Terminal()
+
+
+def printed(kind: str | None, *rows: dict[str, object], stream: bool = False) -> None:
+    out = writer(kind, ("first",), stream=stream)
+    out.write(rows)
+    out.close()
+
+
+def test_colours_are_for_terminals_that_want_them(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for a file, nor with ``NO_COLOR``, nor for a dumb terminal."""
+    assert has_colours(terminal)
+    assert not has_colours(io.StringIO())
+    monkeypatch.setenv("TERM", "dumb")
+    assert not has_colours(terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not has_colours(terminal)
+    with contextlib.redirect_stdout(terminal):
+        printed("table", {"a": 1})
+    assert terminal.getvalue() == "a\n1\n"
+
+
+def test_a_terminal_gets_a_table_with_a_bold_head(terminal: Terminal) -> None:
+    """The columns that stand first first, those that the service adds last, those without a value not at all."""
+    with contextlib.redirect_stdout(terminal):
+        printed(None, {"__added__": "x", "b": 2, "first": "one", "empty": ""}, {"b": "wide value"})
+    assert terminal.getvalue().splitlines() == [
+        "\x1b[1mfirst  b           __added__\x1b[0m",
+        "one    2           x",
+        "       wide value",
+    ]
+
+
+def test_an_error_is_red_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: Terminal
+) -> None:
+    """And plain elsewhere."""
+    assert main(["search", "--from", "never"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert main(["search", "--from", "never"]) == 2
+    assert terminal.getvalue().startswith("producer search: \x1b[31m")
+
+
+def test_a_terminal_obeys_nothing_of_a_log() -> None:
+    """Control characters, ends of lines and what turns text around are shown; a long value is cut in a table."""
+    assert plain("a\x1b]0;x\x07\r\nb\u202e") == "a\\x1b]0;x\\x07\\r\\nb\\u202e"
+    assert plain("grün 日本") == "grün 日本"
+    assert plain({"n": 1}) == '{"n": 1}'
+
+
+def test_csv_tells_of_columns_that_come_too_late(capsys: pytest.CaptureFixture[str]) -> None:
+    """They cannot be among the output any more, and nothing is lost in silence."""
+    out = writer("csv", ())
+    out.write([{"a": 1}])
+    out.write([{"a": 2, "late": "x"}])
+    out.close()
+    told = capsys.readouterr()
+    assert told.out == "a\n1\n2\n"
+    assert "columns that came later and are not among the output: late" in told.err
+
+
+def test_json_is_a_list_also_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever reads it finds JSON."""
+    printed("json")
+    assert capsys.readouterr().out == "[]\n"
+    printed("json", {"a": "ü"}, {"b": 1})
+    assert capsys.readouterr().out == '[\n{"a": "ü"},\n{"b": 1}\n]\n'
+
+
+def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewritten now and then, gone at the end, and not there where rows are printed on the same terminal."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "_OFTEN", 0.0)
+    with Progress("logs", rows=False) as told:
+        told.add(1000, "shard 0")
+        told.add(500)
+    assert stream.getvalue() == "\r\x1b[K1,000 logs, shard 0\r\x1b[K1,500 logs\r\x1b[K"
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    with Progress("logs") as told:
+        told.add(1)
+    assert stream.getvalue().count("\r") == 3
