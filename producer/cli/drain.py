@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import sys
 import threading
 import time
@@ -60,6 +61,9 @@ _ADVICE = {
     "LogstoreNotExist": _LOGSTORE,
     "BadResponse": "check --endpoint",
 }
+
+#: How :class:`~producer.channels.ProcessFileChannel` ends the name of a process's directory.
+_OF_A_PROCESS = re.compile(r"-\d+-[0-9a-f]{8}$")
 
 #: A header of the agent's batches (producer/agent/event_format.py).
 _OF_AN_AGENT = "~count"
@@ -276,7 +280,7 @@ def drain(
     """Deliver what is in a channel; prints what becomes of it.
 
     :param settings: the endpoint, and who signs.
-    :param dead_letter: the directory for what the server refuses for good; None is one beside ``directory``.
+    :param dead_letter: the directory for what the server refuses for good; None is :func:`letters_of` ``directory``.
     :param timeout: seconds, after which what is left stays; None for no limit.
     :raises DrainRefusedError: LogHub refuses the credentials, the project or the logstore; nothing was taken.
     :raises UsageError: the endpoint or credentials are missing.
@@ -284,7 +288,7 @@ def drain(
     :raises ChannelError: there is no channel, or it cannot be opened.
     :raises KeyboardInterrupt: after the outcome was told.
     """
-    letters = dead_letter or f"{directory}.dead-letter"
+    letters = dead_letter or letters_of(directory)
     _check(directory, data_directories, letters)
     config = settings.producer_config(name="drain", drain_timeout_ms=0)
     with FileChannel(
@@ -315,6 +319,15 @@ def drain(
     if interrupted:
         raise KeyboardInterrupt
     return outcome
+
+
+def letters_of(directory: str) -> str:
+    """The place for what the server refuses: beside the channel, and never below the base of several processes.
+
+    There another process would take it for the directory of one that died, and adopt what is in it.
+    """
+    base, name = os.path.split(directory)
+    return f"{base if _OF_A_PROCESS.search(name) else directory}.dead-letter"
 
 
 def _check(directory: str, data: Sequence[str], letters: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from producer import Producer, ProducerConfig
-from producer.channels import Event, FileChannel, FileKeys
+from producer.channels import Event, FileChannel, FileKeys, ProcessFileChannel
 from producer.channels.file.recovery.inspection import look_at_events
 from producer.cli import main
 from producer.server import LogHubServer
@@ -152,6 +152,21 @@ def test_drain_all_keeps_what_is_refused_beside_the_base(
     assert sorted(path.name for path in (tmp_path / "base").iterdir()) == ["a", "b"]
     letters = rows(run("export", tmp_path / "base.dead-letter")[1])
     assert [log["__error_code__"] for log in letters] == ["InvalidFormat", "InvalidFormat"]
+
+
+def test_what_is_refused_of_one_process_is_kept_beside_the_base(
+    run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
+) -> None:
+    """Below it a running process would take the dead letters for those of a process that died, and send them again."""
+    with ProcessFileChannel(tmp_path / "base", minimum_free_space=0) as channel:
+        own = Path(channel.directory)
+    leave(own, 1)
+    with LogHubServer() as server:
+        target(server)
+        server.faults.add(answer(400, "InvalidFormat", "no"), operation="PutLogs")
+        assert run("drain", own)[0] == 1
+    assert [path.name for path in (tmp_path / "base").iterdir()] == [own.name]
+    assert len(rows(run("export", tmp_path / "base.dead-letter")[1])) == 1
 
 
 def test_drain_all_wants_the_base(run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]) -> None:

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drain.add_argument(
         "--dead-letter",
         metavar="DIR2",
-        help="keeps what the server refuses for good, with the reason; default: DIR.dead-letter, beside DIR",
+        help="keeps what the server refuses for good, with the reason; default: DIR.dead-letter, or the base's",
     )
     drain.add_argument("--timeout", type=seconds, metavar="SECONDS", help="what is left then stays; default: no limit")
     set_examples(inspect, "producer channel inspect /var/lib/app/channel")
