@@ -37,12 +37,16 @@ def writer(kind: str | None, columns: Sequence[str] = (), *, stream: bool = Fals
     :param columns: those that stand first; all others follow.
     :param stream: rows come for a long time: none is kept.
     """
-    out = sys.stdout
-    kind = kind or ("table" if out.isatty() else "jsonl")
+    out, kind = sys.stdout, form_of(kind)
     if kind == "table":
         return _Lines(out) if stream else _Table(out, columns)
     kinds: dict[str, Callable[[IO[str], Sequence[str]], Writer]] = {"json": _Json, "jsonl": _JsonLines, "csv": _Csv}
     return kinds[kind](out, columns)
+
+
+def form_of(kind: str | None) -> str:
+    """The form that was asked for, or else that of the standard output."""
+    return kind or ("table" if sys.stdout.isatty() else "jsonl")
 
 
 def has_colours(stream: IO[str]) -> bool:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
 from .loghub import PAGE, LogHub, Search
-from .output import tell, writer
+from .output import form_of, tell, writer
 from .profiles import UsageError, resolve
-from .times import time_of
+from .times import shown, time_of
 
 #: The columns that stand first in a table of logs.
 FIRST = ("__time__", "__source__", "__topic__")
@@ -54,7 +54,9 @@ def count(args: argparse.Namespace) -> int:
         parts = loghub.histogram(_search(args, args.query))
     if args.histogram:
         printed = writer(args.output, ("from", "to", "count"))
-        printed.write({"from": part["from"], "to": part["to"], "count": part["count"]} for part in parts)
+        time_as = shown if form_of(args.output) == "table" else int
+        times = ((time_as(part["from"]), time_as(part["to"]), part["count"]) for part in parts)
+        printed.write({"from": begin, "to": end, "count": number} for begin, end, number in times)
         printed.close()
         return ExitCode.OK
     total = sum(int(part["count"]) for part in parts)

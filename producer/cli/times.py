@@ -37,9 +37,9 @@ def _seconds(number: int, text: str) -> int:
     return number
 
 
-def shown(seconds: str) -> str:
-    """Unix seconds, as text, in this machine's zone; anything else as it is."""
+def shown(seconds: str | int) -> str:
+    """Unix seconds, in this machine's zone; anything else as it is."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        return seconds
+        return str(seconds)

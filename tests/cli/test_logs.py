@@ -218,6 +218,20 @@ def test_ctrl_c_ends_what_follows(run: Run, filled: LogHubServer) -> None:
     assert (code, err) == (130, "producer tail: interrupted\n")
 
 
+def test_the_server_counts_selects_and_finds_neighbours(run: Run, filled: LogHubServer) -> None:
+    """Against the embedded LogHub, and not a played one: count, SQL, context and projects."""
+    assert run("count", "level: INFO", "-o", "table") == (0, "2\n", "")
+    parts = [json.loads(line) for line in run("count", "--histogram", "--from", "-1h")[1].splitlines()]
+    assert sum(part["count"] for part in parts) == 3
+    select = "SELECT level, count(*) AS logs GROUP BY level ORDER BY level"
+    assert run("sql", select, "-o", "csv") == (0, "level,logs\nERROR,1\nINFO,2\n", "")
+    assert run("sql", f"level: INFO | {select}", "-o", "csv")[1] == "level,logs\nINFO,2\n"
+    (log,) = json.loads(run("search", "level: ERROR", "--pack-meta", "-o", "json")[1])
+    around = ("context", log["__tag__:__pack_id__"], log["__pack_meta__"], "-A", "0", "-o", "json")
+    assert [(each["__index_number__"], each["n"]) for each in json.loads(run(*around)[1])] == [("-1", "0"), ("0", "1")]
+    assert "cli" in [project["projectName"] for project in json.loads(run("projects", "-o", "json")[1])]
+
+
 def test_count_adds_the_parts_of_the_histogram(run: Run, server: LogHubServer) -> None:
     """A number, or each part; a histogram that is not complete is asked for again."""
     parts = [{"from": 1, "to": 2, "count": 3, "progress": "Complete"}, {"from": 2, "to": 3, "count": 4}]
