@@ -3,8 +3,8 @@ r"""Regular expressions of configurations, which may be written as Java has them
 ``(?<name>…)``, ``\p{Alpha}`` and its like, ``\z``, ``\h`` and ``\Q…\E`` mean what they mean there, and ``\d``, ``\w``
 and ``\s`` are ASCII's, as there. All else is Python's ``re``.
 
-A pattern that takes for ever, such as ``(a+)+$``, takes for ever: nothing here ends a search. Possessive quantifiers
-(``a++``) keep one linear.
+A pattern that takes for ever, such as ``(a+)+$``, takes for ever: nothing here ends a search, and no other thread runs
+meanwhile. Possessive quantifiers (``a++``) keep one linear; see :mod:`.slow_patterns`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ their like). Of an own pattern with groups only the groups are blacked out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
@@ -16,6 +16,7 @@ from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
 from .patterns import compiled
+from .slow_patterns import slow_notes
 from .texts import texts, with_texts
 
 _Redact = Callable[[str], str]
@@ -59,6 +60,11 @@ class RedactInterceptor:
     def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
         self._headers = options.headers
         self._steps = [_step(kind, pattern, options.replacement) for kind, pattern in options.expressions()]
+
+    @staticmethod
+    def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
+        """What whoever starts it should know."""
+        return slow_notes("patterns", options.patterns)
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""

@@ -6,7 +6,7 @@ group as it is, ``millis`` a time by its ``pattern``; a time that does not fit l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..batch import Column, EventBatch
 from ..interfaces import Context
 from ..options import option
 from .patterns import compiled
+from .slow_patterns import slow_notes
 from .texts import texts, with_values
 from .times import milliseconds_parser, strptime_format, zone_named
 
@@ -76,6 +77,11 @@ class RegexExtractorInterceptor:
             header: milliseconds_parser(pattern, zone, context.clock) for header, pattern in options.times.items()
         }
         self._none = (None,) * compiled("regex", options.regex).groups
+
+    @staticmethod
+    def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
+        """What whoever starts it should know."""
+        return slow_notes("regex", [options.regex])
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""

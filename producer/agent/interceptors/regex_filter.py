@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
 from .patterns import compiled
+from .slow_patterns import slow_notes
 from .texts import texts
 
 _LITERAL = re.compile(r"[\w\s:;,/@#%&=<>\"'`~!-]+")
@@ -32,6 +33,11 @@ class RegexFilterInterceptor:
         self._exclude, self._counters = options.exclude_events, context.counters
         self._search = compiled("regex", options.regex).search
         self._literal = options.regex.encode() if _LITERAL.fullmatch(options.regex) else None
+
+    @staticmethod
+    def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
+        """What whoever starts it should know."""
+        return slow_notes("regex", [options.regex])
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""

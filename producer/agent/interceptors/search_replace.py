@@ -6,7 +6,7 @@ A replacement names groups as Python does, ``\1`` or ``\g<name>``; Flume's ``$1`
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ...errors import ConfigError
@@ -14,6 +14,7 @@ from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
 from .patterns import compiled, replacement_of
+from .slow_patterns import slow_notes
 from .texts import texts, with_texts
 
 
@@ -44,6 +45,11 @@ class SearchReplaceInterceptor:
     def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
         self._replace = compiled("search_pattern", options.search_pattern).subn
         self._with = options.replace_string
+
+    @staticmethod
+    def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
+        """What whoever starts it should know."""
+        return slow_notes("search_pattern", [options.search_pattern])
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from producer.agent.blueprint import draw
+from producer.agent.config import parse_toml
 from producer.agent.interceptors.patterns import compiled
 from producer.errors import ConfigError
 
@@ -35,3 +37,46 @@ def test_what_is_not_understood_is_refused(pattern):
     """A pattern that would mean something else here is an error that names the option."""
     with pytest.raises(ConfigError, match="regex: must be a regular expression"):
         compiled("regex", pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^(a+)+$", r"(?:\w+\s*)*x", r"(.*,)*x", r"((a*))*", r"(?:x|a+)+", r"x(?:(?P<n>\d+)+)?", r"(?:a+b?)+"]
+)
+def test_a_pattern_that_may_take_for_ever_is_told(pattern):
+    """A repetition in a repetition that one text fits in many ways: nothing can end such a search."""
+    config = parse_toml(_WITH_FILTER.replace("PATTERN", pattern))
+    (note,) = draw(config).notes
+    assert note.startswith("line 6: sources.s.interceptors.regex_filter: regex: a repetition in a repetition")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?:a++)+$",
+        r"(?:[^,]*,)*x",
+        r"(?>a+)+",
+        r"(?:\s\w+)*",
+        r"^(\S+) \[([^\]]+)\] (.*)$",
+        r"(?:a+){1,3}",
+        r"(ab|c)*",
+    ],
+)
+def test_usual_patterns_are_not_suspected(pattern):
+    """Who is warned of everything heeds nothing."""
+    assert draw(parse_toml(_WITH_FILTER.replace("PATTERN", pattern))).notes == ()
+
+
+_WITH_FILTER = """
+[sources.s]
+type = "sequence"
+channels = ["c"]
+
+[[sources.s.interceptors]]
+type = "regex_filter"
+regex = '''PATTERN'''
+[channels.c]
+type = "memory"
+[sinks.k]
+type = "null"
+channel = "c"
+"""
