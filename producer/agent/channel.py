@@ -17,6 +17,7 @@ from ..interfaces import Channel, ChannelStats, Event, Transaction
 from .batch import EventBatch
 from .counters import Counters
 from .event_format import UnreadableBatchError, count_of, position_of, read_batch, write_batch
+from .interfaces import Stop
 from .origins import Origins
 from .positions import Positions
 
@@ -24,6 +25,8 @@ _log = logging.getLogger("producer.agent.channel")
 
 #: Batches of one take, at most.
 _MOST_BATCHES = 1000
+#: Seconds: who waits for events looks so often whether the channel itself has brought any back.
+_LOOK = 0.5
 
 
 class Taking:
@@ -82,6 +85,7 @@ class Taking:
                 events = zip(self._events, self.batches, strict=True)
                 self._transaction.acknowledge([event for event, batch in events if id(batch) not in behind])
                 self._transaction.rollback()
+                self._channel.came_back()
             else:
                 self._transaction.commit()
         except BaseException:
@@ -96,6 +100,7 @@ class Taking:
         with contextlib.suppress(TransactionStateError):  # of one that had ended before its end was told
             self._transaction.rollback()
         self._transaction.close()
+        self._channel.came_back()
 
 
 class BatchChannel:
@@ -128,6 +133,7 @@ class BatchChannel:
         self.capacity, self.keep_alive = capacity, keep_alive
         self._clock = clock
         self._room = WaitingRoom(clock, look_again=1.0)
+        self._takers = WaitingRoom(clock, look_again=_LOOK)
         self._lock = threading.Lock()  # guards _held
         self._held = held
         self.hurried = False
@@ -176,15 +182,34 @@ class BatchChannel:
             self._withdraw(batch.count)
             raise
         self.counters.add(EventPutSuccessCount=batch.count)
+        self._takers.wake_all()
 
-    def take(self, most_events: int, most_bytes: int, timeout: float) -> Taking | None:
+    def take(self, most_events: int, most_bytes: int, timeout: float, stop: Stop | None = None) -> Taking | None:
         """Batches for one delivery; None if none came in time.
 
         :param most_events: of all batches together, though at least one batch is taken.
         :param most_bytes: likewise.
         :param timeout: seconds.
+        :param stop: ends the wait.
         """
         self.counters.add(EventTakeAttemptCount=1)
+        if stop is None:
+            return self._take(most_events, most_bytes, timeout)
+        found: list[Taking | None] = []
+
+        def is_over() -> bool:
+            found.append(self._take(most_events, most_bytes, 0))
+            return found[-1] is not None or stop.is_set()
+
+        with stop.waking(self._takers.wake_all):
+            self._takers.wait_until(is_over, Deadline.after(self._clock, timeout))
+        return found[-1]
+
+    def came_back(self) -> None:
+        """Events that were taken are there again."""
+        self._takers.wake_all()
+
+    def _take(self, most_events: int, most_bytes: int, timeout: float) -> Taking | None:
         transaction = self.channel.transaction()
         transaction.begin()
         try:

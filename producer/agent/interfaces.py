@@ -6,7 +6,8 @@ and a :class:`Context`. It is found by its name among the built-in ones or by an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -50,11 +51,25 @@ class Stop:
         self._clock = clock or SystemClock()
         self._room = WaitingRoom(self._clock, look_again=1.0)
         self._set = False
+        self._wakes: list[Callable[[], object]] = []
 
     def set(self) -> None:
         """End."""
         self._set = True
         self._room.wake_all()
+        for wake in tuple(self._wakes):
+            wake()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Meanwhile :meth:`set` also calls this, for who waits for something else; who enters looks himself before he
+        waits.
+        """
+        self._wakes.append(wake)
+        try:
+            yield
+        finally:
+            self._wakes.remove(wake)
 
     def is_set(self) -> bool:
         """Whether to end."""

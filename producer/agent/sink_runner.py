@@ -78,9 +78,9 @@ class SinkRunner:
         """Take, deliver and commit once; False if it failed. Nothing to take is no failure.
 
         :param timeout: seconds to wait for something.
-        :param stop: ends the wait for more.
+        :param stop: ends the wait, also that for more.
         """
-        taking = self._channel.take(self._most_events, self._most_bytes, timeout)
+        taking = self._channel.take(self._most_events, self._most_bytes, timeout, stop)
         if taking is None:
             self._counters.add(BatchEmptyCount=1)
             self._channel.positions.flush()

@@ -203,3 +203,41 @@ def test_an_agent_that_stops_does_not_wait_for_more(tmp_path: Path, monkeypatch:
     eventually(lambda: agent.channels["c"].held)
     assert agent.stop(10)
     assert hub.delivered == [b"one"]
+
+
+def test_a_stop_ends_the_wait_for_events(tmp_path: Path) -> None:
+    """A sink to which nothing comes is told to end, and ends: time stands still meanwhile."""
+    clock, stop = ManualClock(), Stop()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        call = Call(lambda: _runner(channel, RecordingSink()).run(stop))
+        eventually(lambda: clock.waiting, "the sink's wait")
+        stop.set()
+        call.thread.join(20)
+        assert not call.thread.is_alive()
+
+
+def test_what_comes_ends_the_wait_for_events(tmp_path: Path) -> None:
+    """At once, be it new or given back by another sink."""
+    clock, stop, sink = ManualClock(), Stop(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        call = Call(lambda: _runner(channel, sink).run(stop))
+        eventually(lambda: clock.waiting, "the sink's wait")
+        channel.put(EventBatch.of_lines(b"new\n"))
+        eventually(lambda: sink.bodies == [b"new"] and clock.waiting, "the delivery")
+        stop.set()
+        call.thread.join(20)
+
+
+def test_what_another_sink_gives_back_ends_the_wait_for_events(tmp_path: Path) -> None:
+    """Two sinks take from one channel: what one could not deliver, the other one takes at once."""
+    clock, stop, sink = ManualClock(), Stop(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(EventBatch.of_lines(b"back\n"))
+        taking = channel.take(10, 100, 0)
+        assert taking is not None
+        call = Call(lambda: _runner(channel, sink).run(stop))
+        eventually(lambda: clock.waiting, "the sink's wait")
+        taking.rollback()
+        eventually(lambda: sink.bodies == [b"back"], "the delivery")
+        stop.set()
+        call.thread.join(20)

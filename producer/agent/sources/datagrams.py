@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from ..batch import EventBatch
 from ..interfaces import Outlet, Stop
 from ..options import option
-from .listening import listen
+from .listening import listen, woken_by
 
-_LOOK = 0.5
 #: No datagram is longer.
 _LONGEST = 65_536
 
@@ -58,14 +57,16 @@ class UdpServer:
         with (
             listen(self._options.bind, self._port, socket.SOCK_DGRAM) as listener,
             selectors.DefaultSelector() as selector,
+            contextlib.ExitStack() as waking,
         ):
             if self._options.receive_buffer:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer)
             selector.register(listener, selectors.EVENT_READ)
             self.addresses.append(listener.getsockname()[:2])
             self.listening.set()
+            waking.enter_context(woken_by(stop, selector))
             while not stop.is_set():
-                if selector.select(_LOOK):
+                if any(key.data is None for key, _ in selector.select()):
                     batch = self._convert(self._read(listener))
                     if batch is not None and batch.count:
                         outlet.put_until(batch, stop)

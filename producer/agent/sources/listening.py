@@ -14,7 +14,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,12 +25,13 @@ from ..options import option
 
 _log = logging.getLogger("producer.agent.source")
 
-#: Seconds: how soon the thread that accepts looks whether it shall end, and how long connections have to end then.
+#: Seconds: how long the thread that accepts waits when it cannot, and how long connections have to end then.
 _LOOK, _END = 0.5, 10.0
 #: Seconds and bytes that a peer may go on sending behind an answer that ends its connection.
 _FINISH, _MOST_PASSED_OVER = 2.0, 32 << 20
 _BACKLOG = 512
 _READ = 1 << 18
+_WAKE = "wake"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,9 +169,11 @@ class TcpServer:
                 self.addresses.append(listener.getsockname()[:2])
             self.listening.set()
             opened.callback(self._end)
+            opened.enter_context(woken_by(stop, selector))
             while not stop.is_set():
-                for key, _ in selector.select(_LOOK):
-                    self._accept(key.fileobj, stop)  # type: ignore[arg-type]  # they are all sockets
+                for key, _ in selector.select():
+                    if key.data is not _WAKE:
+                        self._accept(key.fileobj, stop)  # type: ignore[arg-type]  # they are all sockets
 
     def _accept(self, listener: socket.socket, stop: Stop) -> None:
         try:
@@ -236,6 +239,24 @@ class TcpServer:
         until = time.monotonic() + _END
         for thread in left.values():
             thread.join(max(0.0, until - time.monotonic()))
+
+
+@contextlib.contextmanager
+def woken_by(stop: Stop, selector: selectors.BaseSelector) -> Iterator[None]:
+    """Meanwhile ``stop`` ends a wait of the selector: it says that something is readable, with other data than None."""
+    here, there = socket.socketpair()
+
+    def wake() -> None:
+        with contextlib.suppress(OSError):  # it ends just now, for another reason
+            there.send(b"x")
+
+    with here, there:
+        there.setblocking(False)
+        selector.register(here, selectors.EVENT_READ, _WAKE)
+        with stop.waking(wake):
+            if stop.is_set():
+                wake()
+            yield
 
 
 def listen(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:

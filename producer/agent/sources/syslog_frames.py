@@ -53,7 +53,7 @@ class Frames:
             size = _SIZE.match(rest)
             rest = rest[size.end() :] if size else b""
         self.cut = [0]
-        return [rest] if rest and self._skip == 0 else []
+        return [rest] if rest else []
 
     def _by_line(self, data: bytes) -> list[bytes]:
         if b"\n" not in data:

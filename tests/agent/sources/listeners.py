@@ -7,10 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 from producer.agent import EventBatch, Stop
-from producer.agent.sources import datagrams, listening
 from producer.errors import ChannelFullError
 from tests.agent.components import made
 from tests.support.waiting import PATIENCE, Call, eventually, passed
@@ -91,14 +89,13 @@ def serving(name: str, **options: Any) -> Iterator[Served]:
     """A source of a type, at work until the end of the block."""
     stop, outlet = Stop(), Outlet()
     source = made("sources", name, **{"port": 0} | options)
-    with patch.object(listening, "_LOOK", 0.02), patch.object(datagrams, "_LOOK", 0.02):  # ends sooner
-        call = Call(lambda: source.run(outlet, stop))
-        passed(source.server.listening, "the source listens")
-        try:
-            yield Served(source, outlet)
-        finally:
-            stop.set()
-            call.result()
+    call = Call(lambda: source.run(outlet, stop))
+    passed(source.server.listening, "the source listens")
+    try:
+        yield Served(source, outlet)
+    finally:
+        stop.set()
+        call.result()
 
 
 def all_of(peer: socket.socket) -> bytes:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer.agent.sources import syslog_frames
 from producer.agent.sources.syslog_frames import Frames, FramingError
 
 
@@ -37,6 +38,84 @@ def test_messages_with_their_sizes_are_found_however_they_come(messages, sizes):
     assert found == [(message[:16], len(message) <= 16) for message in messages]
 
 
+_LENGTHS = (2, 16, 17, 1, 40, 15, 33, 16, 5)
+
+
+@pytest.mark.parametrize("size", range(1, 60))
+def test_lines_of_each_length_are_found_in_pieces_of_each_size(size):
+    """The ends of messages, of what is kept of them, and of pieces fall together in all ways."""
+    messages = [b"<" + bytes([number]) * (length - 1) for number, length in enumerate(_LENGTHS, 97)]
+    data = b"".join(message + b"\n" for message in messages)
+    assert _cut(Frames(16), data, [size] * len(data)) == [(message[:16], len(message) <= 16) for message in messages]
+
+
+@pytest.mark.parametrize("size", range(1, 60))
+def test_sized_messages_of_each_length_are_found_in_pieces_of_each_size(size):
+    """Likewise, with sizes before them, and line ends in them."""
+    messages = [b"\n" + bytes([number]) * (length - 1) for number, length in enumerate(_LENGTHS, 97)]
+    data = b"".join(b"%d %s" % (len(message), message) for message in messages)
+    assert _cut(Frames(16), data, [size] * len(data)) == [(message[:16], len(message) <= 16) for message in messages]
+
+
+@pytest.mark.parametrize("first", [b"1", b"9"])
+def test_the_first_byte_tells_that_sizes_come(first):
+    """No message begins with a digit that a size begins with."""
+    frames = Frames(16)
+    text = b"x" * int(first)
+    assert frames.feed(first + b" " + text) == [text]
+
+
+@pytest.mark.parametrize("line", [b"0 abc", b"<13>a", b"text", b" 5 a"])
+def test_any_other_first_byte_tells_that_lines_come(line):
+    """A zero, too: no size begins with it."""
+    assert Frames(16).feed(line + b"\n") == [line]
+
+
+def test_a_size_may_have_nine_digits():
+    """Before its space has come it may still become one; more digits are none."""
+    frames = Frames(4)
+    assert frames.feed(b"123456789") == []
+    assert frames.feed(b" abcdef") == [b"abcd"]
+    assert frames.cut == [0]
+    with pytest.raises(FramingError):
+        Frames(4).feed(b"1234567890")
+
+
+def test_a_message_that_is_too_long_already_is_not_waited_for():
+    """Its first bytes come with the messages before it, and it is told that they are not all."""
+    frames = Frames(16)
+    assert (frames.feed(b"<a\n" + b"x" * 20), frames.cut) == ([b"<a", b"x" * 16], [1])
+    assert frames.feed(b"x\n<b\n") == [b"<b"]
+
+
+def test_what_was_cut_is_told_of_the_last_messages_alone():
+    """The numbers belong to what was just returned."""
+    frames = Frames(4)
+    assert (frames.feed(b"<abcdef\n<a\n"), frames.cut) == ([b"<abc", b"<a"], [0])
+    assert (frames.feed(b"<b\n"), frames.cut) == ([b"<b"], [])
+
+
+def test_a_message_is_looked_for_once_it_can_be_whole(monkeypatch):
+    """A large one that comes in small pieces costs no look for each of them."""
+    looks = []
+    monkeypatch.setattr(syslog_frames, "_SIZE", _Looked(syslog_frames._SIZE, looks))
+    frames = Frames(10_000)
+    frames.feed(b"10000 ")
+    for _ in range(99):
+        assert frames.feed(b"x" * 100) == []
+    assert frames.feed(b"x" * 100) == [b"x" * 10_000]
+    assert len(looks) <= 3
+
+
+class _Looked:
+    def __init__(self, pattern, looks):
+        self._pattern, self._looks = pattern, looks
+
+    def match(self, *arguments):
+        self._looks.append(arguments)
+        return self._pattern.match(*arguments)
+
+
 @pytest.mark.parametrize("sent", [b"5 <13>a6<13>bc", b"1x", b"9999999999 ", b"3 abc0 ", b"12345678901"])
 def test_what_is_no_size_ends_the_connection(sent):
     """Where a size must stand and something else does, nobody knows where messages end: that is an error."""
@@ -44,6 +123,22 @@ def test_what_is_no_size_ends_the_connection(sent):
     with pytest.raises(FramingError, match="no size before a message"):  # noqa: PT012
         frames.feed(sent)
         frames.feed(b"x")
+
+
+def test_messages_before_what_is_no_size_are_returned():
+    """The error comes with the next bytes: what was whole is not lost with it."""
+    frames = Frames(16)
+    assert frames.feed(b"5 <13>a6<13>bc") == [b"<13>a"]
+    with pytest.raises(FramingError):
+        frames.feed(b"d")
+
+
+def test_a_zero_is_no_beginning_of_a_size():
+    """Nobody waits for what may follow it."""
+    frames = Frames(16)
+    assert frames.feed(b"3 abc") == [b"abc"]
+    with pytest.raises(FramingError):
+        frames.feed(b"0")
 
 
 @pytest.mark.parametrize(

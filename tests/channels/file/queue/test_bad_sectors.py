@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from producer.channels.file.channel import FileChannel
+from producer.channels.file.store.pointers import Entry
 from producer.errors import ChannelIOError
 from tests.channels.file.opening import file_stats, fill, open_channel, opened_channel, segments
 from tests.channels.helpers import bodies, drained, opened, put, take
@@ -99,3 +103,33 @@ def test_looking_passes_over_the_one_event_that_cannot_be_read() -> None:
     disk.break_record("250")
     assert bodies(list(channel.peek())) == [str(number) for number in range(500) if number != 250]
     channel.close()
+
+
+def test_a_note_of_passed_events_that_cannot_be_written_keeps_nothing_from_its_taker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Event 0 cannot be read, and is passed: the next ones are delivered though the notes cannot be written; it is told
+    that whoever opens the channel next will not know. When it can be read, it follows.
+    """
+    with FileChannel(tmp_path / "c", minimum_free_space=0) as channel:
+        put(channel, *"abc")
+        assert channel.notes is not None
+        read, segments_ = channel._segments.read, channel._segments
+
+        def bad(entries: Sequence[Entry]) -> list[bytes]:
+            if any(entry.sequence == 1 for entry in entries):
+                raise OSError(errno.EIO, "Input/output error")
+            return read(entries)
+
+        def full(*_: object) -> None:
+            raise ChannelIOError(channel.name, "the disk is full")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(segments_, "read", bad)
+            broken.setattr(channel.notes, "write", full)
+            assert take_what_comes(channel, 3) == ["b", "c"]
+        assert channel.passed_through == 1
+        assert "the next one to open it will not know that events were passed" in caplog.text
+        channel.checkpoint(force=True)
+        assert take(channel, 10) == ["a"]
+        assert channel.notes.read("passed through") is None
