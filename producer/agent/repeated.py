@@ -7,8 +7,8 @@ import re
 from ..clock import Clock, SystemClock
 from ..pipeline.settling.thinned_log import ThinnedLog
 
-#: What differs each time in what is the same: sizes, times, offsets.
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+#: What differs each time in what is the same: the ids of requests, signatures; sizes, times, offsets.
+_VARYING = re.compile(r"(?=[\w+/=-]*\d)[\w+/=-]{8,}|\d+(?:\.\d+)?")
 
 
 class RepeatedLog:
@@ -19,7 +19,7 @@ class RepeatedLog:
 
     def due(self, error: BaseException) -> str | None:
         """None if there is no line for it now; else what to say behind it, mostly nothing."""
-        silent = self._thinned.due((type(error), _NUMBER.sub("#", str(error))), 1)
+        silent = self._thinned.due((type(error), _VARYING.sub("#", str(error))), 1)
         if silent is None:
             return None
         return f" ({silent} times more since the last line about it)" if silent else ""

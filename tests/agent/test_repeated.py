@@ -35,6 +35,15 @@ def test_the_same_error_has_a_line_every_ten_seconds() -> None:
     assert log.due(OSError("waited 7 s")) == ""
 
 
+def test_ids_and_signatures_make_no_other_error() -> None:
+    """A refusal by LogHub is the same one, whatever its request was called."""
+    log = RepeatedLog(ManualClock())
+    told = "SignatureNotMatch: the signature {} is not that of the request (request {})"
+    assert log.due(OSError(told.format("q0Yb+kT/8Ge1VvX2=", "19DD8796AE0D44FFAF98BE54"))) == ""
+    assert log.due(OSError(told.format("h1mXz+Q/ab3dEfGh=", "D1FBA291B4EE4F5B8C58681E"))) is None
+    assert log.due(OSError("ProjectNotExist: no such project (request 7C14BAC4F4E54F5785AE01A3)")) == ""
+
+
 def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,6 +27,7 @@ from ...errors import ConfigError, ProducerError
 from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
+from ..repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.exec")
 
@@ -78,6 +79,7 @@ class ExecSource:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context = options, context
+        self._repeated = RepeatedLog(context.clock)
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`; returns when the command has ended, unless it is to be run again.
@@ -91,11 +93,18 @@ class ExecSource:
                 return
             message = f"{options.command!r} ended with the exit status {status}"
             if status:
-                self._context.counters.last_error = message
-            _log.log(logging.ERROR if status else logging.INFO, "source %s: %s", self._context.name, message)
+                self._tell(message)
+            else:
+                _log.info("source %s: %s", self._context.name, message)
             if not options.restart:
                 return
             stop.wait(options.restart_throttle)
+
+    def _tell(self, message: str) -> None:
+        self._context.counters.last_error = message
+        more = self._repeated.due(ExecError(message))
+        if more is not None:
+            _log.error("source %s: %s%s", self._context.name, message, more)
 
     def _run_once(self, outlet: Outlet, stop: Stop) -> int:
         """Run the command to its end, or to ``stop``; its exit status."""
@@ -220,7 +229,7 @@ class _Command:
     def _log(self, data: bytes) -> None:
         *lines, self._errors = (self._errors + data).split(b"\n")
         for line in lines:
-            _log.info("stderr of %s: %s", self._process.args, line.decode(errors="backslashreplace"))
+            _log.warning("stderr of %s: %s", self._process.args, line.decode(errors="backslashreplace"))
         self._errors = self._errors[-_READ_BYTES:]
 
     def _end(self) -> None:

@@ -117,12 +117,13 @@ def test_a_line_comes_when_it_is_written(tmp_path: Path) -> None:
         eventually(lambda: run.outlet.lines == [b"now"])
 
 
-def test_a_command_is_run_again(tmp_path: Path) -> None:
-    """With restart, after the throttle; each end with an error is counted as the last error."""
+def test_a_command_is_run_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With restart, after the throttle; an end with an error is the last error, and has one line for many."""
     with Running(tmp_path, "echo again; exit 3", shell="/bin/sh -c", restart=True, restart_throttle=0.01) as run:
         eventually(lambda: len(run.outlet.lines) >= 3)
 
         assert run.counters.last_error == "'echo again; exit 3' ended with the exit status 3"
+    assert caplog.text.count("ended with the exit status 3") == 1
 
 
 def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
@@ -134,13 +135,13 @@ def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
 
 
 def test_standard_error_is_logged_if_wanted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Line by line, and never as events."""
-    caplog.set_level(logging.INFO)
+    """Line by line, at the level that is shown, and never as events."""
     with Running(tmp_path, "echo out; echo oops >&2", shell="/bin/sh -c", log_std_err=True) as run:
         run.end()
 
         assert run.outlet.lines == [b"out"]
-        assert any(record.getMessage().endswith("oops") for record in caplog.records)
+        (record,) = [each for each in caplog.records if each.getMessage().endswith("oops")]
+        assert record.levelno == logging.WARNING
 
 
 def test_another_charset_becomes_utf8(tmp_path: Path) -> None:
