@@ -39,6 +39,7 @@ from ..errors import (
 from ..interfaces import ChannelStats, Delivery, Receipt, Transaction
 from ..metrics import Stats
 from ..sinks.loghub.sink import LogHubSink
+from .channel_logs import OF_AN_AGENT
 from .profiles import Settings
 
 #: Seconds between two lines of progress, and between two looks at whether it has to stop.
@@ -64,9 +65,6 @@ _ADVICE = {
 
 #: How :class:`~producer.channels.ProcessFileChannel` ends the name of a process's directory.
 _OF_A_PROCESS = re.compile(r"-\d+-[0-9a-f]{8}$")
-
-#: A header of the agent's batches (producer/agent/event_format.py).
-_OF_AN_AGENT = "~count"
 
 
 class DrainRefusedError(ProducerError):
@@ -241,7 +239,7 @@ def _words(project: str, logstore: str, error: AttemptError) -> str:
 @contextmanager
 def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig) -> Iterator[_Sink]:
     """A sink that knows the projects in the channel, and has asked LogHub for their logstores."""
-    if any(_OF_AN_AGENT in event.headers for event in channel.peek()):
+    if any(OF_AN_AGENT in event.headers for event in channel.peek()):
         raise ChannelError(
             channel.name,
             "its events are batches of an agent's, whose configuration says where to: run `producer agent`",

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from producer import Producer, ProducerConfig
+from producer.agent.batch import EventBatch
+from producer.agent.event_format import write_batch
 from producer.channels import Event, FileChannel, FileKeys, ProcessFileChannel
 from producer.channels.file.recovery.inspection import look_at_events
 from producer.cli import main
@@ -45,6 +47,10 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Callable[[LogHubServer], None]:
         monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", server.access_key_secret)
 
     return name
+
+
+def exported(run: Run, tmp_path: Path) -> list[dict[str, str]]:
+    return rows(run("export", tmp_path / "logs")[1])
 
 
 def rows(out: str) -> list[dict[str, str]]:
@@ -106,6 +112,15 @@ def test_events_that_are_no_producers_are_shown_as_they_are(run: Run, directory:
     first = rows(run("export", directory, "-n", "1")[1])[0]
     assert first["body"].startswith("body-002;")
     assert first["n"] == "2"
+
+
+def test_batches_of_an_agent_are_shown_event_by_event(run: Run, tmp_path: Path) -> None:
+    """Their headers and bodies, as sources put them."""
+    batch = EventBatch.of_events([({"host": "a", "n": "1"}, b"one"), ({"host": "a"}, b"two \xff")])
+    with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel, channel.transaction() as transaction:
+        transaction.put(write_batch(batch))
+    logs = [{name: value for name, value in row.items() if name != "__event__"} for row in exported(run, tmp_path)]
+    assert logs == [{"host": "a", "n": "1", "body": "one"}, {"host": "a", "body": "two \\xff"}]
 
 
 def test_encrypted_events_need_their_keys(run: Run, tmp_path: Path) -> None:

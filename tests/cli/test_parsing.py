@@ -78,6 +78,21 @@ def test_help_needs_no_extra_and_little_time() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_commands_that_ask_loghub_need_no_extra() -> None:
+    """The smallest installation searches, pulls and sends: nothing but the core's libraries is imported."""
+    program = (
+        "import sys\n"
+        "for name in ('google', 'rich', 'pyarrow', 'pyspark', 'starlette', 'pandas'): sys.modules[name] = None\n"
+        "from producer.cli import main\n"
+        "where = ['--endpoint=http://127.0.0.1:1', '--access-key-id=i', '--access-key-secret=s', '-p=p', '-l=l']\n"
+        "for words in (['search'], ['pull'], ['send', 'x', '--timeout=0.1'], ['check']):\n"
+        "    print(main([*words, *where, '--log-level=ERROR']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["1"] * 4, done.stderr
+    assert "pip install" not in done.stderr
+
+
 def test_defaults_in_the_help_are_those_of_the_work() -> None:
     """The arguments repeat them, so that the help need not import the work."""
     assert tuple(UNITS) == agent_arguments.UNITS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer.records import LogItem
@@ -15,6 +15,7 @@ from producer.wire.schema import LogGroup
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
+@settings(max_examples=30)
 @given(
     logs=st.lists(st.dictionaries(TEXT.filter(bool), TEXT, max_size=4), min_size=1, max_size=3),
     topic=TEXT,
