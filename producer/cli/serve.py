@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from ..server.loghub_server import LogHubServer
 
 DEFAULT_PORT = 9170
-#: Requests remembered: nobody asks a process for them, and a long run must not grow.
-_KEEP_REQUESTS = 100
+#: Requests remembered, for the console; a long run must not grow.
+_KEEP_REQUESTS = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shards", type=int, default=2, help="shards of a new logstore (default: %(default)s)")
     parser.add_argument("--region", help="refuse signatures of version 4 for another region (default: take any)")
     parser.add_argument("--strict", action="store_true", help="refuse writes to logstores that were not created before")
+    parser.add_argument(
+        "--access-log",
+        metavar="FILE",
+        help="append a line of JSON for each request to FILE; - for the standard error (default: none)",
+    )
     set_examples(
         parser,
         "producer serve",
@@ -57,7 +63,11 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         return _fail(str(error))
     try:
-        with _ended_by_signals() as ended, _make(LogHubServer, args) as server:
+        access_log = None if args.access_log is None else _open_access_log(args.access_log)
+    except OSError as error:
+        return _fail(f"--access-log {args.access_log} cannot be written: {error}")
+    try:
+        with _access_log(access_log), _ended_by_signals() as ended, _make(LogHubServer, args) as server:
             _announce(server, args)
             ended.wait()
             server.stop(grace=2.0)
@@ -87,6 +97,7 @@ def _make(server_class: type[LogHubServer], args: argparse.Namespace) -> LogHubS
         auto_create=not args.strict,
         region=args.region,
         keep_requests=_KEEP_REQUESTS,
+        access_log=args.access_log is not None,
     )
 
 
@@ -99,6 +110,30 @@ def _announce(server: LogHubServer, args: argparse.Namespace) -> None:
         " end it with Ctrl-C\n"
     )
     sys.stdout.flush()
+
+
+def _open_access_log(path: str) -> logging.Handler:
+    return logging.StreamHandler() if path == "-" else logging.FileHandler(path, encoding="utf-8")
+
+
+@contextmanager
+def _access_log(handler: logging.Handler | None) -> Iterator[None]:
+    """Inside the block the access log is written there."""
+    if handler is None:
+        yield
+        return
+    logger = logging.getLogger("producer.server.access")
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.propagate = propagate
+        logger.removeHandler(handler)
+        handler.close()
 
 
 @contextmanager

@@ -23,6 +23,9 @@ from ..wire.signing import UnsignedRequest, signature_v4, string_to_sign_v1
 from .errors import ApiError
 from .limits import MAX_CLOCK_SKEW_SECONDS
 
+#: The default access key: a name for everybody, and no secret.
+TEST_ACCESS_KEY = ("test-access-key-id", "test-access-key-secret")
+
 _V1 = re.compile(r"LOG ([^:\s]+):(\S+)")
 _V4 = re.compile(
     r"SLS4-HMAC-SHA256 Credential=([^/\s]+)/(\d{8})/([^/\s]+)/sls/aliyun_v4_request,Signature=([0-9a-f]{64})"

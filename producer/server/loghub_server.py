@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from ..forks import Stage, watch_fork
-from .auth import AccessKey
+from .auth import TEST_ACCESS_KEY, AccessKey
 from .errors import ApiError, ForkedServerError, ServerStartError
 from .faults import Faults
 from .journal import Journal, RequestRecord
@@ -20,8 +20,7 @@ from .store.log_groups import StoredLog, StoredLogGroup
 from .store.rows import EVERYTHING, Place
 from .store.store import Store
 
-TEST_ACCESS_KEY_ID = "test-access-key-id"
-TEST_ACCESS_KEY_SECRET = "test-access-key-secret"  # noqa: S105 - a name for everybody, not a secret
+TEST_ACCESS_KEY_ID, TEST_ACCESS_KEY_SECRET = TEST_ACCESS_KEY
 
 
 class LogHubServer:
@@ -53,6 +52,7 @@ class LogHubServer:
         limits: Limits | None = None,
         keep_requests: int = 100_000,
         keep_request_bytes: int = 256 * 1024 * 1024,
+        access_log: bool = False,
     ) -> None:
         """Open the store; :meth:`start` opens the port.
 
@@ -72,6 +72,7 @@ class LogHubServer:
         :param limits: what is too much.
         :param keep_requests: how many of the last requests ``requests`` knows.
         :param keep_request_bytes: how many bytes of memory these may take, about; see ``requests_dropped``.
+        :param access_log: whether each request is a line of JSON in the logger ``producer.server.access``, level INFO.
         :raises ServerStartError: the data directory cannot be used, or ``host`` can be reached from other machines and
             the access key is the default one.
         :raises ValueError: ``shards``, ``keep_requests`` or ``keep_request_bytes`` is out of range.
@@ -102,6 +103,7 @@ class LogHubServer:
             clock_offset=clock_offset,
             refused_takes_number=refused_takes_number,
             region=region,
+            access_log=access_log,
         )
         self._runner: Runner | None = None
         self._closed = False

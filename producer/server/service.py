@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
+from .activity import Activity
 from .auth import AccessKey
 from .budget import Budget, Lease
 from .faults import Faults
@@ -35,6 +36,8 @@ class Service:
     :ivar access_keys: known access keys by id; may change while it runs.
     :ivar faults: what shall go wrong.
     :ivar journal: what was asked.
+    :ivar activity: what was done, in sums.
+    :ivar access_log: whether each request is a line of the logger ``producer.server.access``.
     :ivar clock_offset: seconds that its clock is ahead of the machine's.
     :ivar refused_takes_number: whether a write that is refused for its body uses up its sequence number.
     :ivar region: what signatures of version 4 must be for; None for any.
@@ -51,6 +54,8 @@ class Service:
     access_keys: Mapping[str, AccessKey | str]
     faults: Faults
     journal: Journal
+    activity: Activity = field(default_factory=Activity)
+    access_log: bool = False
     clock_offset: float = 0.0
     refused_takes_number: bool = False
     region: str | None = None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -56,14 +57,19 @@ def client_of(port: int, key_id: str, secret: str) -> Client:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_says_where_it_listens_and_ends_at_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    """One line has the endpoint and how to sign; a signal ends it with status 0 and what was written is in --data."""
-    with serving("--data", str(tmp_path)) as (process, line, port):
+    """One line has the endpoint and how to sign; a signal ends it with status 0 and what was written is in --data, what
+    was asked in --access-log.
+    """
+    access = tmp_path / "access.log"
+    with serving("--data", str(tmp_path), "--access-log", str(access)) as (process, line, port):
         assert "test-access-key-id" in line
         assert str(tmp_path) in line
         with client_of(port, "test-access-key-id", "test-access-key-secret") as client:
             assert client.put(log_group("kept")).status_code == 200
             process.send_signal(number)
             assert (process.wait(10), process.stderr.read()) == (0, "")
+    (request,) = map(json.loads, access.read_text().splitlines())
+    assert (request["operation"], request["status"], request["logs"]) == ("PutLogs", 200, 1)
     with LogHubServer(data=tmp_path) as server:
         assert server.count(PROJECT, LOGSTORE) == 1
 
@@ -97,6 +103,7 @@ def parse(*options: str) -> argparse.Namespace:
         (("--shards", "0"), "--shards is 0"),
         (("--access-key-id", "a"), "belong together"),
         (("--access-key-secret", "b"), "belong together"),
+        (("--access-log", "/no/such/folder/x"), "--access-log /no/such/folder/x cannot be written"),
     ],
 )
 def test_a_wrong_option_is_refused_in_words(
@@ -132,6 +139,7 @@ except ImportError as error:
     print(error)
 from producer.cli.serve import add_arguments, run
 import argparse
+import json
 parser = argparse.ArgumentParser()
 add_arguments(parser)
 sys.exit(run(parser.parse_args([])))

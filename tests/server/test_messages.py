@@ -124,7 +124,7 @@ def test_every_answer_has_its_own_request_id_and_a_date(client: Client) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
-        ("DELETE", "/logstores/app-log", (405, "InvalidMethod")),
+        ("DELETE", "/logstores/app-log/shards/0", (405, "InvalidMethod")),
         ("PUT", "/logstores/app-log/shards/lb", (405, "InvalidMethod")),
         ("PATCH", "/", (405, "InvalidMethod")),
         ("GET", "/favicon.ico", (400, "ParameterInvalid")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Mapping
@@ -11,14 +12,32 @@ from .actions import Action, Fault, Plan, combine
 
 
 class InstalledFault:
-    """A fault at work, as :meth:`Faults.add` returned it."""
+    """A fault at work, as :meth:`Faults.add` returned it.
 
-    def __init__(self, fault: Fault, times: int | None, chance: Callable[[], bool], wanted: Mapping[str, str]) -> None:
+    :ivar number: 1 for the first one of a server.
+    :ivar label: what it does, for people.
+    :ivar wanted: what the requests that it sees have in common: ``project``, ``logstore``, ``operation``.
+    """
+
+    def __init__(
+        self,
+        fault: Fault,
+        times: int | None,
+        chance: Callable[[], bool],
+        wanted: Mapping[str, str],
+        name: tuple[int, str],
+    ) -> None:
+        self.number, self.label = name
+        self.wanted = wanted
         self._fault = fault
         self._left = times
         self._chance = chance
-        self._wanted = wanted
         self._fired = 0
+
+    @property
+    def left(self) -> int | None:
+        """How many requests it will still harm at most; None for no end."""
+        return self._left
 
     @property
     def fired(self) -> int:
@@ -27,7 +46,7 @@ class InstalledFault:
 
     def action_for(self, request: ApiRequest) -> Action | None:
         """What it does to ``request``. Called by the server's thread only, so its counts need no lock."""
-        matches = all(getattr(request, name) == value for name, value in self._wanted.items())
+        matches = all(getattr(request, name) == value for name, value in self.wanted.items())
         if self._left == 0 or not matches or not self._chance():
             return None
         action = self._fault(request)
@@ -44,6 +63,7 @@ class Faults:
         # Guards _installed: tests add and clear while the server's thread reads.
         self._lock = threading.Lock()
         self._installed: list[InstalledFault] = []
+        self._numbers = itertools.count(1)
 
     def add(
         self,
@@ -55,6 +75,7 @@ class Faults:
         operation: str | None = None,
         probability: float = 1.0,
         seed: int | None = None,
+        label: str | None = None,
     ) -> InstalledFault:
         """Install ``fault``; it sees the requests that match all that is given here.
 
@@ -64,12 +85,14 @@ class Faults:
         :param operation: these requests only, such as ``"PutLogs"``.
         :param probability: the chance that it sees a request that matches, 0.0 to 1.0.
         :param seed: makes that chance repeatable.
+        :param label: what it does, for people; by default the name of the function.
         """
         if not 0.0 <= probability <= 1.0:
             raise ValueError(f"probability is {probability}: it must be from 0.0 to 1.0")
         wanted = {"project": project and project.lower(), "logstore": logstore, "operation": operation}
         chosen = {name: value for name, value in wanted.items() if value is not None}
-        installed = InstalledFault(fault, times, _chance(probability, seed), chosen)
+        name = (next(self._numbers), getattr(fault, "__qualname__", repr(fault)) if label is None else label)
+        installed = InstalledFault(fault, times, _chance(probability, seed), chosen, name)
         with self._lock:
             self._installed.append(installed)
         return installed
@@ -79,6 +102,11 @@ class Faults:
         with self._lock:
             self._installed = [other for other in self._installed if other is not installed]
 
+    def installed(self) -> list[InstalledFault]:
+        """Those that are installed, in the order in which they were."""
+        with self._lock:
+            return list(self._installed)
+
     def clear(self) -> None:
         """Uninstall all."""
         with self._lock:
@@ -86,9 +114,7 @@ class Faults:
 
     def plan(self, request: ApiRequest) -> Plan:
         """What shall go wrong with ``request``."""
-        with self._lock:
-            installed = list(self._installed)
-        actions = [fault.action_for(request) for fault in installed]
+        actions = [fault.action_for(request) for fault in self.installed()]
         return combine(action for action in actions if action is not None)
 
 

@@ -24,7 +24,7 @@ from .json_body import parse_json
 from .pull_logs import accepted_compression
 from .query import compile_query, split_query
 from .rendering import log_fields, pack_meta
-from .search import Wanted, find_page, load_page, searching
+from .search import Wanted, find_page, load_logs, searching
 from .sql import run_sql
 
 _SQL_HEADERS = {
@@ -97,7 +97,7 @@ async def _search(
     wanted = parse_wanted(params, service.limits, keywords)
     async with searching(service):
         places = await find_page(service, call, wanted)
-        logs = await load_page(service, call, places, render)
+        logs = await load_logs(service, call, places, render)
         found = await service.search(answer, _Found(logs, _facts(len(logs), len(logs))))
         await call.lease.resize(len(found.body))
     return found

@@ -16,6 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
@@ -23,6 +24,8 @@ from ..service import Call, Service
 from ..store.log_groups import StoredLog
 from ..store.rows import PackedGroup, Search
 from .query import Matcher
+
+T = TypeVar("T")
 
 #: Keys that are kept at most, and buckets in which more than these are counted.
 _KEPT = 1 << 16
@@ -143,24 +146,25 @@ async def find_page(service: Service, call: Call, wanted: Wanted) -> list[tuple[
     return [wanted.place(key) for key in smallest.keys()[skip:]]
 
 
-async def load_page(
-    service: Service, call: Call, places: list[tuple[int, int]], render: Callable[[StoredLog, int], str]
-) -> list[str]:
-    """Each of these logs as text; what has expired since they were found is left out.
+async def load_logs(
+    service: Service, call: Call, places: list[tuple[int, int]], render: Callable[[StoredLog, int], T]
+) -> list[T]:
+    """Each of these logs as ``render`` makes it of a log and its number in its LogGroup; what has expired since they
+    were found is left out.
 
     :raises ApiError: ``ParameterInvalid``, several logs are too much for one answer.
     """
-    texts: dict[tuple[int, int], str] = {}
+    found: dict[tuple[int, int], T] = {}
     size = 0
     for row in dict(places):
         indexes = {index for other, index in places if other == row}
         group = await service.stored(service.store.group(call.place, row, service.now()))
         if group is not None:
-            found = await service.search(_render, group, indexes, render)
-            texts |= found
-            size += sum(map(len, found.values()))
+            rendered = await service.search(_render, group, indexes, render)
+            found |= rendered
+            size += sum(len(str(one)) for one in rendered.values())
             _check_size(len(places), size, service.limits)
-    return [texts[place] for place in places if place in texts]
+    return [found[place] for place in places if place in found]
 
 
 async def see_all(service: Service, call: Call, wanted: Wanted, see: Callable[[int], None]) -> None:
@@ -217,9 +221,7 @@ def _sift_texts(
                 see(time, found)
 
 
-def _render(
-    group: PackedGroup, indexes: set[int], render: Callable[[StoredLog, int], str]
-) -> dict[tuple[int, int], str]:
+def _render(group: PackedGroup, indexes: set[int], render: Callable[[StoredLog, int], T]) -> dict[tuple[int, int], T]:
     logs = enumerate(group.unpack().iter_logs())
     return {(group.row, index): render(log, index) for index, log in logs if index in indexes}
 

@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..console.table import PLAIN_ROWS
 from ..errors import ApiError
 from ..messages import Answer, error_answer, new_request_id, parse_query, path_of_target, project_of
 from ..operations.table import ROWS, Row
@@ -16,6 +17,7 @@ from ..service import Call, Handler, Operation, Service
 from .connection import standard_headers
 from .exchange import Exchange, read_headers
 from .outcomes import Wire, send_answer
+from .plain import PlainEndpoint
 
 
 def make_app(service: Service) -> ASGIApp:
@@ -27,8 +29,9 @@ def make_app(service: Service) -> ASGIApp:
     routes += [
         Route(path, _Endpoint(service, numbers, [*rows, unknown]), methods=[method]) for (path, method), rows in grouped
     ]
+    plain = [Route(row.path, PlainEndpoint(service, row), methods=[row.method]) for row in PLAIN_ROWS]
     every = Route("/{rest:path}", _Endpoint(service, numbers, [unknown]), methods=None)
-    return _OriginForm(service, Starlette(routes=[*routes, every]))
+    return _OriginForm(service, Starlette(routes=[*plain, *routes, every]))
 
 
 class _OriginForm:

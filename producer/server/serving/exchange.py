@@ -14,6 +14,7 @@ import time
 
 from starlette.types import Scope
 
+from ..activity import log_access
 from ..auth import SignedDigest, authenticate
 from ..budget import Lease
 from ..errors import ApiError, ClientGoneError
@@ -183,26 +184,32 @@ class Exchange:
     def _record(self, answer: Answer | None) -> None:
         request = self._request
         told = answer is not None and isinstance(self._plan.outcome, (Refuse, DripAnswer, type(None)))
-        self._service.journal.add(
-            RequestRecord(
-                number=request.number,
-                when=self._when,
-                finished=time.monotonic(),
-                operation=request.operation,
-                method=request.method,
-                path=request.path,
-                query=request.query,
-                headers=request.headers,
-                project=request.project,
-                logstore=request.logstore,
-                request_id=request.request_id,
-                status=answer.status if answer and told else None,
-                error_code=answer.error_code if answer and told else None,
-                raw_size=_declared_raw_size(request),
-                body_size=self._body.size,
-                logs=answer.logs if answer else 0,
-            )
+        record = RequestRecord(
+            number=request.number,
+            when=self._when,
+            finished=time.monotonic(),
+            operation=request.operation,
+            method=request.method,
+            path=request.path,
+            query=request.query,
+            headers=request.headers,
+            project=request.project,
+            logstore=request.logstore,
+            request_id=request.request_id,
+            status=answer.status if answer and told else None,
+            error_code=answer.error_code if answer and told else None,
+            raw_size=_declared_raw_size(request),
+            body_size=self._body.size,
+            logs=answer.logs if answer else 0,
         )
+        self._tell(record)
+
+    def _tell(self, record: RequestRecord) -> None:
+        service, address = self._service, (self._wire.scope.get("client") or ("",))[0]
+        service.journal.add(record)
+        service.activity.add(record, address, service.now())
+        if service.access_log:
+            log_access(record, address, service.now())
 
 
 def read_headers(scope: Scope) -> dict[str, str]:

@@ -7,8 +7,20 @@ import sqlite3
 from typing import Any
 
 from ..errors import ApiError
-from .rows import Logstore, Place, Project
+from .rows import Logstore, LogstoreSize, Place, Project, ShardSize
 from .shards import find_shard, make_shards
+
+_SIZES = """
+SELECT s.shard, s.status, COALESCE(g.logs, 0), COALESCE(g.bytes, 0), g.first, g.last,
+    COALESCE(g.new_logs, 0), COALESCE(g.new_bytes, 0)
+FROM shards s LEFT JOIN (
+    SELECT shard, SUM(logs) AS logs, SUM(raw_size) AS bytes, MIN(received) AS first, MAX(received) AS last,
+        SUM(CASE WHEN received >= ? THEN logs END) AS new_logs,
+        SUM(CASE WHEN received >= ? THEN raw_size END) AS new_bytes
+    FROM log_groups WHERE logstore = ? AND received >= ? GROUP BY shard
+) g ON g.shard = s.shard
+WHERE s.logstore = ? ORDER BY s.shard
+"""
 
 
 def no_project(name: str) -> ApiError:
@@ -102,6 +114,31 @@ def with_shard(connection: sqlite3.Connection, place: Place, shard: int) -> Logs
     logstore = logstore_of(connection, place)
     find_shard(connection, logstore.row, shard)
     return logstore
+
+
+def sizes_of(connection: sqlite3.Connection, now: float, lately: float) -> list[LogstoreSize]:
+    """What every logstore holds; ``lately`` is since when it counts as new, Unix seconds."""
+    places = connection.execute("SELECT project, name FROM logstores ORDER BY project, name").fetchall()
+    found = []
+    for project, name in places:
+        place = Place(project=project, logstore=name)
+        logstore = logstore_of(connection, place)
+        rows = connection.execute(_SIZES, (lately, lately, logstore.row, logstore.horizon(now), logstore.row))
+        shards = [
+            ShardSize(
+                number=row[0],
+                is_writable=row[1] == "readwrite",
+                logs=row[2],
+                bytes=row[3],
+                first=row[4],
+                last=row[5],
+                new_logs=row[6],
+                new_bytes=row[7],
+            )
+            for row in rows
+        ]
+        found.append(LogstoreSize(place=place, ttl_days=logstore.ttl_days, shards=shards))
+    return found
 
 
 def insert_logstore(

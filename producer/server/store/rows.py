@@ -69,6 +69,31 @@ class Logstore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSize:
+    """What one shard holds: logs, their raw bytes, when the first and the last were received (Unix seconds, None for
+    an empty one), and how many of them lately.
+    """
+
+    number: int
+    is_writable: bool
+    logs: int
+    bytes: int
+    first: float | None
+    last: float | None
+    new_logs: int
+    new_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogstoreSize:
+    """What one logstore holds, by shard."""
+
+    place: Place
+    ttl_days: int
+    shards: list[ShardSize]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PackedGroup:
     """One row of LogGroups, still packed: its reader unpacks it, not the thread of the database."""
 

@@ -23,7 +23,7 @@ from .indexes import Indexes
 from .log_groups import CheckedGroup
 from .ownership import own
 from .positions import end_position, first_since, received_last
-from .rows import Logstore, PackedGroup, Page, Place, Project, Route, Search
+from .rows import Logstore, LogstoreSize, PackedGroup, Page, Place, Project, Route, Search
 from .schema import prepare
 from .shards import Shard, merge_shard, shard_in_turn, shard_of_key, shards_of, split_shard
 
@@ -299,6 +299,10 @@ class Store:
             return _take(connection.execute(query, values), _BYTES_PER_STEP)[0]
 
         return self._database.submit(job)
+
+    def sizes(self, now: float, lately: float) -> Future[list[LogstoreSize]]:
+        """What every logstore holds; ``lately`` is since when it counts as new, Unix seconds."""
+        return self._database.submit(lambda connection: catalog.sizes_of(connection, now, lately))
 
     def count(self, place: Place, now: float) -> Future[int]:
         """How many logs a logstore holds."""

@@ -1,0 +1,157 @@
+"""What the server did since it was made, in sums: for ``/metrics``, and for whoever asks who writes.
+
+Sums of each operation and status, and of each client that writes: its user agent and its address. Clients choose their
+user agents, so there are no more than a thousand rows; the one not heard of for longest goes first.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from .journal import RequestRecord
+
+_MAX_WRITERS = 1000
+_MAX_TEXT = 256
+
+_access = logging.getLogger("producer.server.access")
+
+
+@dataclass(slots=True)
+class Sums:
+    """Sums over requests: how many, the seconds they took, bytes of their bodies, logs that they stored."""
+
+    requests: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+    logs: int = 0
+
+    def add(self, record: RequestRecord) -> None:
+        """One more."""
+        self.requests += 1
+        self.seconds += record.finished - record.when
+        self.bytes += record.body_size
+        self.logs += record.logs
+
+
+@dataclass(slots=True)
+class Writer:
+    """A client that writes.
+
+    :ivar user_agent: what it calls itself.
+    :ivar address: where it is.
+    :ivar sums: its requests.
+    :ivar errors: how many of them were refused, or never answered.
+    :ivar seen: when it wrote last, Unix seconds.
+    """
+
+    user_agent: str
+    address: str
+    sums: Sums
+    errors: int
+    seen: float
+
+
+class Activity:
+    """All sums of one server; may be asked from any thread."""
+
+    def __init__(self) -> None:
+        # Guards all below: the server's thread adds while others ask.
+        self._lock = threading.Lock()
+        self._operations: dict[tuple[str, str], Sums] = {}
+        self._writers: OrderedDict[tuple[str, str], Writer] = OrderedDict()
+
+    def add(self, record: RequestRecord, address: str, now: float) -> None:
+        """A request has ended."""
+        key = (record.operation, "none" if record.status is None else str(record.status))
+        with self._lock:
+            self._operations.setdefault(key, Sums()).add(record)
+            if record.operation == "PutLogs":
+                self._add_writer(record, address, now)
+
+    def operations(self) -> dict[tuple[str, str], Sums]:
+        """The sums of each operation and status (``none`` where there was no answer)."""
+        with self._lock:
+            return {key: replace(sums) for key, sums in self._operations.items()}
+
+    def writers(self) -> list[Writer]:
+        """Who writes, the last one first."""
+        with self._lock:
+            return [
+                Writer(
+                    w.user_agent,
+                    w.address,
+                    Sums(w.sums.requests, w.sums.seconds, w.sums.bytes, w.sums.logs),
+                    w.errors,
+                    w.seen,
+                )
+                for w in reversed(self._writers.values())
+            ]
+
+    def _add_writer(self, record: RequestRecord, address: str, now: float) -> None:
+        agent = record.headers.get("user-agent", "")[:_MAX_TEXT]
+        writer = self._writers.setdefault((agent, address), Writer(agent, address, Sums(), 0, now))
+        writer.sums.add(record)
+        writer.errors += record.status != 200
+        writer.seen = now
+        self._writers.move_to_end((agent, address))
+        if len(self._writers) > _MAX_WRITERS:
+            self._writers.popitem(last=False)
+
+
+def log_access(record: RequestRecord, address: str, now: float) -> None:
+    """Write a line of JSON to the logger ``producer.server.access``: no text of a client can break it."""
+    line = {
+        "time": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
+        "client": address,
+        "operation": record.operation,
+        "method": record.method,
+        "path": record.path,
+        "project": record.project,
+        "status": record.status,
+        "error": record.error_code,
+        "ms": round((record.finished - record.when) * 1000, 1),
+        "bytes": record.body_size,
+        "logs": record.logs,
+        "user_agent": record.headers.get("user-agent", ""),
+        "request_id": record.request_id,
+    }
+    _access.info("%s", json.dumps(line))
+
+
+def prometheus_text(activity: Activity, gauges: dict[str, tuple[str, float]]) -> str:
+    """All sums as Prometheus reads them, and ``gauges``: what each is, and its value, by name."""
+    return "\n".join([*_operation_lines(activity), *_gauge_lines(gauges), ""])
+
+
+def _operation_lines(activity: Activity) -> Iterator[str]:
+    sums = activity.operations()
+    rows = [
+        (f'{{operation="{operation}",status="{status}"}}', one) for (operation, status), one in sorted(sums.items())
+    ]
+    yield "# HELP loghub_requests_total Requests that ended, by operation and status of the answer."
+    yield "# TYPE loghub_requests_total counter"
+    yield from (f"loghub_requests_total{labels} {one.requests}" for labels, one in rows)
+    yield "# HELP loghub_request_duration_seconds Time from a request's head to its answer."
+    yield "# TYPE loghub_request_duration_seconds summary"
+    for labels, one in rows:
+        yield f"loghub_request_duration_seconds_sum{labels} {one.seconds:.6f}"
+        yield f"loghub_request_duration_seconds_count{labels} {one.requests}"
+    yield "# HELP loghub_request_body_bytes_total Bytes of bodies as they arrived."
+    yield "# TYPE loghub_request_body_bytes_total counter"
+    yield from (f"loghub_request_body_bytes_total{labels} {one.bytes}" for labels, one in rows)
+    yield "# HELP loghub_logs_stored_total Logs that were stored."
+    yield "# TYPE loghub_logs_stored_total counter"
+    yield f"loghub_logs_stored_total {sum(one.logs for one in sums.values())}"
+
+
+def _gauge_lines(gauges: dict[str, tuple[str, float]]) -> Iterator[str]:
+    for name, (meaning, value) in gauges.items():
+        yield f"# HELP {name} {meaning}"
+        yield f"# TYPE {name} gauge"
+        yield f"{name} {value:g}"
