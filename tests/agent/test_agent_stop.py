@@ -106,6 +106,19 @@ def test_what_memory_held_is_said_in_events(
     assert "lost" not in caplog.text
 
 
+@pytest.mark.parametrize("away", ["refuses"], indirect=True)
+def test_a_destination_that_is_away_shows_at_once(tmp_path: Path, hub: Hub, away: str) -> None:
+    """Within seconds the counters and the last error of the sink say so, and not only after a minute of retries."""
+    agent = Agent(config_of(tmp_path, away))
+    try:
+        _begun(agent, hub)
+        until(lambda: agent.counters["sinks.k"].get("EventWriteFail"), 5)
+        assert agent.counters["sinks.k"].get("ConnectionFailedCount")
+        assert "no connection" in str(agent.counters["sinks.k"].last_error)
+    finally:
+        agent.stop(0)
+
+
 def test_a_mended_endpoint_takes_effect_at_once(tmp_path: Path, hub: Hub, away: str) -> None:
     """The sink that goes gives its delivery up, and the one in its place delivers it."""
     agent = Agent(config_of(tmp_path, away))

@@ -52,6 +52,8 @@ _TIME_DIGITS = 20
 _CLOSE_SECONDS = 10.0
 #: Who waits for an answer looks so often whether it is to be given up.
 _LOOK = 0.2
+#: The code of an attempt that had no answer.
+_NO_ANSWER = "RequestError"
 #: Milliseconds that retries go on for once the sink is to end.
 _LAST_RETRIES = 1000
 
@@ -84,7 +86,7 @@ class LogHubSink:
         lanes: int = option(4, least=1, most=64, doc="batches on their way side by side; 1 keeps the order of all")
         batch_bytes: int = option(16 << 20, least=1, unit="bytes", doc="bytes of bodies delivered at once, about")
         timeout: float = option(300.0, least=0.1, doc="seconds that a delivery may take")
-        retries: int = option(10, least=0, doc="further attempts of a request, before its batch goes back")
+        retries: int = option(2, least=0, doc="further attempts of a request, before its batch goes back and is told")
         compression: str = option("lz4", doc="of requests", choices=("lz4", "zstd", "deflate", "none"))
         sign_version: str = option("v1", doc="of signatures; v4 needs a region", choices=("v1", "v4"))
         region: str | None = option(None, doc="such as cn-hangzhou")
@@ -123,6 +125,7 @@ class LogHubSink:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._name, self._clock = options, context.name, context.clock
+        self._counters = context.counters
         self.most_bytes = options.batch_bytes
         self._own, self._count = secrets.token_hex(16), 0
         self._end: Deadline | None = None
@@ -316,6 +319,8 @@ class LogHubSink:
                 result = error.result
                 if blames_rows(result):
                     return str(reason_of(result))
+                if result.error_code == _NO_ANSWER:
+                    self._counters.add(ConnectionFailedCount=1)
                 raise SinkError(str(reason_of(result))) from error
         return ""
 
