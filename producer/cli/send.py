@@ -107,7 +107,7 @@ def _send(stream: Stream, logs: Iterable[tuple[int, Log]], tally: _Tally) -> Non
 
 def _logs(args: argparse.Namespace, tally: _Tally) -> Iterator[tuple[int, Log]]:
     """The number of each line, from 1, and its log."""
-    lines: Iterable[str] = args.line or _standard_input()
+    lines: Iterable[str] = args.line or _standard_input(newline="" if args.format == "csv" else "\n")
     if args.format == "csv":
         return _csv(lines, tally)
     read = _json if args.format == "json" else _line
@@ -157,7 +157,10 @@ def _csv(lines: Iterable[str], tally: _Tally) -> Iterator[tuple[int, Log]]:
             tally.refuse(reader.line_num, f"{len(values)} values for {len(names)} fields")
 
 
-def _standard_input() -> TextIO:
+def _standard_input(*, newline: str) -> TextIO:
+    """
+    :param newline: what ends a line; nothing leaves that to the reader of CSV.
+    """
     if sys.stdin is None:
         raise UsageError("there is no standard input: give LINE")
     if sys.stdin.isatty():
@@ -165,6 +168,6 @@ def _standard_input() -> TextIO:
     stdin = sys.stdin
     reconfigure = getattr(stdin, "reconfigure", None)
     if reconfigure is not None:
-        # Bytes that are no text arrive with backslashes, as by send_lines; line ends inside quotes of CSV stay.
-        reconfigure(encoding="utf-8", errors="backslashreplace", newline="")
+        # Bytes that are no text arrive with backslashes, as by send_lines.
+        reconfigure(encoding="utf-8", errors="backslashreplace", newline=newline)
     return stdin

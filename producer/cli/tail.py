@@ -9,10 +9,12 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 
+from ..errors import AttemptError
+from ..spark.errors import LogHubReadError
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
 from .loghub import PAGE, LogHub, Search
-from .output import Writer, writer
+from .output import Writer, tell, writer
 from .profiles import UsageError, resolve
 from .progress import Progress
 from .search import FIRST
@@ -34,7 +36,7 @@ def tail(args: argparse.Namespace) -> int:
         following = _Following(loghub) if args.follow else None
         _print(printed, reversed(_newest(loghub, args.lines, wanted)), left)
         while following is not None and not left.none:
-            logs = following.look()
+            logs = _looked(following)
             _print(printed, (log for log in logs if _fits(log, wanted)), left)
             if following.at_end and not left.none:
                 time.sleep(args.interval)
@@ -57,17 +59,36 @@ def _newest(loghub: LogHub, count: int, wanted: re.Pattern[str] | None) -> list[
     return found[:count]
 
 
+def _looked(following: _Following) -> list[Fields]:
+    """What has come; nothing in an outage, which is told once.
+
+    :raises LogHubReadError: something that does not pass.
+    """
+    try:
+        logs = following.look()
+    except LogHubReadError as error:
+        if not (isinstance(error.__cause__, AttemptError) and error.__cause__.retriable):
+            raise
+        if not following.at_outage:
+            tell(f"{error}; following goes on")
+        following.at_end = following.at_outage = True
+        return []
+    following.at_outage = False
+    return logs
+
+
 class _Following:
     """The cursors of all shards.
 
     :ivar at_end: the last look found nothing.
+    :ivar at_outage: it got no answer.
     """
 
     def __init__(self, loghub: LogHub) -> None:
         self._loghub = loghub
         self._cursors = {shard: loghub.cursor(shard, "end") for shard in loghub.shards()}
         self._looks = 0
-        self.at_end = False
+        self.at_end = self.at_outage = False
 
     def look(self) -> list[Fields]:
         """What has come since the last look, by time."""
@@ -76,11 +97,10 @@ class _Following:
             for shard in self._loghub.shards():
                 if shard not in self._cursors:  # of a split: all in it is new
                     self._cursors[shard] = self._loghub.cursor(shard, "begin")
-        logs: list[Fields] = []
-        for shard, cursor in self._cursors.items():
-            pulled = self._loghub.pull(shard, cursor)
-            self._cursors[shard] = pulled.cursor
-            logs += pulled.logs
+        pulled = {shard: self._loghub.pull(shard, cursor) for shard, cursor in self._cursors.items()}
+        # Only now: what a look has got before another shard failed is got again.
+        self._cursors |= {shard: each.cursor for shard, each in pulled.items()}
+        logs = [log for each in pulled.values() for log in each.logs]
         self.at_end = not logs
         return sorted(logs, key=lambda log: int(log["__time__"]))
 

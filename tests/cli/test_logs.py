@@ -89,6 +89,7 @@ def test_send_delivers_what_is_named_and_says_so(run: Run, server: LogHubServer)
     ("form", "text", "found"),
     [
         ("lines", "a\r\n\nb", [{"content": "a"}, {"content": "b"}]),
+        ("lines", "10%\r20%\r\nb", [{"content": "10%\r20%"}, {"content": "b"}]),
         ("json", '{"a": 1, "b": "x"}\n{"b": "y"}\n', [{"a": "1", "b": "x"}, {"b": "y"}]),
         ("csv", 'a,b\n1,"x\ny"\n2,z\n', [{"a": "1", "b": "x\ny"}, {"a": "2", "b": "z"}]),
     ],
@@ -201,6 +202,27 @@ def test_tail_shows_the_newest_and_what_comes(run: Run, filled: LogHubServer) ->
     sender.join()
     assert code == 0
     assert [json.loads(line)["content"] for line in out.splitlines()] == ["come 1", "come 2"]
+
+
+def test_an_outage_does_not_end_what_follows(run: Run, filled: LogHubServer) -> None:
+    """It is told, and following goes on where it was; what never passes ends it."""
+    filled.faults.add(answer(500, "InternalServerError", "not now"), operation="PullLogs", times=7)
+
+    def send() -> None:
+        eventually(lambda: sum(request.operation == "PullLogs" for request in filled.requests) >= 7)
+        keys = {"access_key_id": filled.access_key_id, "access_key_secret": filled.access_key_secret}
+        with Producer(ProjectConfig("cli", endpoint=filled.endpoint, **keys)) as producer:
+            producer.send("cli", os.environ["LOGHUB_LOGSTORE"], {"content": "after"})
+
+    filled.clear_requests()
+    sender = threading.Thread(target=send)
+    sender.start()
+    code, out, err = run("tail", "-f", "-n", "0", "--limit", "1", "--interval", "0.02")
+    sender.join()
+    assert (code, json.loads(out)["content"]) == (0, "after")
+    assert err.count("InternalServerError: not now") == 1
+    filled.faults.add(answer(404, "LogStoreNotExist"), operation="PullLogs")
+    assert run("tail", "-f", "-n", "0")[0] == 1
 
 
 def test_ctrl_c_ends_what_follows(run: Run, filled: LogHubServer) -> None:
