@@ -1,7 +1,7 @@
-"""asyncio: the future of a send can be awaited; cancelling the one who waits does not recall the record.
+"""asyncio: what is sent can be awaited, and nothing blocks the event loop.
 
-``send`` itself blocks when the memory is full. On an event loop that must not happen, so ``max_block_ms=0`` makes it
-raise ``SendTimeoutError`` instead, and the coroutine waits in its own way.
+``asend`` waits for memory on a thread; the future that it gives is awaited for the delivery. Cancelling the one who
+waits does not recall the record.
 """
 
 from __future__ import annotations
@@ -16,18 +16,14 @@ from producer import (
     ProjectConfig,
     Result,
     ResultFailedError,
-    SendTimeoutError,
     Stream,
 )
 
 
 async def send(stream: Stream, number: int) -> Result:
-    """Send one log and wait for its delivery; without memory, try again a little later."""
-    while True:
-        try:
-            return await stream.send({"n": number})
-        except SendTimeoutError:
-            await asyncio.sleep(0.1)
+    """Send one log, and wait for its delivery."""
+    future = await stream.asend({"n": number})
+    return await future
 
 
 async def main() -> None:
@@ -36,8 +32,7 @@ async def main() -> None:
     other = ProjectConfig(
         "other-project", endpoint=os.environ["LOGHUB_ENDPOINT"], access_key_id="nobody", access_key_secret="none"
     )
-    producer = Producer(project, other, config=ProducerConfig(max_block_ms=0, linger_ms=100))
-    try:
+    async with Producer(project, other, config=ProducerConfig(linger_ms=100)) as producer:
         stream = producer.stream("my-project", "app-log")
         results = await asyncio.gather(*(send(stream, number) for number in range(100)))
         print(f"delivered: {sum(result.successful for result in results)}")
@@ -45,8 +40,6 @@ async def main() -> None:
             await send(producer.stream("other-project", "app-log"), 0)
         except ResultFailedError as error:
             print(f"failed: {error.result.error_code}")
-    finally:
-        await asyncio.to_thread(producer.close, 10)  # close waits: not on the event loop
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,14 +19,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from . import lifecycle
+from .async_send import WaitingThreads
 from .clock import Clock, SystemClock
 from .config import ProducerConfig, ProjectConfig, option_names
-from .errors import ConfigError, InvalidArgumentError, ProducerClosedError
+from .errors import ConfigError, InvalidArgumentError, ProducerClosedError, SendTimeoutError
 from .foreign_names import hint
 from .forks import Stage, watch_fork
 from .futures import SendFuture
 from .metrics import Stats
 from .numbering import SequenceKey
+from .patience import waiting_at_most
 from .records import StreamKey
 from .results import Callback
 from .signals import install_signal_handlers
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from .pipeline.shutdown import Shutdown
 
 _numbers = itertools.count()
+#: How many records are stored in a channel at the same time for coroutines.
+_STORING_THREADS = 4
 _OPTIONS = frozenset({"config", "channel", "dead_letter", "sink", "clock"})
 
 
@@ -118,6 +123,8 @@ class Producer:
         # Behind a channel records wait for a project that comes late.
         self._keys = StreamKeys(self.config, self._sink.check_project if channel is None else None)
         self._fallback = fallback_of(self.config.default, self.config.on_unencodable)
+        # Behind a channel several commits may share a sync.
+        self._waiting = WaitingThreads(f"{self.name}-asend", 1 if channel is None else _STORING_THREADS)
         self._closed = False
         self._lock = threading.Lock()  # guards _pipeline, _shutdown and _closed
         self._pipeline: Sender | None = None
@@ -141,6 +148,7 @@ class Producer:
         source: str | None = None,
         shard_hash: str | None = None,
         callback: Callback | None = None,
+        urgent: bool = False,
     ) -> SendFuture:
         """Accept one log, or a list of logs that travel together; returns as soon as there is memory for it.
 
@@ -150,6 +158,8 @@ class Producer:
         :param source: the LogGroup's source; None is that of the configuration.
         :param shard_hash: records with equal hashes go to the same shard; None balances the load.
         :param callback: called once with the :class:`~producer.Result`, on a handler thread.
+        :param urgent: send it at once, with what waits of its stream, rather than after ``linger_ms``; behind a channel
+            only what has come out of it.
         :returns: the future of the result.
         :raises InvalidArgumentError: an unknown project, a malformed logstore name, a field name that is not text, a
             value that cannot be sent.
@@ -160,7 +170,10 @@ class Producer:
         :raises ChannelError: the channel could not store it, such as for want of space on its disk.
         """
         key = self._keys.key(project, logstore, topic, source, shard_hash)
-        return self._send(key, log, callback)
+        future = self._send(key, log, callback)
+        if urgent and (pipeline := self._pipeline) is not None:
+            pipeline.hand_on_stream(key)
+        return future
 
     def stream(
         self,
@@ -208,6 +221,22 @@ class Producer:
             return pipeline.accept(key, record, len(log), callback)
         record = encode_log(log, now, nanos, self._fallback)  # type: ignore[arg-type]
         return pipeline.accept(key, record, 1, callback)
+
+    async def _asend(self, stream: Stream, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
+        """See :meth:`Stream.asend`."""
+        from asyncio import wrap_future  # noqa: PLC0415  # most programs have no loop, and asyncio is large
+
+        if self._channel is None:
+            with contextlib.suppress(SendTimeoutError), waiting_at_most(0.0):
+                return stream._send(log, callback)
+        limit = self.config.max_block_ms if stream.max_block_ms is None else stream.max_block_ms
+        end = None if limit < 0 else time.monotonic() + limit / 1000
+
+        def send() -> SendFuture:
+            with waiting_at_most(None if end is None else max(0.0, end - time.monotonic())):
+                return stream._send(log, callback)
+
+        return await wrap_future(self._waiting.submit(send))
 
     def _open_records(self, key: StreamKey) -> OpenRecords | None:
         """The end of the stream's open batch; None if it has none."""
@@ -301,6 +330,18 @@ class Producer:
         pipeline = self._pipeline
         if pipeline is not None:
             pipeline.flush(timeout)
+
+    async def aflush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # deliveries go on
+        """As :meth:`flush`, without blocking the event loop."""
+        from asyncio import to_thread  # noqa: PLC0415  # most programs have no loop, and asyncio is large
+
+        await to_thread(self.flush, timeout)
+
+    async def aclose(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # one budget for all stages
+        """As :meth:`close`, without blocking the event loop; goes on when the one who awaits it is cancelled."""
+        from asyncio import to_thread  # noqa: PLC0415
+
+        await to_thread(self.close, timeout)
 
     def close(self, timeout: float | None = None) -> None:
         """End in order: refuse ``send``, let retries go on for ``drain_timeout_ms`` (or half of ``timeout``), give
@@ -424,12 +465,14 @@ class Producer:
 
         channels = self._channel, self._dead_letter
         durable = DurablePipeline(*parts, *channels, orphaned=orphaned, abandon=abandon, on_start=on_start)
+        durable.pipeline.all_stats = durable.stats
         shutdown = Shutdown(durable.pipeline, DurableCloser(durable), threads=durable.working_threads)
         return durable, shutdown
 
     def renew_in_child(self) -> None:
         """Start empty in a forked child; called by the fork hook."""
         abandoned, self._pipeline, self._shutdown = self._pipeline, None, None
+        self._waiting = WaitingThreads(f"{self.name}-asend", 1 if self._channel is None else _STORING_THREADS)
         self._lock = threading.Lock()
         if abandoned is not None:
             abandoned.abandon_in_child()
@@ -441,6 +484,14 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     def __reduce__(self) -> tuple[Any, ...]:
         channels = self._channel, self._dead_letter

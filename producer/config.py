@@ -253,6 +253,8 @@ class ProducerConfig(_Options):
         retries go on, milliseconds; 0 does not wait.
     :ivar http: how requests travel.
     :ivar retry_policy: strategies of tenacity in place of the built-in rules.
+    :ivar stats_interval_ms: how often what ``stats()`` says is logged, as one line of JSON (logger ``producer.stats``,
+        level INFO), milliseconds; 0 is never.
     :ivar name: prefix of thread names; None is ``producer-N``.
     """
 
@@ -263,7 +265,7 @@ class ProducerConfig(_Options):
     adaptive_concurrency: bool = _option(True, _BOOLEAN)
     batch_size_threshold_in_bytes: int = _option(512 * 1024, _integer(1, MAX_BATCH_SIZE_IN_BYTES))
     batch_count_threshold: int = _option(4096, _integer(1, MAX_BATCH_COUNT))
-    linger_ms: int = _option(2000, _integer(100))
+    linger_ms: int = _option(2000, _integer(1))
     retries: int = _option(10, _ANY_INTEGER)
     max_reserved_attempts: int = _option(11, _integer(1))
     base_retry_backoff_ms: int = _option(100, _integer(1))
@@ -284,6 +286,7 @@ class ProducerConfig(_Options):
     drain_timeout_ms: int = _option(10_000, _integer(0))
     http: HttpConfig = _option(None, _HTTP, factory=HttpConfig)
     retry_policy: RetryPolicy = _option(None, _RETRY_POLICY, factory=RetryPolicy)
+    stats_interval_ms: int = _option(0, _integer(0))
     name: str | None = _option(None, _OPTIONAL_TEXT)
 
     def __post_init__(self) -> None:

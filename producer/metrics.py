@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
 
 from .interfaces import ChannelStats
 
@@ -110,7 +112,7 @@ class DestinationStats:
 class Stats:
     """A producer at one moment. Counts of records are logs, since the producer was made.
 
-    All of it is numbers, texts and sequences of them: ``json.dumps(dataclasses.asdict(stats))`` works.
+    All of it is numbers, texts and sequences of them: ``json.dumps(stats.to_dict())`` works.
 
     With a channel, ``accepted`` counts what ``send`` stored, ``delivered`` and ``failed`` also count records that an
     earlier producer had stored, and ``pending`` and ``batches`` are about those that are in memory.
@@ -167,3 +169,17 @@ class Stats:
     memory_wait_seconds: float = 0.0
     channel: ChannelStats | None = None
     twin: str = "pure"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: dictionaries with names, lists, numbers, texts."""
+        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    return value.value if isinstance(value, enum.Enum) else value

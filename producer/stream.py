@@ -37,6 +37,8 @@ class Owner(Protocol):
 
     def _send(self, key: StreamKey, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture: ...
 
+    async def _asend(self, stream: Stream, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture: ...
+
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]: ...
 
     def _send_lines(
@@ -65,13 +67,17 @@ class Stream:
         # The end of the stream's open batch; threads may overwrite what another one wrote, and nothing is lost by it.
         self._open: OpenRecords | None = None
 
-    def send(self, log: Log | Sequence[Log], *, callback: Callback | None = None) -> SendFuture:
+    def send(self, log: Log | Sequence[Log], *, callback: Callback | None = None, urgent: bool = False) -> SendFuture:
         """As :meth:`Producer.send`, to this stream.
 
         :raises StreamStoppedError: the stream is ordered, and a batch of it has failed for good.
         """
+        if urgent:
+            future = self.send(log, callback=callback)
+            self.hurry()
+            return future
         records = self._open
-        future = None if records is None else records.add(log, callback)
+        future = None if records is None else records.add(log, callback)  # type: ignore[assignment]
         if future is not None:
             return future
         if self.max_block_ms is None:
@@ -88,6 +94,33 @@ class Stream:
             if future is not None:
                 return future
         return self._producer._send(self.key, log, callback)
+
+    def hurry(self) -> None:
+        """Send what was accepted of this stream now, without waiting for ``linger_ms``; returns at once.
+
+        Behind a channel that is what has come out of it by now.
+        """
+        pipeline = self._producer._pipeline
+        if pipeline is not None:
+            pipeline.hand_on_stream(self.key)
+
+    async def asend(
+        self, log: Log | Sequence[Log], *, callback: Callback | None = None, urgent: bool = False
+    ) -> SendFuture:
+        """As :meth:`send`, and while there is no memory the event loop goes on: a thread waits, for as long as ``send``
+        would. Behind a channel the record is stored on a thread.
+
+        Who is cancelled while he waits cannot know whether the record was accepted.
+
+        :returns: the future of the delivery, which can be awaited: ``await (await stream.asend(log))``.
+        """
+        records = self._open
+        future = None if records is None else records.add(log, callback)
+        if future is None:
+            future = await self._producer._asend(self, log, callback)
+        if urgent:
+            self.hurry()
+        return future
 
     def send_many(self, logs: Iterable[Log], *, callback: Callback | None = None) -> list[SendFuture]:
         """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.

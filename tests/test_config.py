@@ -47,7 +47,7 @@ GOOD: list[tuple[str, Any]] = [
     ("io_thread_count", 1),
     ("batch_size_threshold_in_bytes", MAX_BATCH_SIZE_IN_BYTES),
     ("batch_count_threshold", MAX_BATCH_COUNT),
-    ("linger_ms", 100),
+    ("linger_ms", 1),
     ("retries", -5),
     ("max_reserved_attempts", 1),
     ("base_retry_backoff_ms", 1),
@@ -73,7 +73,7 @@ BAD: list[tuple[str, Any]] = [
     ("batch_size_threshold_in_bytes", MAX_BATCH_SIZE_IN_BYTES + 1),
     ("batch_count_threshold", 0),
     ("batch_count_threshold", MAX_BATCH_COUNT + 1),
-    ("linger_ms", 99),
+    ("linger_ms", 0),
     ("max_reserved_attempts", 0),
     ("base_retry_backoff_ms", 0),
     ("max_retry_backoff_ms", 0),
@@ -161,7 +161,7 @@ def test_text_of_any_option_is_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("linger_ms", "soon"), ("linger_ms", "99"), ("adjust_shard_hash", "maybe"), ("http", "x")]
+    ("name", "text"), [("linger_ms", "soon"), ("linger_ms", "0"), ("adjust_shard_hash", "maybe"), ("http", "x")]
 )
 def test_text_that_is_no_value_is_refused_with_the_rule(name: str, text: str) -> None:
     """Wrong text gives name, rule and value."""

@@ -176,6 +176,10 @@ class DurablePipeline:
         """None: every record goes through the channel."""
         return None
 
+    def hand_on_stream(self, key: StreamKey) -> None:
+        """What was fed of the stream goes at once; what is still in the channel lingers when it comes."""
+        self.pipeline.hand_on_stream(key)
+
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
         """As :meth:`accept`, for several in one transaction: all of them are stored, or none."""
         return self._intake.store(list(self._intake.bounded(pieces)), callback)

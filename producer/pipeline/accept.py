@@ -278,6 +278,12 @@ class Admission:
         self.hand_on()
         return serial
 
+    def hand_on_stream(self, key: StreamKey) -> None:
+        """Seal and submit the stream's batch, if it takes records."""
+        self.budget.refuse_reentry()
+        self.accumulator.seal_stream(key)
+        self.hand_on()
+
     def hand_on_lingered(self, now: float) -> float:
         """Seal and submit the batches that lingered long enough; the seconds until the next one has."""
         wait = self.accumulator.seal_expired(now)

@@ -6,7 +6,9 @@ all that starts, joins and ends the stages stands in one place.
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable
 
@@ -33,6 +35,7 @@ from .snapshot import snapshot
 from .threads import StageThread
 
 _log = logging.getLogger("producer.pipeline")
+_stats_log = logging.getLogger("producer.stats")
 
 
 class Pipeline:
@@ -121,7 +124,11 @@ class Pipeline:
             clock=clock,
             orphaned=orphaned,
             abandon=abandon,
+            report=self._report,
+            report_every=config.stats_interval_ms / 1000 or math.inf,
         )
+        #: What is logged every ``stats_interval_ms``: who stands above the pipeline knows more.
+        self.all_stats: Callable[[], Stats] = self.stats
         self._on_start = on_start
         self._starting = threading.Lock()  # guards the start of the threads
         self._started = False
@@ -169,6 +176,12 @@ class Pipeline:
             self.threadless = self.late = True
             reason = "the interpreter is shutting down" if "shutdown" in str(error) else error
             _log.warning("%s: no threads can be started (%s): %s", self.name, reason, self._backing.without_threads)
+
+    def hand_on_stream(self, key: StreamKey) -> None:
+        """Send at once what the stream's batch holds, and do not let it linger."""
+        self.admission.hand_on_stream(key)
+        if self.late:
+            self.work()
 
     def submit(self, batch: ProducerBatch) -> None:
         """Queue a new batch for its first attempt. Nothing if that was done; what an interrupt left undone is done now,
@@ -335,6 +348,12 @@ class Pipeline:
                 return
             left = deadline.remaining(self.clock)
             self.retry_queue.wait(wait if left is None else min(wait, left))
+
+    def _report(self) -> None:
+        try:
+            _stats_log.info("%s: %s", self.name, json.dumps(self.all_stats().to_dict()))
+        except Exception:  # noqa: BLE001  # a channel is somebody else's class, and the mover must go on
+            _log.exception("%s: the statistics could not be logged", self.name)
 
     def stats(self) -> Stats:
         """See :class:`~producer.metrics.Stats`."""

@@ -32,6 +32,9 @@ class Sender(Protocol):
     ) -> list[SendFuture]:
         """Take over what is encoded when there is room for about ``estimate`` bytes."""
 
+    def hand_on_stream(self, key: StreamKey) -> None:
+        """Send at once what was accepted of a stream; where it is stored first, it goes when it is fed."""
+
     def check_size(self, piece: Piece) -> None:
         """Raise if a piece could never be accepted."""
 

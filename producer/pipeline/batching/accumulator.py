@@ -431,6 +431,13 @@ class LogAccumulator:
             self.give_up_forming(now - _FORMING_SECONDS)
         return wait
 
+    def seal_stream(self, key: StreamKey) -> None:
+        """Seal the stream's open batch, if it has one."""
+        with self._lock:
+            batch = self._open.get(key)
+            if batch is not None:
+                self._seal(batch)
+
     def seal_open(self) -> int:
         """Seal every open batch; the serial that the next new batch will have."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ...clock import Clock
@@ -24,6 +25,8 @@ class Mover:
     :param open_gates: lets those go that a gate kept back until now.
     :param orphaned: asked at each turn; when it is True nobody can close the producer any more, and ``abandon``
         is called.
+    :param report: says how things are; must not raise.
+    :param report_every: so often, seconds.
     """
 
     def __init__(
@@ -38,6 +41,8 @@ class Mover:
         clock: Clock,
         orphaned: Callable[[], bool],
         abandon: Callable[[], None],
+        report: Callable[[], None] = lambda: None,
+        report_every: float = math.inf,
     ) -> None:
         self._hand_on_lingered = hand_on_lingered
         self._hand_on_open = hand_on_open
@@ -48,6 +53,8 @@ class Mover:
         self._clock = clock
         self._orphaned = orphaned
         self._abandon = abandon
+        self._report, self._report_every = report, report_every
+        self._report_at = clock.monotonic() + report_every
         self._stopping = False
         self.thread = StageThread(f"{name}-mover", self._loop)
 
@@ -60,7 +67,16 @@ class Mover:
         for batch in self._retry_queue.take_due(self._clock.monotonic()):
             self._resubmit(batch)
         self._open_gates()
-        return wait
+        return min(wait, self._until_report())
+
+    def _until_report(self) -> float:
+        """Say how things are, if that is due; the seconds until the next time."""
+        left = self._report_at - self._clock.monotonic()
+        if left > 0:
+            return left
+        self._report()
+        self._report_at += max(self._report_every, self._report_every - left)
+        return self._report_every
 
     def watch(self) -> None:
         """A batch was opened after a while without any."""

@@ -1,0 +1,58 @@
+"""Sends that wait without blocking an event loop: on a thread, one after the other, in the order of asking."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from .futures import SendFuture
+
+Job = tuple[Callable[[], SendFuture], "Future[SendFuture]"]
+
+
+class WaitingThreads:
+    """Threads that make calls which may wait. They are daemons, start when there is a call, and end when there is none.
+
+    :param name: their name.
+    :param most: how many.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = name, most
+        self._lock = threading.Lock()  # guards the rest
+        self._jobs: deque[Job] = deque()
+        self._running = 0
+
+    def submit(self, call: Callable[[], SendFuture]) -> Future[SendFuture]:
+        """Make a call soon, unless its future is cancelled before.
+
+        :raises RuntimeError: no thread can be started any more.
+        """
+        future: Future[SendFuture] = Future()
+        with self._lock:
+            self._jobs.append((call, future))
+            start = self._running < self._most
+            self._running += start
+        if start:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return future
+
+    def _next(self) -> Job | None:
+        with self._lock:
+            if self._jobs:
+                return self._jobs.popleft()
+            self._running -= 1
+            return None
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            call, future = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001  # told to whoever awaits it
+                future.set_exception(error)
+            del call, future, job

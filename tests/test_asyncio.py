@@ -1,0 +1,188 @@
+"""The API of coroutines: nothing of it blocks the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import (
+    FlushTimeoutError,
+    InvalidArgumentError,
+    MemoryChannel,
+    Producer,
+    ProducerClosedError,
+    SendTimeoutError,
+    SequenceKey,
+)
+from producer.channels import FileChannel
+from producer.testing import RecordingSink
+from tests.support.pipelines import config
+from tests.support.sinks import GatedSink
+from tests.support.waiting import PATIENCE, eventually
+
+#: What takes most of the memory of :func:`small`.
+LARGE = {"m": "x" * 40_000}
+
+
+@pytest.fixture
+def gated() -> Iterator[GatedSink]:
+    sink = GatedSink()
+    yield sink
+    sink.gate.set()
+
+
+def small(sink: Any, **options: Any) -> Producer:
+    """A producer whose memory holds one large log."""
+    return Producer(sink=sink, config=config(**{"total_size_in_bytes": 60_000, "linger_ms": 1} | options))
+
+
+def test_a_producer_is_an_asynchronous_context_manager() -> None:
+    """The end of the block closes it; aflush and aclose are flush and close."""
+
+    async def main() -> None:
+        async with Producer(sink=sink, config=config(linger_ms=60_000)) as producer:
+            await producer.stream("p", "l").asend({"n": 1})
+            future = producer.send("p", "l", {"n": 2})
+            await producer.aflush(PATIENCE)
+            assert future.done()
+            producer.send("p", "l", {"n": 3})
+        assert producer.closed
+        await producer.aclose(1)
+        with pytest.raises(ProducerClosedError):
+            await producer.stream("p", "l").asend({"n": 4})
+
+    sink = RecordingSink()
+    asyncio.run(main())
+    assert len(sink.records()) == 3
+    assert sink.closed
+
+
+def test_asend_waits_for_memory_and_the_loop_goes_on(gated: GatedSink) -> None:
+    """While a server hangs and the memory is full, coroutines run; what waited is accepted in the order of asking."""
+
+    async def main() -> None:
+        async with small(gated) as producer:
+            stream = producer.stream("p", "l")
+            first = await stream.asend(LARGE)
+            waiting = [asyncio.create_task(stream.asend({"n": n} | LARGE)) for n in range(3)]
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not any(task.done() for task in waiting)
+            gated.gate.set()
+            await first
+            for task in waiting:
+                assert (await (await task)).successful
+            await producer.aflush(PATIENCE)
+
+    asyncio.run(main())
+    assert [b"\n\x01n" in record for record in gated.records()] == [False, True, True, True]
+    numbers = [record.split(b"\n\x01n\x12\x01")[1][:1] for record in gated.records()[1:]]
+    assert numbers == [b"0", b"1", b"2"]
+
+
+def test_asend_waits_as_long_as_send_would(gated: GatedSink) -> None:
+    """max_block_ms of the configuration, or of the handle; a wrong log is refused at once."""
+
+    async def main() -> None:
+        async with small(gated, max_block_ms=20) as producer:
+            stream = producer.stream("p", "l")
+            await stream.asend(LARGE)
+            with pytest.raises(SendTimeoutError):
+                await stream.asend(LARGE)
+            with pytest.raises(SendTimeoutError):
+                await producer.stream("p", "l", max_block_ms=0).asend(LARGE)
+            with pytest.raises(InvalidArgumentError):
+                await stream.asend({"m": object()})
+            with pytest.raises(FlushTimeoutError):
+                await producer.aflush(0.01)
+            gated.gate.set()
+
+    asyncio.run(main())
+
+
+def test_a_closed_producer_ends_the_wait(gated: GatedSink) -> None:
+    """Who waits for memory is told, and one who was cancelled before his turn has sent nothing."""
+
+    async def main() -> None:
+        producer = small(gated, max_block_ms=60_000, drain_timeout_ms=10_000)
+        stream = producer.stream("p", "l")
+        await stream.asend(LARGE)
+        tasks = [asyncio.create_task(stream.asend(LARGE)) for _ in range(2)]
+        await asyncio.to_thread(eventually, lambda: producer.stats().waiting_senders)
+        tasks[1].cancel()
+        closing = asyncio.create_task(producer.aclose(PATIENCE))
+        with pytest.raises(ProducerClosedError):
+            await tasks[0]
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+        gated.gate.set()
+        await closing
+
+    asyncio.run(main())
+    assert len(gated.records()) == 1
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_behind_a_channel_records_are_stored_on_threads(tmp_path: Path, kind: str) -> None:
+    """What was awaited is in the channel, and arrives."""
+    sink = RecordingSink()
+    channel = MemoryChannel() if kind == "memory" else FileChannel(tmp_path / "channel")
+
+    async def main() -> None:
+        async with Producer(sink=sink, config=config(linger_ms=1), channel=channel) as producer:
+            stream = producer.stream("p", "l")
+            futures = await asyncio.gather(*(stream.asend({"n": n}) for n in range(20)))
+            for future in futures:
+                assert (await future).successful
+
+    asyncio.run(main())
+    assert len(sink.records()) == 20
+
+
+def test_what_asyncio_has_takes_what_send_returns() -> None:
+    """wait and gather take futures as they are, create_task and TaskGroup their outcome()."""
+
+    async def main() -> None:
+        async with Producer(sink=RecordingSink(), config=config(linger_ms=1)) as producer:
+            stream = producer.stream("p", "l")
+            done, pending = await asyncio.wait([stream.send({"n": n}) for n in range(3)])  # type: ignore[type-var]
+            assert (len(done), len(pending)) == (3, 0)
+            assert (await asyncio.create_task(stream.send({"n": 3}).outcome())).successful
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(stream.send({"n": n}).outcome()) for n in range(3)]
+            assert all(task.result().successful for task in tasks)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", ["producer", "stream", "asend", "hurry"])
+def test_urgent_records_do_not_linger(way: str) -> None:
+    """They go at once, with what waits of their stream; other streams go on lingering."""
+    sink = RecordingSink()
+    with Producer(sink=sink, config=config(linger_ms=100_000)) as producer:
+        producer.send("p", "l", {"n": "first"}, urgent=True).result(PATIENCE)  # the very first batch goes soon anyway
+        stream = producer.stream("p", "l")
+        other = producer.send("p", "other", {"n": 0})
+        before = stream.send({"n": 1})
+        if way == "producer":
+            last = producer.send("p", "l", {"n": 2}, urgent=True)
+        elif way == "asend":
+            last = asyncio.run(stream.asend({"n": 2}, urgent=True))
+        else:
+            last = stream.send({"n": 2}, urgent=way == "stream")
+            stream.hurry()
+        assert last.result(PATIENCE).successful
+        assert before.done()
+        assert not other.done()
+
+
+def test_urgent_numbered_and_listed_logs_go_as_well() -> None:
+    """A piece of a stream with a SequenceKey is a batch already; a list is one send."""
+    with Producer(sink=RecordingSink(), config=config(linger_ms=100_000)) as producer:
+        numbered = producer.stream("p", "l", idempotent=SequenceKey("0" * 31 + "1"))
+        assert numbered.send({"n": 1}, urgent=True).result(PATIENCE).successful
+        assert producer.stream("p", "l").send([{"n": 1}, {"n": 2}], urgent=True).result(PATIENCE).successful
