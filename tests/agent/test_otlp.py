@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 
 from producer.agent.batch import EventBatch
+from producer.agent.counters import Counters
 from producer.agent.interfaces import RefusedError, Sink, Source
 from producer.agent.options import read_options
 from producer.agent.protocols.otlp import events_of, request_of_json, request_with
@@ -248,20 +250,36 @@ def receiver(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
-def sink(state: Path, **options: Any) -> OtlpSink:
-    return OtlpSink(read_options(OtlpSink.Options, options, "sinks.k"), context(state))
+def sink(state: Path, counters: Counters | None = None, **options: Any) -> OtlpSink:
+    chosen = read_options(OtlpSink.Options, options, "sinks.k")
+    return OtlpSink(chosen, replace(context(state), counters=counters or Counters()))
+
+
+def test_only_what_the_receiver_refuses_goes_to_the_dead_letters(tmp_path: Path) -> None:
+    """A request that is too large is halved; of the events only the one that is too large alone is refused."""
+    texts = [f"{number:0300}".encode() for number in range(200)]
+    large = b"x" * 30_000
+    with serving("otlp", max_body=20_000) as served:
+        host, port = served.address
+        made_sink = sink(tmp_path, endpoint=f"http://{host}:{port}", compress=False)
+        with pytest.raises(RefusedError, match=r"answered 413: 'more than 20000 bytes") as raised:
+            made_sink.write([EventBatch.of_bodies([*texts[:77], large, *texts[77:]], {"host": "h"})])
+        made_sink.close()
+        served.got(*texts)
+    assert [batch.bodies() for batch in raised.value.batches] == [[large]]
 
 
 def test_what_the_receiver_rejected_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It was accepted in part, and must not be sent again."""
     answer = ExportLogsServiceResponse()
     answer.partial_success.rejected_log_records, answer.partial_success.error_message = 1, "too old"
+    counters = Counters()
     with receiver(200, answer.SerializeToString()) as (url, paths):
-        made_sink = sink(tmp_path, endpoint=f"{url}/own/path")
+        made_sink = sink(tmp_path, counters, endpoint=f"{url}/own/path")
         made_sink.write([EventBatch.of_lines(b"a\nb\n")])
         made_sink.close()
     assert paths == ["/own/path"]
-    assert made_sink._counters.get("EventRefusedCount") == 1
+    assert counters.get("EventRefusedCount") == 1
     assert "rejected 1 of the events, and does not say which: too old" in caplog.text
 
 

@@ -26,7 +26,7 @@ from ...sinks.http.transport import Answer, Transport
 from ..batch import EventBatch
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
-from .http_parts import Encoded, Part, Progress, body_of, halves, requests_of
+from .http_parts import Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
 #: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
 _BACKOFF = 1.0
@@ -41,7 +41,7 @@ _SHOWN = 200
 class HttpSink:
     """See the module.
 
-    :ivar refusal: how the server refused the last request that it did.
+    :param form: of requests, in place of that of the options.
     """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class HttpSink:
             ignored = ("incrementMetrics.", "defaultIncrementMetrics")
             return {"format": "event"} | {k: v for k, v in texts.items() if not k.startswith(ignored)}
 
-    def __init__(self, options: Options, context: Context) -> None:
+    def __init__(self, options: Options, context: Context, form: Form | None = None) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters
         self.most_events, self.most_bytes = options.batch_size, options.most_bytes
         parts = urlsplit(options.endpoint)
@@ -102,16 +102,17 @@ class HttpSink:
         self._proxies = self._transport.proxies_for(self._base)
         self._headers = _headers(options, parts.netloc, config.user_agent)
         self._not_before = context.clock.monotonic()
+        self._form = form or TextForm(options.format)
         self._most_of_a_request = 1 if options.format == "event" else options.batch_size
         #: Of each batch of the last delivery, by its number.
         self._progress: dict[int, Progress] = {}
-        self.refusal, self._refused_by = "", 0
+        self._refusal, self._refused_by = "", 0
         self._ends = False
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
-        self.check_pause()
-        given = [Encoded(batch, self._options.format, self._progress_of(batch)) for batch in batches]
+        self._check_pause()
+        given = [Encoded(batch, self._form, self._progress_of(batch)) for batch in batches]
         self._progress = {one.batch.sequence: one.progress for one in given if one.batch.sequence is not None}
         failure: SinkError | None = None
         try:
@@ -121,7 +122,7 @@ class HttpSink:
         later = [one.batch for one in given if not one.ended]
         refused = [batch for one in given if one.ended and (batch := one.refused()) is not None]
         if refused:
-            raise RefusedError(self.refusal, refused, later)
+            raise RefusedError(self._refusal, refused, later)
         if failure is not None:
             raise SinkError(str(failure), later) from failure
 
@@ -133,9 +134,8 @@ class HttpSink:
         """See :class:`~..interfaces.Sink`."""
         self._transport.close()
 
-    def check_pause(self) -> None:
-        """Whether something may be sent now.
-
+    def _check_pause(self) -> None:
+        """
         :raises SinkError: the server has asked for a pause.
         """
         wait = self._not_before - self._clock.monotonic()
@@ -152,7 +152,7 @@ class HttpSink:
         """
         for one in given:
             for number in list(one.progress.refused):
-                if not self._send(body_of([Part(one, number, number + 1)], self._options.format)):
+                if not self._send(self._form.body([Part(one, number, number + 1)])):
                     one.progress.refused.remove(number)
         brackets = self._options.format == "json"
         for parts in requests_of(given, self._most_of_a_request, self._options.most_bytes - brackets):
@@ -163,7 +163,7 @@ class HttpSink:
 
         :raises SinkError: they go back to the channel, from the first one that is not noted.
         """
-        status = self._send(body_of(parts, self._options.format))
+        status = self._send(self._form.body(parts))
         if status not in (0, _UNSUPPORTED) and sum(part.stop - part.start for part in parts) > 1:
             for half in halves(parts):
                 self._settle(half)
@@ -178,13 +178,6 @@ class HttpSink:
 
         :raises SinkError: its events go back to the channel.
         """
-        return 0 if self.post(body) is not None else self._refused_by
-
-    def post(self, body: bytes) -> Answer | None:
-        """Send one request; None if its events were refused for good, for ``refusal``.
-
-        :raises SinkError: they go back to the channel.
-        """
         if self._ends:
             raise SinkError(f"the sink ends before all was sent to {self._url}")
         if self._options.compress:
@@ -196,7 +189,13 @@ class HttpSink:
         except NetworkError as error:
             self._counters.add(ConnectionFailedCount=1)
             raise SinkError(f"{self._url}: {error}") from error
-        return None if self._is_refused(answer, headers) else answer
+        if self._is_refused(answer, headers):
+            return self._refused_by
+        self._taken(answer.body)
+        return 0
+
+    def _taken(self, answer: bytes) -> None:
+        """A request was; for those that follow, whose answers say more."""
 
     def _is_refused(self, answer: Answer, headers: Mapping[str, str]) -> bool:
         options, status = self._options, answer.status
@@ -204,7 +203,7 @@ class HttpSink:
         back = _rule(options.rollback, status)
         said = f"{self._url} answered {status}: {answer.body[:_SHOWN].decode(errors='replace')!r}"
         if back is None and str(status) in options.refused:
-            self.refusal, self._refused_by = said, status
+            self._refusal, self._refused_by = said, status
             return True
         if back is None:
             back = not taken and options.default_rollback

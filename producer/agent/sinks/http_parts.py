@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..batch import EventBatch
 
@@ -28,25 +28,50 @@ class Progress:
     refused: list[int] = field(default_factory=list)
 
 
+class Form(Protocol):
+    """What requests hold."""
+
+    def encoded(self, batch: EventBatch) -> tuple[bytes, Sequence[int]]:
+        """The events one behind the other, and where each ends; or nothing, and how much they come to."""
+
+    def body(self, parts: Sequence[Part]) -> bytes:
+        """A request's body."""
+
+
+class TextForm:
+    """Events as text.
+
+    :param form: ``lines``, ``json`` or ``event``.
+    """
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+
+    def encoded(self, batch: EventBatch) -> tuple[bytes, Sequence[int]]:
+        """See :class:`Form`."""
+        if self._form == "lines" and batch.ends is None:
+            return batch.block, [*batch.offsets()[1:], batch.size]
+        if self._form == "json":
+            events = [_json(headers, body) for headers, body in batch.events()]
+        else:
+            events = batch.bodies() if self._form == "event" else [body + b"\n" for body in batch.bodies()]
+        return b"".join(events), list(accumulate(map(len, events)))
+
+    def body(self, parts: Sequence[Part]) -> bytes:
+        """See :class:`Form`."""
+        data = b"".join([part.data for part in parts])
+        return b"[" + data[:-1] + b"]" if self._form == "json" else data
+
+
 class Encoded:
     """A batch in the form of requests.
 
-    :param form: ``lines``, ``json`` or ``event``.
     :ivar ends: where each event ends in its data.
     """
 
-    def __init__(self, batch: EventBatch, form: str, progress: Progress) -> None:
+    def __init__(self, batch: EventBatch, form: Form, progress: Progress) -> None:
         self.batch, self.progress = batch, progress
-        self.data: bytes
-        self.ends: Sequence[int]
-        if form == "json":
-            events = [_json(headers, body) for headers, body in batch.events()]
-            self.data, self.ends = b"".join(events), list(accumulate(map(len, events)))
-        elif form == "event" or batch.ends is not None:
-            bodies = batch.bodies() if form == "event" else [body + b"\n" for body in batch.bodies()]
-            self.data, self.ends = b"".join(bodies), list(accumulate(map(len, bodies)))
-        else:
-            self.data, self.ends = batch.block, [*batch.offsets()[1:], batch.size]
+        self.data, self.ends = form.encoded(batch)
 
     @property
     def ended(self) -> bool:
@@ -73,6 +98,11 @@ class Part(NamedTuple):
         """They, encoded."""
         ends = self.of.ends
         return self.of.data[ends[self.start - 1] if self.start else 0 : ends[self.stop - 1]]
+
+    def events(self) -> EventBatch:
+        """They, as a batch."""
+        batch = self.of.batch
+        return batch.select([self.start <= number < self.stop for number in range(batch.count)])
 
 
 def requests_of(given: Sequence[Encoded], most_events: int, most_bytes: int) -> Iterator[list[Part]]:
@@ -108,12 +138,6 @@ def halves(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
         if middle < part.stop:
             second.append(part._replace(start=middle))
     return first, second
-
-
-def body_of(parts: Sequence[Part], form: str) -> bytes:
-    """A request's body."""
-    data = b"".join([part.data for part in parts])
-    return b"[" + data[:-1] + b"]" if form == "json" else data
 
 
 def _json(headers: dict[str, str], body: bytes) -> bytes:

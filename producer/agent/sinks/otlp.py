@@ -1,7 +1,8 @@
 """Sends events as logs of OpenTelemetry, by HTTP (OTLP/HTTP with protobuf), to a collector or whoever else takes them.
 
 See :mod:`..protocols.otlp` for what becomes of an event. What the answer's status means is said as for the sink
-``http``. Records of an accepted request that the receiver says it rejected are counted and told; it does not say which.
+``http``, and a request that is refused is halved as there. Records of an accepted request that the receiver says it
+rejected are counted and told; it does not say which.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import ClassVar
 from urllib.parse import urlsplit
 
+from ...clock import Deadline
 from ..batch import EventBatch
-from ..interfaces import Context, RefusedError
+from ..interfaces import Context
 from ..options import option
 from .http import HttpSink, check_request_options
+from .http_parts import Part
 
 _log = logging.getLogger("producer.agent.sink.otlp")
 
@@ -33,6 +37,8 @@ _SAME = (
     "verify",
     "authorities",
     "refused",
+    "batch_size",
+    "most_bytes",
 )
 
 
@@ -47,8 +53,8 @@ class OtlpSink:
 
         endpoint: str = option(doc="the URL; without a path /v1/logs")
         resource: Mapping[str, str] = option({}, doc="attributes of the resource, such as service.name")
-        batch_size: int = option(5000, least=1, doc="events delivered at once, at most")
-        most_bytes: int = option(2 << 20, least=1, unit="bytes", doc="bytes of bodies, likewise")
+        batch_size: int = option(5000, least=1, doc="events of a request, at most")
+        most_bytes: int = option(2 << 20, least=1, unit="bytes", doc="bytes of bodies and headers, likewise")
         compress: bool = option(True, doc="pack with gzip")
         connect_timeout: float = option(5.0, least=0.001, doc="seconds")
         request_timeout: float = option(30.0, least=0.001, doc="seconds that the server may be silent")
@@ -73,28 +79,44 @@ class OtlpSink:
             )
 
     def __init__(self, options: Options, context: Context) -> None:
-        self._options, self._counters = options, context.counters
         self.most_events, self.most_bytes = options.batch_size, options.most_bytes
-        self._http = HttpSink(options.request_options(), context)
+        self._http = _Http(options.request_options(), context, _Form(options.resource))
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`."""
-        from ..protocols.otlp import rejected, request_with  # noqa: PLC0415  # its packages are an extra
+        """See :class:`~..interfaces.Sink`, as for those that follow."""
+        self._http.write(batches)
 
-        if not any(batch.count for batch in batches):
-            return
-        self._http.check_pause()
-        body: bytes = request_with(batches, self._options.resource).SerializeToString()
-        answer = self._http.post(body)
-        if answer is None:
-            raise RefusedError(self._http.refusal, batches)
-        count, reason = rejected(answer.body)
-        if count:
-            self._counters.add(EventRefusedCount=count)
-            _log.error(
-                "%s rejected %d of the events, and does not say which: %s", self._options.endpoint, count, reason
-            )
+    def give_up(self, deadline: Deadline) -> None:
+        self._http.give_up(deadline)
 
     def close(self) -> None:
-        """See :class:`~..interfaces.Sink`."""
         self._http.close()
+
+
+class _Form:
+    """Records in protobuf; how large they are is told by their texts."""
+
+    def __init__(self, resource: Mapping[str, str]) -> None:
+        self._resource = resource
+
+    def encoded(self, batch: EventBatch) -> tuple[bytes, Sequence[int]]:
+        sizes = (len(body) + sum(map(len, chain(*headers.items()))) for headers, body in batch.events())
+        return b"", list(accumulate(sizes))
+
+    def body(self, parts: Sequence[Part]) -> bytes:
+        from ..protocols.otlp import request_with  # noqa: PLC0415  # its packages are an extra
+
+        body: bytes = request_with([part.events() for part in parts], self._resource).SerializeToString()
+        return body
+
+
+class _Http(HttpSink):
+    """Requests whose answers may say that some of their records were rejected."""
+
+    def _taken(self, answer: bytes) -> None:
+        from ..protocols.otlp import rejected  # noqa: PLC0415
+
+        count, reason = rejected(answer)
+        if count:
+            self._counters.add(EventRefusedCount=count)
+            _log.error("%s rejected %d of the events, and does not say which: %s", self._url, count, reason)
