@@ -33,6 +33,8 @@ _NAMES = {
     "endpoint": "--endpoint",
     "access_key_id": "--access-key-id and its secret",
 }
+#: What cuts text into words.
+_BETWEEN_WORDS = ", '\";=()[]{}?@&<>/:\n\t\r"
 _JSON = {"Content-Type": "application/json"}
 _PROTOBUF = {"Accept": "application/x-protobuf"}
 
@@ -115,6 +117,11 @@ class LogHub:
         """
         wanted = {"logstoreName": self._settings.needed("logstore"), "shardCount": shards, "ttl": days}
         self._post("CreateLogstore", "/logstores", wanted)
+
+    def create_index(self) -> None:
+        """Have the logstore find logs by each of their words."""
+        every_word = {"token": list(_BETWEEN_WORDS), "caseSensitive": False, "chn": False}
+        self._post("CreateIndex", f"{self._logstore}/index", {"line": every_word})
 
     def search(self, search: Search, *, newest_first: bool = False, offset: int = 0, line: int = PAGE) -> list[Fields]:
         """Logs that match; at most a page of them. With SQL, the rows.

@@ -52,6 +52,8 @@ def create(args: argparse.Namespace) -> int:
                 loghub.create_project(args.description)
             else:
                 loghub.create_logstore(args.shards, args.ttl)
+                if args.index:
+                    loghub.create_index()
         except LogHubReadError as error:
             if not args.if_not_exists or not any(code in str(error) for code in _EXISTS):
                 raise

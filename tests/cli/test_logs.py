@@ -317,11 +317,12 @@ def test_projects_are_listed_without_naming_one(run: Run, monkeypatch: pytest.Mo
             serving.join()
 
 
-def test_projects_and_logstores_are_created_and_listed(run: Run) -> None:
+def test_projects_and_logstores_are_created_and_listed(run: Run, server: LogHubServer) -> None:
     """What exists already is an error, unless that is allowed."""
     target = ("-p", "made", "-l", "new")
     assert run("create", "project", *target) == (0, "", "project made is created\n")
-    assert run("create", "logstore", *target, "--shards", "3", "--ttl", "7")[0] == 0
+    assert run("create", "logstore", *target, "--shards", "3", "--ttl", "7", "--index")[0] == 0
+    assert server.requests[-1].path == "/logstores/new/index"
     code, _, err = run("create", "logstore", *target)
     assert code == 1
     assert "AlreadyExist" in err

@@ -30,13 +30,16 @@ def create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ttl", type=positive_integer, default=30, metavar="DAYS", help="how long logs are kept; default: %(default)s"
     )
+    parser.add_argument(
+        "--index", action="store_true", help="of every word, which the service needs for `search` and `count`"
+    )
     parser.add_argument("--description", default="", metavar="TEXT", help="of a project")
     parser.add_argument("--if-not-exists", action="store_true", help="it is no error if it exists already")
     add_target(parser)
     set_examples(
         parser,
         "producer create project -p my-project --profile local",
-        "producer create logstore -p my-project -l app --shards 4 --ttl 7",
+        "producer create logstore -p my-project -l app --shards 4 --ttl 7 --index",
         more=WHERE,
     )
 
