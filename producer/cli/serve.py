@@ -107,7 +107,7 @@ def _announce(server: LogHubServer, args: argparse.Namespace) -> None:
     kept = f"in {args.data}" if args.data else "in memory, gone at the end"
     sys.stdout.write(
         f"LogHub listens on {server.endpoint} (access key id {server.access_key_id}, secret {secret}); data {kept};"
-        " end it with Ctrl-C\n"
+        f" console {server.endpoint}/console; end it with Ctrl-C\n"
     )
     sys.stdout.flush()
 

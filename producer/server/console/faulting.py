@@ -49,6 +49,15 @@ _KINDS: dict[str, Callable[[Mapping[str, Any]], Fault]] = {
 }
 
 
+#: The settings of a kind that tell one fault from another.
+_SHOWN = {
+    "answer": ("status", "code"),
+    "delay": ("seconds", "stored"),
+    "drip_answer": ("seconds",),
+    "clock_offset": ("seconds",),
+}
+
+
 async def list_faults(service: Service, _request: PlainRequest) -> Answer:
     """``GET /console/api/faults``: those that are installed, and the kinds that can be."""
     installed = [
@@ -67,7 +76,7 @@ async def add_fault(service: Service, request: PlainRequest) -> Answer:
     if kind not in _KINDS:
         raise ApiError("ParameterInvalid", f"kind is {kind[:64]!r}: use {', '.join(sorted(_KINDS))}")
     times = given.get("times")
-    settings = {name: given[name] for name in ("status", "code", "seconds", "stored") if name in given}
+    settings = {name: given[name] for name in _SHOWN.get(kind, ()) if name in given}
     installed = service.faults.add(
         _KINDS[kind](given),
         times=None if times in (None, "") else int(_number(given, "times", 1, 1, 1e9)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import faulting, reading
+from . import faulting, page, reading
 from .health import healthz, metrics
 from .plain import PlainHandler
 
@@ -24,6 +24,9 @@ _API = "/console/api"
 PLAIN_ROWS: list[PlainRow] = [
     PlainRow("GET", "/healthz", healthz, is_public=True),
     PlainRow("GET", "/metrics", metrics, is_public=True),
+    PlainRow("GET", "/console", page.file("console.html", "text/html")),
+    PlainRow("GET", "/console/console.css", page.file("console.css", "text/css")),
+    PlainRow("GET", "/console/console.js", page.file("console.js", "text/javascript")),
     PlainRow("GET", f"{_API}/logstores", reading.list_logstores),
     PlainRow("GET", f"{_API}/search", reading.search),
     PlainRow("GET", f"{_API}/histogram", reading.histogram),

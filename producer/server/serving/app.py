@@ -47,12 +47,22 @@ class _OriginForm:
         except ApiError as error:
             await self._refuse(error, Wire(scope, receive, send))
             return
+        if path == "/" and _is_browser(scope):
+            answer = Answer(status=302, headers={"Location": "/console"})
+            await send_answer(Wire(scope, receive, send), answer, standard_headers(new_request_id(), None, answer))
+            return
         await self._app({**scope, "path": path}, receive, send)
 
     async def _refuse(self, error: ApiError, wire: Wire) -> None:
         # Without a path there is no operation, and so no exchange: this is answered like bytes that are not HTTP.
         answer = error_answer(error.status, error.code, error.message)
         await send_answer(wire, answer, standard_headers(new_request_id(), self._service.now(), answer))
+
+
+def _is_browser(scope: Scope) -> bool:
+    """Whether somebody looks at the root of the server: clients of LogHub want no HTML, and sign."""
+    headers = read_headers(scope)
+    return scope["method"] == "GET" and "text/html" in headers.get("accept", "") and "authorization" not in headers
 
 
 class _Endpoint:

@@ -1,0 +1,33 @@
+"""The page of the console: three files that are sent as they are, and reach nothing but this server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..messages import Answer
+from ..service import Service
+from .plain import PlainHandler, PlainRequest
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+
+
+def file(name: str, kind: str) -> PlainHandler:
+    """What answers one of the files.
+
+    :param kind: its media type.
+    """
+    content = Path(__file__).with_name(name).read_bytes()
+    headers = {
+        "Content-Type": f"{kind}; charset=utf-8",
+        "Content-Security-Policy": _POLICY,
+        "Cache-Control": "no-cache",
+        "Referrer-Policy": "no-referrer",
+    }
+
+    async def answer(_service: Service, _request: PlainRequest) -> Answer:
+        return Answer(headers=headers, body=content)
+
+    return answer

@@ -1,0 +1,62 @@
+"""The page of the console: what is sent, and that its three files and the operations fit together."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import requests
+
+from producer.server import LogHubServer, console
+from producer.server.console.table import PLAIN_ROWS
+
+FOLDER = Path(console.__file__).parent
+HTML, CSS, SCRIPT = ((FOLDER / f"console.{ending}").read_text() for ending in ("html", "css", "js"))
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "text"),
+    [("", "text/html", HTML), ("/console.css", "text/css", CSS), ("/console.js", "text/javascript", SCRIPT)],
+)
+def test_the_page_is_sent_as_it_is(server: LogHubServer, path: str, kind: str, text: str) -> None:
+    """Each file has its type, and a policy that lets it reach nothing but this server."""
+    answer = requests.get(f"{server.endpoint}/console{path}", timeout=10)
+    assert (answer.status_code, answer.text) == (200, text)
+    assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_browser_that_looks_at_the_server_is_led_to_the_console(server: LogHubServer) -> None:
+    """Only who wants HTML and does not sign is; everybody else is told what LogHub says."""
+    browser = requests.get(server.endpoint, headers={"Accept": "text/html,*/*"}, allow_redirects=False, timeout=10)
+    assert (browser.status_code, browser.headers["Location"]) == (302, "/console")
+    other = requests.get(server.endpoint, allow_redirects=False, timeout=10)
+    assert (other.status_code, other.json()["errorCode"]) == (400, "InvalidAPIVersion")
+
+
+def test_with_keys_of_ones_own_the_page_asks_for_one() -> None:
+    """A browser then shows its own form for user and password."""
+    with LogHubServer(access_keys={"me": "secret"}) as server:
+        asked = requests.get(f"{server.endpoint}/console", timeout=10)
+        assert (asked.status_code, asked.headers["WWW-Authenticate"]) == (401, 'Basic realm="LogHub console"')
+        assert requests.get(f"{server.endpoint}/console", auth=("me", "secret"), timeout=10).status_code == 200
+
+
+def test_the_page_needs_nothing_from_elsewhere() -> None:
+    """No file names another site, but for the names of the languages that it is written in."""
+    for text in (HTML, CSS, SCRIPT):
+        assert set(re.findall(r"https?://[^/\"]+", text)) <= {"http://www.w3.org"}
+        assert "innerHTML" not in text
+
+
+def test_the_script_finds_what_it_looks_for() -> None:
+    """Each element that it names is in the page, each view has its function, each operation that it asks for exists."""
+    ids = set(re.findall(r' id="([\w-]+)"', HTML))
+    assert set(re.findall(r'\$\("#([\w-]+)', SCRIPT)) <= ids
+    views = re.findall(r'data-view="(\w+)"', HTML)
+    assert views == re.findall(r'"(\w+)"', re.search(r"const VIEWS = \[(.*?)\]", SCRIPT)[1])  # type: ignore[index]
+    assert all(re.search(rf"async {view}\(", SCRIPT) and view in ids for view in views)
+    asked = set(re.findall(r"""api\(["`](\w+)""", SCRIPT))
+    assert asked == {row.path.split("/")[3] for row in PLAIN_ROWS if row.path.startswith("/console/api/")}
