@@ -73,6 +73,11 @@ class Agent:
         self._changed = changed
 
     @property
+    def clock(self) -> Clock:
+        """What it waits by."""
+        return self._clock
+
+    @property
     def config(self) -> AgentConfig:
         """What it was made of."""
         return self.blueprint.config

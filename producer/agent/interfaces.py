@@ -153,6 +153,7 @@ class Source(Protocol):
     """Reads events, and puts them into its outlet.
 
     One that also has a method ``lag() -> Lag`` is asked by the monitoring, on another thread.
+    One that always waits for more has ``endless = True`` in its class: ``--until-done`` is refused then.
     """
 
     def run(self, outlet: Outlet, stop: Stop) -> None:

@@ -102,6 +102,7 @@ class SinkRunner:
             taking.rollback()
             raise
         taking.commit()
+        self._counters.worked()
         self._counters.add(EventDrainSuccessCount=taking.count)
         return True
 
@@ -144,6 +145,7 @@ class SinkRunner:
             return False
         later = sum(batch.count for batch in error.later)
         taking.commit(error.later)
+        self._counters.worked()
         self._counters.add(EventDrainSuccessCount=taking.count - refused - later, EventRefusedCount=refused)
         _log.error(
             "sink %s: %d events were refused for good, and are in %s: %s",
@@ -152,7 +154,7 @@ class SinkRunner:
         return True
 
     def _fail(self, taking: Taking, error: Exception) -> None:
-        self._counters.last_error = f"{type(error).__name__}: {error}"
+        self._counters.failed(error, self._clock.monotonic())
         self._counters.add(EventWriteFail=1)
         more = self._repeated.due(error)
         if more is not None:
@@ -163,6 +165,7 @@ class SinkRunner:
         try:
             if delivered:
                 taking.commit(later)
+                self._counters.worked()
                 self._counters.add(EventDrainSuccessCount=delivered)
             else:
                 taking.rollback()

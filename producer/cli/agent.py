@@ -20,7 +20,7 @@ from ..agent.explain import explain, overview
 from ..agent.monitoring import address_of
 from ..agent.options import AgentConfigError, Problem
 from ..agent.units import unit
-from .agent_program import Program
+from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
 
 __all__ = ["add_arguments", "run"]
@@ -42,6 +42,8 @@ def _run(args: argparse.Namespace) -> int:
     path = _path(args)
     # That sink's lines are what it is for.
     logging.getLogger("producer.agent.sink.logger").setLevel(logging.INFO)
+    if logging.getLogger().level <= logging.WARNING:
+        logging.getLogger(STORY).setLevel(logging.INFO)
     program = Program(lambda: _load(args), path, until_done=args.until_done, watch=not args.no_reload)
     return _OK if program.run() else _FAILED
 

@@ -18,17 +18,23 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
 
-from ..agent import Agent, AgentConfig
+from ..agent import Agent, AgentConfig, AgentConfigError
+from ..agent.blueprint import Blueprint
 from ..agent.monitoring import MonitoringServer, address_of
+from ..agent.options import Problem
 from ..errors import ProducerError
 
 _log = logging.getLogger("producer.agent")
+#: What whoever looks on wants to know of its life; in the log at any level but the highest ones.
+STORY = "producer.agent.program"
+_story = logging.getLogger(STORY)
 
 #: Seconds between two looks at the file.
 LOOK = 2.0
 #: And whether all is delivered, once no source has anything left to do.
 SOON = 0.05
-_STOP, _RELOAD, _CHANGED = "stop", "reload", "changed"
+_STOPS = ("SIGTERM", "SIGINT")
+_RELOAD, _CHANGED = "reload", "changed"
 
 
 class StateInUseError(ProducerError):
@@ -45,7 +51,7 @@ class Program:
     """
 
     def __init__(self, load: Callable[[], AgentConfig], path: Path, *, until_done: bool, watch: bool) -> None:
-        self._load, self._until_done = load, until_done
+        self._load, self._path, self._until_done = load, path, until_done
         self._watched = _Watched(path) if watch else None
         self._inbox: SimpleQueue[str] = SimpleQueue()
         self._monitoring: MonitoringServer | None = None
@@ -56,16 +62,21 @@ class Program:
         :raises AgentConfigError: something is wrong with the configuration; nothing has begun.
         :raises ProducerError: a channel cannot be opened, or the monitoring cannot listen; likewise.
         """
-        config = self._load()
+        with self._signals():
+            return self._run(self._load())
+
+    def _run(self, config: AgentConfig) -> bool:
         agent = Agent(config, changed=lambda: self._inbox.put(_CHANGED))
-        with _state_held(config.state), self._signals():
+        if self._until_done:
+            _check_it_ends(agent.blueprint)
+        with _state_held(config.state):
             self._monitor(agent)
             try:
                 agent.start()
                 self._announce(agent)
-                self._work(agent)
+                why = self._work(agent)
                 _notify("STOPPING=1")
-                print(f"agent {config.name}: ends", flush=True)
+                _story.info("agent %s: ends: %s", config.name, why)
                 ended = agent.stop()
             except KeyboardInterrupt:
                 agent.stop(0)
@@ -73,16 +84,21 @@ class Program:
             finally:
                 self._monitor(None)
         left = "".join(f"; {count} events remain in {name}" for name, count in agent.remaining.items())
-        print(f"agent {config.name}: ended{'' if ended else ', but not all of it in time'}{left}", flush=True)
+        late = "" if ended else ", but not all of it in time"
+        _story.info("agent %s: ended%s%s", config.name, late, left or "; no event remains")
         return ended
 
-    def _work(self, agent: Agent) -> None:
+    def _work(self, agent: Agent) -> str:
+        """Until the end; why it is the end."""
         while not (self._until_done and agent.finished() and agent.delivered()):
             message = self._next(SOON if self._until_done and agent.finished() else LOOK)
-            if message == _STOP:
-                return
+            if message in _STOPS:
+                return message
             if message == _RELOAD or (message is None and self._watched is not None and self._watched.changed()):
                 self._reload(agent)
+            elif message is None and self._watched is not None and self._watched.vanished():
+                _log.warning("agent %s goes on: its file %s is gone", agent.config.name, self._path)
+        return "all is done"
 
     def _next(self, timeout: float) -> str | None:
         with contextlib.suppress(Empty):
@@ -99,7 +115,7 @@ class Program:
         except Exception:  # noqa: BLE001  # whatever is wrong with us, the agent goes on
             _log.exception("agent %s goes on as it was: its new configuration cannot take effect", agent.config.name)
             return
-        print(f"agent {agent.config.name}: read its configuration again; {changes}", flush=True)
+        _story.info("agent %s: read its configuration again; %s", agent.config.name, changes)
         self._say_notes(agent)
         if agent.config.monitoring != before:
             try:
@@ -125,7 +141,8 @@ class Program:
         counts = {"source": blueprint.sources, "channel": blueprint.channels, "sink": agent.config.sinks}
         parts = ", ".join(f"{len(named)} {word}{'s' * (len(named) > 1)}" for word, named in counts.items())
         where = "" if self._monitoring is None else f"; monitoring on {self._monitoring.url}"
-        print(f"agent {agent.config.name}: {parts} at work{where}", flush=True)
+        state = Path(agent.config.state).absolute()
+        _story.info("agent %s: %s at work; state in %s%s", agent.config.name, parts, state, where)
         _notify("READY=1")
 
     @contextlib.contextmanager
@@ -141,7 +158,7 @@ class Program:
                     handler(number, frame)
                 raise KeyboardInterrupt
             told = True
-            self._inbox.put(_STOP)
+            self._inbox.put(signal.Signals(number).name)
 
         def reload(_number: int, _frame: FrameType | None) -> None:
             self._inbox.put(_RELOAD)
@@ -161,6 +178,7 @@ class _Watched:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._used = self._seen = self._look()
+        self._told = False
 
     def changed(self) -> bool:
         """Whether it is another one than that last used, and has not changed since the last look."""
@@ -170,12 +188,33 @@ class _Watched:
         self._used = self._seen
         return True
 
+    def vanished(self) -> bool:
+        """Whether there is no file, which is said once."""
+        is_news = self._seen is None and not self._told
+        self._told = self._seen is None
+        return is_news
+
     def _look(self) -> tuple[int, int, int] | None:
         try:
             found = self._path.stat()
         except OSError:
             return None  # it is being replaced; the next look will see it
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _check_it_ends(blueprint: Blueprint) -> None:
+    """A source that waits for more has never nothing left to do.
+
+    :raises AgentConfigError: there is one.
+    """
+    problems = []
+    for name, part in blueprint.sources.items():
+        if getattr(part.source.kind, "endless", False):
+            kind = blueprint.config.sources[name].type
+            message = f"--until-done would never end: {kind} always waits for more"
+            problems.append(Problem(f"sources.{name}", "", message, blueprint.config.sources[name].lines.get("")))
+    if problems:
+        raise AgentConfigError(problems, blueprint.config.origin)
 
 
 @contextlib.contextmanager
@@ -193,7 +232,13 @@ def _state_held(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise StateInUseError(f"another agent works with the state directory {directory}: use --state") from error
+            holder = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+            raise StateInUseError(
+                f"{holder or 'another agent'} works with the state directory {directory.absolute()}: end it first;"
+                " or, for an agent that reads something else, give this one a state directory of its own"
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)

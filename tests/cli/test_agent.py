@@ -18,6 +18,7 @@ from producer.agent import Agent, AgentConfig
 from producer.agent.config import parse_toml
 from producer.agent.options import fields_of
 from producer.agent.registry import BUILT_IN, class_of
+from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
 from producer.cli.agent_program import Program
 
@@ -131,11 +132,74 @@ def test_one_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--config or --flume, not both" in capsys.readouterr().err
 
 
-def test_until_done_ends_when_all_is_delivered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The sources have nothing left to do, the sinks have had everything: exit code 0."""
+def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The sources have nothing left to do, the sinks have had everything: exit code 0. The log says where its state
+    is, why it ends and what remains.
+    """
     assert main(["agent", "--config", written(tmp_path, **STRESS), "--until-done"]) == 0
-    told = ["1 source, 1 channel, 1 sink at work", "ends", "ended"]
-    assert capsys.readouterr().out == "".join(f"agent web: {line}\n" for line in told)
+    told = [
+        f"1 source, 1 channel, 1 sink at work; state in {tmp_path}/state",
+        "ends: all is done",
+        "ended; no event remains",
+    ]
+    assert caplog.messages == [f"agent web: {line}" for line in told]
+
+
+def test_until_done_is_refused_with_a_source_that_always_waits_for_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would never end, and says so, with the source."""
+    path = written(tmp_path, source="taildir", options='paths = ["/var/log/*.log"]')
+    assert main(["agent", "--config", path, "--until-done"]) == 2
+    assert capsys.readouterr().err == (
+        f"producer agent: {path}: 1 problem\n"
+        "  line 5: sources.r1: --until-done would never end: taildir always waits for more\n"
+    )
+
+
+def test_a_hangup_before_the_agent_is_up_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIGHUP while the configuration is read the first time: it is read again once the agent works."""
+    load = agent_cli._load
+
+    def hung_up(args: object) -> object:
+        monkeypatch.setattr(agent_cli, "_load", load)
+        former = signal.signal(
+            signal.SIGHUP, signal.SIG_IGN
+        )  # in the old program the default, which would end the test
+        signal.signal(signal.SIGHUP, former)
+        assert callable(former)
+        send(signal.SIGHUP)
+        return load(args)
+
+    monkeypatch.setattr(agent_cli, "_load", hung_up)
+
+    def act() -> None:
+        until(lambda: "no component has changed" in caplog.text)
+        send(signal.SIGTERM)
+
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, **STRESS)]) == 0
+    assert "agent web: ends: SIGTERM" in caplog.text
+
+
+def test_a_file_that_is_gone_is_said_once(tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    """The agent goes on without it, and takes it up when it is there again."""
+    path = written(tmp_path, **HUB)
+    gone = f"agent web goes on: its file {path} is gone"
+
+    def act() -> None:
+        until(lambda: "at work" in caplog.text)
+        Path(path).unlink()
+        until(lambda: gone in caplog.messages)
+        written(tmp_path, ('type = "null"', 'type = "null"\nbatch_size = 7'), **HUB)
+        until(lambda: "changed: sink k1" in caplog.text)
+        send(signal.SIGTERM)
+
+    with Beside(act):
+        assert main(["agent", "--config", path]) == 0
+    assert caplog.messages.count(gone) == 1
 
 
 def test_flumes_file_runs_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,37 +232,37 @@ def test_a_channel_that_cannot_be_opened_ends_it_in_words(tmp_path: Path, capsys
 def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A second agent with the same one is refused; so is a directory that cannot be made."""
     path = written(tmp_path, **STRESS)
-    (tmp_path / "state").mkdir()
-    with (tmp_path / "state/lock").open("w") as held:
+    assert main(["agent", "--config", path, "--until-done"]) == 0  # which leaves its name there
+    capsys.readouterr()
+    with (tmp_path / "state/lock").open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert main(["agent", "--config", path, "--until-done"]) == 1
-    assert "another agent works with the state directory" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"producer agent: process {os.getpid()} on {socket.gethostname()} works with the state directory"
+        f" {tmp_path}/state: end it first; or, for an agent that reads something else, give this one a state directory"
+        " of its own\n"
+    )
     assert main(["agent", "--config", path, "--state", str(tmp_path / "agent.toml/x")]) == 1
     assert "cannot use the state directory" in capsys.readouterr().err
 
 
 def test_a_change_of_the_file_and_sighup_are_taken_up(
-    tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only what changed is restarted; a wrong file changes nothing, says why, and the next right one is taken."""
     path = written(tmp_path, **HUB)
-    told: list[str] = []
-
-    def out() -> str:
-        told.append(capsys.readouterr().out)
-        return "".join(told)
 
     def act() -> None:
-        until(lambda: "at work" in out())
+        until(lambda: "at work" in caplog.text)
         until(lambda: hub.made == 1)
         written(tmp_path, ('type = "null"', 'type = "null"\nbatch_size = 7'), **HUB)
-        until(lambda: "read its configuration again; changed: sink k1" in out())
+        until(lambda: "read its configuration again; changed: sink k1" in caplog.text)
         written(tmp_path, ('type = "null"', 'type = "nul"'), **HUB)
         until(lambda: "line 12: sinks.k1.type: no such type 'nul'" in caplog.text)
         written(tmp_path, ("[sinks.k1]", "[sinks.k9]"), **HUB)
-        until(lambda: "new: sink k9; removed: sink k1" in out())
+        until(lambda: "new: sink k9; removed: sink k1" in caplog.text)
         send(signal.SIGHUP)
-        until(lambda: "no component has changed" in out())
+        until(lambda: "no component has changed" in caplog.text)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -223,7 +287,9 @@ def test_what_nobody_expects_of_a_new_configuration_ends_nothing(
     assert "a mistake of ours" in caplog.text
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_signal_ends_it_at_once(
+    tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     """The first one lets the sinks deliver, which takes its time; the second one is not waited for: 143."""
     hub.failing = True
     changes = ('"null"', '"keep"\nhub = "a"'), ('name = "web"', 'name = "web"\nstop_timeout = 60')
@@ -232,7 +298,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, hub: Hub, capsys: pytes
         hub.lines.put(b"one\n")
         until(lambda: hub.writing)
         send(signal.SIGTERM)
-        until(lambda: "agent web: ends\n" in capsys.readouterr().out)
+        until(lambda: "agent web: ends: SIGTERM" in caplog.messages)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -258,7 +324,7 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
         with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=environment) as process:
             try:
                 assert systemd.recv(100) == b"READY=1"
-                line = process.stdout.readline()
+                line = process.stderr.readline()
                 port = int(re.search(r"monitoring on http://127.0.0.1:(\d+)/", line)[1])
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
                 connection.request("GET", "/health/live")
@@ -267,7 +333,11 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
                 process.send_signal(signal.SIGTERM)
                 assert systemd.recv(100) == b"STOPPING=1"
                 out, err = process.communicate(timeout=20)
-                assert (process.returncode, out, err) == (0, "agent web: ends\nagent web: ended\n[]\n", "")
+                assert (process.returncode, out) == (0, "[]\n")
+                times = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO producer.agent.program: "
+                assert re.fullmatch(
+                    f"{times}agent web: ends: SIGTERM\n{times}agent web: ended; no event remains\n", err
+                )
             finally:
                 process.kill()
 

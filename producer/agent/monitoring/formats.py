@@ -53,8 +53,9 @@ def prometheus(figures: Mapping[str, Any]) -> str:
             labels = {**agent, kind: row["name"], "type": row["type"]}
             _counters(series, kind, labels, row["counters"])
             if row.get("group") is None:
-                help_text = f"Whether the {kind} runs, or has nothing left to do."
-                series.add(f"{kind}_up", "gauge", help_text, labels, int(row["state"] in ("running", "finished")))
+                help_text = f"Whether the {kind} works, or has nothing left to do."
+                works = row["state"] in ("running", "finished") and row.get("delivers", True)
+                series.add(f"{kind}_up", "gauge", help_text, labels, int(works))
     for row in figures["sources"]:
         _lag(series, {**agent, "source": row["name"], "type": row["type"]}, row["lag"])
     for row in figures["channels"]:

@@ -42,6 +42,8 @@ class _BadMessageError(Exception):
 class ForwardSource:
     """See the module."""
 
+    endless = True
+
     needs: ClassVar = {"msgpack": "forward"}
 
     @dataclass(frozen=True, slots=True, kw_only=True)

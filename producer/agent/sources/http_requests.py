@@ -105,6 +105,15 @@ class Request:
             raise RequestError(400, f"no target: {error}") from error
 
 
+def _is_target(text: str) -> bool:
+    """Whether its path and its query can be told."""
+    try:
+        urlsplit(text)
+    except ValueError:
+        return False
+    return True
+
+
 class RequestReader:
     """Reads the requests of one connection."""
 
@@ -124,7 +133,7 @@ class RequestReader:
         self._until = time.monotonic() + self._limits.seconds
         line = self._line(_LONGEST_LINE).strip() or self._line(_LONGEST_LINE).strip()
         words = line.decode("latin-1").split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        if len(words) != 3 or not words[2].startswith("HTTP/1.") or not _is_target(words[1]):
             raise RequestError(400, "no request of HTTP/1.1")
         headers = self._headers()
         kept = words[2] != "HTTP/1.0" and headers.get("Connection", "").lower() != "close"

@@ -23,6 +23,8 @@ _log = logging.getLogger("producer.agent.kafka")
 class KafkaSource:
     """See the module."""
 
+    endless = True
+
     needs: ClassVar = {"confluent_kafka": "kafka"}
 
     @dataclass(frozen=True, slots=True, kw_only=True)

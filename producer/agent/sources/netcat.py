@@ -23,6 +23,8 @@ def _without_encoding(texts: Mapping[str, str]) -> dict[str, str]:
 class NetcatSource:
     """See the module."""
 
+    endless = True
+
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(TcpOptions):
         """Flume's ``netcat``'s."""
@@ -96,6 +98,8 @@ class NetcatSource:
 
 class NetcatUdpSource:
     """See the module: each datagram is an event, without the line end that it may have."""
+
+    endless = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(UdpOptions):

@@ -54,6 +54,8 @@ class PostSource(ABC):
     :param port: to listen on; 0 for any free one.
     """
 
+    endless = True
+
     def __init__(self, options: RequestOptions, port: int, context: Context) -> None:
         self._rules = options
         self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory))

@@ -54,6 +54,8 @@ def _translated(texts: Mapping[str, str]) -> dict[str, str]:
 class SyslogTcpSource:
     """See the module."""
 
+    endless = True
+
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(TcpOptions):
         """Those of Flume's ``syslogtcp`` and ``multiport_syslogtcp``."""
@@ -120,6 +122,8 @@ class SyslogTcpSource:
 
 class SyslogUdpSource:
     """See the module: each datagram is a message."""
+
+    endless = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(UdpOptions):

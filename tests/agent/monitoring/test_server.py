@@ -14,7 +14,7 @@ import pytest
 
 from producer.agent import Agent
 from producer.agent.config import parse_toml
-from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, server
+from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, figures, server
 from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS
 
 from ..parts import Hub, plug_in, until
@@ -215,3 +215,16 @@ def test_a_port_in_use_is_told(watched: Watched) -> None:
     """The address, and why."""
     with pytest.raises(MonitoringError, match=rf"cannot listen on 127.0.0.1:{watched.server.port}: .*in use"):
         MonitoringServer(watched.agent, port=watched.server.port)
+
+
+def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while of failures alone the reason is told, and the sink is not up; once it delivers it is ready."""
+    monkeypatch.setattr(figures, "FAILING", 0.0)
+    watched.a.failing = watched.b.failing = True
+    watched.a.lines.put(b"one\n")
+    until(lambda: watched.get("/health/ready")[0] == 503)
+    (reason,) = watched.json("/health/ready")["reasons"]
+    assert re.match(r"sink g<b> has delivered nothing for \d+ s: SinkError: no sink of the group", reason)
+    assert re.search(r'^producer_agent_sink_up\{.*sink="g<b>".*\} 0$', watched.get("/metrics")[2], re.MULTILINE)
+    watched.a.failing = watched.b.failing = False
+    until(lambda: watched.get("/health/ready")[0] == 200)

@@ -150,6 +150,7 @@ def test_only_who_is_known_is_heard(options, right, wrong):
     ("sent", "status"),
     [
         (b"nonsense\r\n\r\n", 400),
+        (b"POST //[ HTTP/1.1\r\nContent-Length: 1\r\n\r\n1", 400),
         (b"\x16\x03\x01\x02\x00\x01\n", 400),
         (b"GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405),
         (b"POST / HTTP/1.1\r\n\r\n", 411),

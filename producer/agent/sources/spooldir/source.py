@@ -35,6 +35,8 @@ class _Seen:
 class SpoolDirectorySource:
     """See the package."""
 
+    endless = True
+
     Options = SpoolDirectoryOptions
 
     def __init__(self, options: SpoolDirectoryOptions, context: Context) -> None:

@@ -13,6 +13,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 class TaildirSource:
     """Follows files."""
 
+    endless = True
+
     Options = TaildirOptions
 
     def __init__(self, options: TaildirOptions, context: Context) -> None:
