@@ -60,7 +60,7 @@ def blocks() -> Iterator[Block]:
 
 BLOCKS = list(blocks())
 PYTHON = [block for block in BLOCKS if block.language == "python"]
-SPARK = [block for block in PYTHON if "build_session" in block.text]
+SPARK = [block for block in PYTHON if "build_session" in block.text or "producer.spark import session" in block.text]
 #: They import much, and leave nothing behind: one process runs all of them. Celery ends its process.
 TOGETHER = [block for block in PYTHON if block.document in ("docs/integrations.md", "docs/recipes.md")]
 TOGETHER = [block for block in TOGETHER if "celery" not in block.text]
@@ -85,9 +85,13 @@ pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
 """
 
 
-def run(command: list[str], cwd: Path, timeout: float = 100) -> None:
-    """Run to its end; what it started in the background is ended with it."""
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+def run(command: list[str], cwd: Path, timeout: float = 100, *, activated: bool = True) -> None:
+    """Run to its end, with the programs of this environment on PATH unless it is not ``activated``; what it started in
+    the background is ended with it.
+    """
+    own = str(Path(sys.executable).parent)
+    path = [part for part in os.environ["PATH"].split(os.pathsep) if part != own]
+    environment = os.environ | {"PATH": os.pathsep.join([own, *path] if activated else path)}
     environment.pop("COVERAGE_PROCESS_CONFIG", None)  # measured, those with Spark would take half as long again
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
@@ -114,7 +118,8 @@ def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def ran(quick_java: str, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
     """What became of the blocks that need Spark, by their scripts: nothing to be said, or a trace."""
-    return _run_all(SPARK, tmp_path_factory.mktemp("spark"))
+    # As for a user who runs a program of an environment by the path of its Python: the first one starts Spark.
+    return _run_all(SPARK, tmp_path_factory.mktemp("spark"), activated=False)
 
 
 @pytest.fixture(scope="module")
@@ -123,12 +128,12 @@ def ran_together(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
     return _run_all(TOGETHER, tmp_path_factory.mktemp("together"))
 
 
-def _run_all(blocks: list[Block], folder: Path) -> dict[Path, str]:
+def _run_all(blocks: list[Block], folder: Path, *, activated: bool = True) -> dict[Path, str]:
     for block in blocks:
         _script(folder, block).write_text(block.text)
     scripts = [str(_script(folder, block)) for block in blocks]
     command = [sys.executable, "-W", "error::SyntaxWarning", "-c", RUNNER, str(folder / "found"), *scripts]
-    run(command, folder, timeout=200)
+    run(command, folder, timeout=200, activated=activated)
     return {Path(path): found for path, found in json.loads((folder / "found").read_text()).items()}
 
 

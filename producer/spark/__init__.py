@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .datasource import LogHubSource, register
     from .executor import get_producer
+    from .starting import prepare, session
     from .writing.metrics import WriteMetrics, read_metrics
     from .writing.partition import metrics_accumulator, write_partition
 
@@ -19,8 +20,10 @@ __all__ = [
     "WriteMetrics",
     "get_producer",
     "metrics_accumulator",
+    "prepare",
     "read_metrics",
     "register",
+    "session",
     "write_partition",
 ]
 
@@ -29,8 +32,10 @@ _PLACES = {
     "WriteMetrics": "writing.metrics",
     "get_producer": "executor",
     "metrics_accumulator": "writing.partition",
+    "prepare": "starting",
     "read_metrics": "writing.metrics",
     "register": "datasource",
+    "session": "starting",
     "write_partition": "writing.partition",
 }
 

@@ -71,4 +71,47 @@ def register(spark: SparkSession) -> None:
 
     :param spark: the session, of a cluster or of Spark Connect.
     """
-    spark.dataSource.register(LogHubSource)
+    spark.dataSource.register(travelling_source())
+
+
+def travelling_source() -> type[DataSource]:
+    """:class:`LogHubSource` as a class that is pickled with its code: where Spark's Python has no package ``producer``,
+    it can still say what to do about it.
+    """
+
+    class LogHub(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "loghub"
+
+        def _source(self) -> DataSource:
+            import sys  # noqa: PLC0415  # of the process that it travels to; likewise the next
+
+            try:
+                from producer.spark.datasource import LogHubSource  # noqa: PLC0415
+            except ModuleNotFoundError as error:
+                if (error.name or "").partition(".")[0] != "producer":
+                    raise
+                raise ImportError(
+                    f"the Python of Spark's workers, {sys.executable}, has no package producer: let Spark run the one "
+                    "that has it (producer.spark.session() does; or set PYSPARK_PYTHON to its path before Spark "
+                    "starts), or install the package there"
+                ) from error
+            return LogHubSource(self.options)
+
+        def schema(self) -> StructType | str:
+            return self._source().schema()
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            return self._source().writer(schema, overwrite)
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+            return self._source().streamWriter(schema, overwrite)
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return self._source().reader(schema)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            return self._source().streamReader(schema)
+
+    return LogHub

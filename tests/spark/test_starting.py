@@ -1,0 +1,72 @@
+"""``producer.spark.session``: what it prepares, and what a worker without the package says.
+
+``tests/test_docs.py`` runs the quick start, which uses it, with this environment not on PATH.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+
+import producer
+from producer.spark.datasource import travelling_source
+from producer.spark.starting import _warn_of_another_python, prepare
+
+HOME = str(Path(producer.__file__).parents[1])
+
+
+def test_what_is_not_set_is_set_so_that_workers_are_this_python() -> None:
+    """The interpreter, the package, and Java where there is none."""
+    environment = {"PATH": "/nowhere"}
+    prepare(environment)
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+    assert environment["PYTHONPATH"] == HOME
+    assert Path(environment["JAVA_HOME"], "bin", "java").is_file()
+
+
+def test_what_the_user_has_set_stays() -> None:
+    """His interpreter and his Java; the package comes last on his path, and once."""
+    own = {"PATH": "/nowhere", "PYSPARK_PYTHON": "python3.12", "JAVA_HOME": "/java", "PYTHONPATH": "/one"}
+    environment = dict(own)
+    prepare(environment)
+    prepare(environment)
+    assert environment == {**own, "PYTHONPATH": os.pathsep.join(["/one", HOME])}
+
+
+def test_another_python_of_the_workers_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """As when Spark was started before; the same one by another name is none."""
+    _warn_of_another_python(sys.executable)
+    assert caplog.records == []
+    with caplog.at_level(logging.WARNING):
+        _warn_of_another_python("/usr/bin/another-python")
+    assert f"Spark's workers run /usr/bin/another-python, and this is {sys.executable}" in caplog.text
+
+
+WITHOUT_PACKAGE = """
+import pickle, sys
+sys.modules["producer"] = None
+source = pickle.loads(bytes.fromhex(sys.argv[1]))
+print(source.name())
+try:
+    source({}).writer(None, False)
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_a_worker_without_the_package_says_what_to_do() -> None:
+    """The registered source travels with its code, and names the interpreter; with the package it works."""
+    pickled = cloudpickle.dumps(travelling_source())
+    command = [sys.executable, "-c", WITHOUT_PACKAGE, pickled.hex()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    name, said = done.stdout.splitlines()
+    assert name == "loghub"
+    assert said.startswith(f"the Python of Spark's workers, {sys.executable}, has no package producer")
+    assert "producer.spark.session()" in said
+    assert "__topic__" in travelling_source()({}).schema().fieldNames()  # type: ignore[union-attr]
