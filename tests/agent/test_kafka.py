@@ -13,11 +13,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from producer.agent.batch import EventBatch
-from producer.agent.interfaces import RefusedError, Sink, Source, Stop
+from producer.agent.interfaces import RefusedError, Sink, SinkError, Source, Stop
 from producer.agent.options import from_flume, read_options
 from producer.agent.sinks.kafka import KafkaSink
 from producer.agent.sources.kafka import KafkaSource
 from producer.agent.testing import RecordingOutlet, SinkConformance
+from producer.clock import Deadline, SystemClock
 from producer.errors import ConfigError
 
 from ..support.waiting import eventually
@@ -198,3 +199,22 @@ def test_a_broker_that_is_not_there_is_a_failure_that_passes(tmp_path: Path) -> 
         sink.write([EventBatch.of_lines(b"a\n")])
     sink.close()
     assert not isinstance(raised.value, RefusedError)
+
+
+def test_the_end_of_the_sink_does_not_wait_for_a_broker_that_is_away(tmp_path: Path) -> None:
+    """A write gives up when the sink has to end, long before its own time is over."""
+    sink = KafkaSink(KafkaSink.Options(bootstrap_servers="127.0.0.1:1", topic="t"), context(tmp_path))
+    clock, errors = SystemClock(), list[Exception]()
+
+    def write() -> None:
+        try:
+            sink.write([EventBatch.of_lines(b"a\n")])
+        except SinkError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    sink.give_up(Deadline.after(clock, 0.3))
+    thread.join(5)
+    sink.close()
+    assert "1 messages were not acknowledged before the sink had to end" in str(errors)

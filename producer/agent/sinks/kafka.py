@@ -55,6 +55,7 @@ class KafkaSink:
             **options.config,
         }
         self._producer = Producer(settings, logger=_logger())
+        self._end: Deadline | None = None
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -62,16 +63,31 @@ class KafkaSink:
         deadline = Deadline.after(self._clock, self._options.timeout)
         for number, batch in enumerate(batches):
             self._produce(batch, outcomes[number], deadline)
-        left = self._producer.flush(deadline.remaining(self._clock) or 0.0)
+        left = self._flushed(deadline)
         if left:
             self._producer.purge()
-            raise SinkError(f"{left} messages were not acknowledged within {self._options.timeout:.0f} s (timeout)")
+            limit = "before the sink had to end" if self._ends() else f"within {self._options.timeout:.0f} s (timeout)"
+            raise SinkError(f"{left} messages were not acknowledged {limit}")
         self._judge(batches, outcomes)
+
+    def give_up(self, deadline: Deadline) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        self._end = deadline
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
         self._producer.purge()
         self._producer.flush(_POLL_SECONDS)
+
+    def _ends(self) -> bool:
+        return self._end is not None and self._end.expired(self._clock)
+
+    def _flushed(self, deadline: Deadline) -> int:
+        """How many messages are not acknowledged in time."""
+        left: int = self._producer.flush(0.0)
+        while left and not deadline.expired(self._clock) and not self._ends():
+            left = self._producer.flush(min(_POLL_SECONDS, deadline.remaining(self._clock) or 0.0))
+        return left
 
     def _produce(self, batch: EventBatch, failures: dict[int, Any], deadline: Deadline) -> None:
         """Hand the events of a batch to the client; what fails comes into ``failures``, by its place."""
@@ -98,7 +114,7 @@ class KafkaSink:
                 self._producer.produce(**message, on_delivery=told)
                 return
             except BufferError as error:  # the client's queue is full
-                if deadline.expired(self._clock):
+                if deadline.expired(self._clock) or self._ends():
                     raise SinkError(f"no room in the client's queue within {self._options.timeout:.0f} s") from error
                 self._producer.poll(_POLL_SECONDS)
             except KafkaException as error:
