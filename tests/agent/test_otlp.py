@@ -204,6 +204,25 @@ def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str], pat
         assert served.outlet.events == []
 
 
+@pytest.mark.parametrize("kind", ["application/x-protobuf", "application/json"])
+def test_a_request_that_would_need_too_much_memory_is_not_read(kind: str) -> None:
+    """Two bytes may become a record: what a request needs is told before, 413 says so, and the next one is taken."""
+    count = 10_000
+    if kind.endswith("json"):
+        records = ",".join(["{}"] * count)
+        body = f'{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{records}]}}]}}]}}'.encode()
+    else:
+        request = ExportLogsServiceRequest()
+        logs = request.resource_logs.add().scope_logs.add().log_records
+        for _ in range(count):
+            logs.add()
+        body = request.SerializeToString()
+    with serving("otlp", max_memory=1 << 20) as served:
+        assert post(served.source, body, {"Content-Type": kind})[0] == 413
+        assert post(served.source, json.dumps(REQUEST).encode(), JSON)[0] == 200
+        assert served.outlet.events == EVENTS
+
+
 def test_events_come_through_both() -> None:
     """With what OpenTelemetry knows of a record, and all other headers; ids that are none are left out."""
     events = [

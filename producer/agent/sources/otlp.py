@@ -7,7 +7,7 @@ is 404. See :mod:`..protocols.otlp` for what becomes of a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import urlsplit
@@ -19,6 +19,10 @@ from .http_requests import Request, RequestError
 from .posts import PostSource, RequestOptions
 
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
+
+
+#: Bytes of memory, about, for what begins with such a byte: a message, its fields, and the event that is made of it.
+_NEEDS = {_PROTOBUF: {b"\x12": 500, b"\x32": 100, b"\x0a": 100}, _JSON: {b"{": 500, b",": 40, b'"': 28}}
 
 
 class OtlpSource(PostSource):
@@ -47,6 +51,7 @@ class OtlpSource(PostSource):
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
         from ..protocols.otlp import NoLogsError, events_of, request_of, request_of_json  # noqa: PLC0415
 
+        self._limits.hold(request, _need_of(body, _NEEDS[_kind(request)]))
         try:
             return events_of(request_of(body) if _kind(request) == _PROTOBUF else request_of_json(body))
         except NoLogsError as error:
@@ -56,6 +61,11 @@ class OtlpSource(PostSource):
         """An empty response, in the form of the request."""
         kind = _kind(request)
         return kind, b"" if kind == _PROTOBUF else b"{}"
+
+
+def _need_of(body: bytes, needs: Mapping[bytes, int]) -> int:
+    """How much memory it takes to read a body, told from what is in it: two bytes may become a record."""
+    return sum(size * body.count(mark) for mark, size in needs.items())
 
 
 def _kind(request: Request) -> str:
