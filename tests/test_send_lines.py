@@ -157,7 +157,7 @@ def test_no_lines_are_no_pieces() -> None:
         ({"block": _released()}, "block: must be bytes, or contiguous memory"),
         ({"key": 5}, "field's name must be text"),
         ({"key": "\ud800"}, "not valid Unicode"),
-        ({"time": -1}, "time: must be an integer from 0"),
+        ({"time": -1}, "time: must be a number of seconds since 1970 from 0"),
         ({"time": datetime(2026, 1, 1)}, "time: a datetime needs a time zone"),
         ({"callback": 5}, "callback: must be None or callable"),
     ],

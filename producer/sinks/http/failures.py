@@ -26,8 +26,9 @@ _STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
 _PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
 
-# What urllib3 puts before some messages: the connection as a Python object.
-_CONNECTION = re.compile(r"^(<[^>]*>|\w+\(host=[^)]*\)): ")
+# What urllib3 puts before some messages: the connection as a Python object; of its newer versions with host and port.
+_OBJECT = re.compile(r"^<[^>]*>: ")
+_CONNECTION = re.compile(r"^\w+\(host='([^']*)', port=(\d+)\): ")
 
 
 def error_of_exception(error: Exception, sent: Sent) -> AttemptError:
@@ -75,7 +76,8 @@ def _reason(error: Exception) -> str:
 
 
 def _words(cause: Exception) -> str:
-    return f"{type(cause).__name__}: {_CONNECTION.sub('', str(cause))}"
+    words = _OBJECT.sub("", _CONNECTION.sub(r"\1:\2: ", str(cause)))
+    return f"{type(cause).__name__}: {words}"
 
 
 def _innermost(error: Exception) -> Exception:
