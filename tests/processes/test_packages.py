@@ -62,7 +62,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "LICENSE",
     ):
         shutil.copy(ROOT / name, source)
-    for name in ("Makefile", "pyspark_loghub.py"):
+    for name in ("Makefile", "loghub.py", "pyspark_loghub.py"):
         shutil.copy(ROOT / name, source)
     ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
     for name in ("producer", "tests", "docs", "examples"):
@@ -102,7 +102,8 @@ def test_the_wheel_works_where_nothing_else_is(packages: Path, empty: Path) -> N
     twin, place = install(empty, wheel).split()
     assert twin == ("native" if compiled else "pure")
     assert Path(place).is_relative_to(empty.parents[1])
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"producer", "pyspark_loghub.py", "loghub_producer"}
+    tops = {name.split("/")[0].split("-")[0] for name in names}
+    assert tops == {"producer", "loghub.py", "pyspark_loghub.py", "loghub_producer"}
     assert {"producer/py.typed", "producer/ship/log4j2.properties", "producer/wire/_lines.pyx"} <= set(names)
 
 
