@@ -162,6 +162,29 @@ def test_all_modes_are_understood_and_acknowledged(message: Any) -> None:
         assert served.outlet.events == [({"x": "1", **common}, b"a"), (common, b"b")]
 
 
+def test_a_large_message_becomes_several_batches() -> None:
+    """Of so many events at most; it is acknowledged once, when all of them are committed."""
+    texts = [b"%d" % number for number in range(23_000)]
+    entries = [[TIME, {"m": text.decode()}] for text in texts]
+    with serving("forward", field="m") as served, served.connect() as peer:
+        for content in (packed(*entries), entries):
+            peer.sendall(packed(["t", content, {"chunk": "c"}]))
+            assert answers(peer, 1) == [{"ack": "c"}]
+        assert served.outlet.bodies == texts * 2
+        assert max(batch.count for batch in served.outlet.batches) == 10_000
+
+
+def test_what_waits_for_its_turn_ends_with_the_source() -> None:
+    """Few large messages are taken apart at a time; who waits holds up nobody's end."""
+    large = packed(["t", [[TIME, {"m": "x" * 1000}]] * 20])
+    with serving("forward", field="m") as served, served.connect() as peer, served.connect() as small:
+        assert served.source._turns.acquire(blocking=False)
+        peer.sendall(large)
+        small.sendall(packed(["t", TIME, {"m": "small"}, {"chunk": "c"}]))
+        assert answers(small, 1) == [{"ack": "c"}]
+        assert served.outlet.bodies == [b"small"]
+
+
 def test_a_record_without_the_field_is_json() -> None:
     """And what is no text in it comes as it can."""
     with serving("forward", field="log") as served, served.connect() as peer:
@@ -185,7 +208,7 @@ def test_a_message_may_come_in_pieces() -> None:
     [
         (b"\xc1", "no MessagePack"),
         (b"\x91" * 5000, "no MessagePack"),
-        (b"\xdd\xff\xff\xff\xff", "no MessagePack"),
+        (b"\xdd\x00\x02\x00\x01" + b"\xc0" * ((1 << 17) + 1), "no MessagePack"),
         (packed({"not": "a message"}), "no message"),
         (packed([1, 2]), "no message"),
         (packed(["t", [[TIME]]]), "a time and a record"),
@@ -200,7 +223,7 @@ def test_a_message_may_come_in_pieces() -> None:
 )
 def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
     """And nobody else; what stood before is taken, and acknowledged."""
-    with serving("forward", field="m", max_frame=4096) as served:
+    with serving("forward", field="m", max_frame=max(4096, 200_000 * (len(sent) > 100_000))) as served:
         with served.connect() as peer:
             peer.sendall(packed(["t", _ENTRIES, {"chunk": "c"}]) + sent)
             assert all_of(peer) in (packed({"ack": "c"}), b"")
@@ -212,6 +235,23 @@ def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pyt
         assert served.source._budget.left == 128 << 20
 
 
+def test_events_that_are_not_packed_are_bounded_more_narrowly(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As objects they are many times as large; packed ones are taken apart one by one."""
+    monkeypatch.setattr("producer.agent.sources.forward._MOST_PLAIN", 1000)
+    with serving("forward", field="m") as served:
+        with served.connect() as peer:
+            peer.sendall(packed(["t", packed(*_ENTRIES) * 50, {"chunk": "c"}]))
+            assert answers(peer, 1) == [{"ack": "c"}]
+        for message in (["t", _ENTRIES * 50], ["t", b"", {"x": [[]] * 1000}], {"t": [[]] * 1000}):
+            with served.connect() as peer:
+                peer.sendall(packed(message))
+                assert all_of(peer) == b""
+        assert served.outlet.bodies == [b"a", b"b"] * 50
+    assert caplog.text.count("more than 1000 bytes whose events are not packed") == 2
+
+
 def test_messages_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
     """In memory, and in time."""
     with serving("forward", max_memory=1024, frame_timeout=0.05) as served:
@@ -219,9 +259,10 @@ def test_messages_that_do_not_come_whole_are_bounded_together(caplog: pytest.Log
             peer.sendall(packed(["t", TIME, {"m": "x" * 2000}])[:-1])
             assert all_of(peer) == b""
         assert "more at a time than max_memory" in caplog.text
-        with served.connect() as slow:
-            slow.sendall(packed(["t", TIME, {"m": "x" * 500}])[:-1])
-            assert all_of(slow) == b""
+        for half in (packed(["t", TIME, {"m": "x" * 500}])[:-1], b"\xdd\xff\xff\xff\xff"):
+            with served.connect() as slow:
+                slow.sendall(half)
+                assert all_of(slow) == b""
         eventually(lambda: served.source._budget.left == 1024)
 
 

@@ -31,7 +31,7 @@ from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 _SIZE = struct.Struct(">I")
 HEADER_BYTES = _SIZE.size
 #: Of a list, and of a map: memory for these is taken before they have come.
-_MOST_ITEMS = 1 << 20
+_MOST_ITEMS = 1 << 17
 _COMPACT, _BINARY = 0x82, 0x80
 _KINDS = {"compact": TCompactProtocolAccelerated, "binary": TBinaryProtocolAccelerated}
 

@@ -16,9 +16,11 @@ import json
 import logging
 import os
 import socket
+import threading
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,8 +33,17 @@ from .listening import Connection, TcpOptions, TcpServer
 _log = logging.getLogger("producer.agent.source.forward")
 
 _READ = 1 << 18
-#: Events of one batch, about.
+#: Events of one batch.
 _MOST_EVENTS = 10_000
+#: Bytes of a message that is taken apart at once; of others one at a time.
+_SMALL = 1 << 14
+#: Bytes of a message whose events are not packed, or of what stands behind packed ones: as objects they are up to 64
+#: times as large.
+_MOST_PLAIN = 4 << 20
+#: First bytes of MessagePack's bytes and long texts.
+_BYTES_AND_TEXTS = frozenset((0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB))
+#: Seconds: who waits for a turn looks for the source's end so often.
+_LOOK = 0.5
 
 
 class _BadMessageError(Exception):
@@ -63,6 +74,7 @@ class ForwardSource:
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
         self._budget = Budget(options.max_memory)
+        self._turns = threading.BoundedSemaphore(1)
         self.server = TcpServer(options, [options.port], context, self._serve)
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
@@ -104,39 +116,57 @@ class ForwardSource:
 
     def _take(self, connection: Connection, incoming: _Incoming) -> bool:
         """Put what has come whole, and acknowledge it; whether the connection goes on."""
-        events: list[tuple[dict[str, str], bytes]] = []
-        chunks: list[Any] = []
-        failure: _BadMessageError | None = None
-        messages = incoming.messages()
-        while True:
-            try:
-                message = next(messages, None)
-                if message is not None:
-                    events += self._events(message, chunks)
-            except _BadMessageError as error:
-                message, failure = None, error
-            if message is None or len(events) >= _MOST_EVENTS:
-                if not self._put(connection, events, chunks):
-                    return False
-                events, chunks = [], []
-            if failure is not None:
-                raise failure
-            if message is None:
-                return True
+        pending = _Pending()
+        try:
+            for frame in incoming.frames():
+                with self._turn(frame):
+                    whole = len(pending.events)
+                    try:
+                        for event in self._events(frame, pending):
+                            pending.events.append(event)
+                            if len(pending.events) >= _MOST_EVENTS:
+                                if not self._put(connection, pending):
+                                    return False
+                                whole = 0
+                    except _BadMessageError:
+                        del pending.events[whole:]
+                        raise
+        except _BadMessageError:
+            self._put(connection, pending)
+            raise
+        return self._put(connection, pending)
 
-    def _put(self, connection: Connection, events: list[tuple[dict[str, str], bytes]], chunks: list[Any]) -> bool:
+    @contextmanager
+    def _turn(self, frame: bytes) -> Iterator[None]:
+        """What is large is taken apart one at a time: it becomes far larger."""
+        if len(frame) < _SMALL:
+            yield
+            return
+        while not self._turns.acquire(timeout=_LOOK):
+            if self._stop.is_set():
+                raise OSError("the source ends")
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    def _put(self, connection: Connection, pending: _Pending) -> bool:
         from ..protocols.forward import packed  # noqa: PLC0415
 
-        if not all(self._outlet.put_until(batch, self._stop) for batch in batches_of(events)):
-            return False
-        if chunks:
-            connection.send(b"".join([packed({"ack": chunk}) for chunk in chunks]))
+        for batch in batches_of(pending.events):
+            if not self._outlet.put_until(batch, self._stop):
+                return False
+        if pending.chunks:
+            connection.send(b"".join([packed({"ack": chunk}) for chunk in pending.chunks]))
+        pending.events.clear()
+        pending.chunks.clear()
         return True
 
-    def _events(self, message: Any, chunks: list[Any]) -> list[tuple[dict[str, str], bytes]]:
-        """The events of a message; what it wants to be acknowledged comes into ``chunks``."""
-        if message == ():
-            return []
+    def _events(self, frame: bytes, pending: _Pending) -> Iterator[tuple[dict[str, str], bytes]]:
+        """The events of a message; what it wants to be acknowledged follows in ``pending``."""
+        message = _value(frame)
+        if message is None:
+            return
         if not isinstance(message, list) or not 2 <= len(message) <= 4 or not isinstance(message[0], str | bytes):
             raise _BadMessageError("it sent something that is no message")
         tag, content = _text(message[0]), message[1]
@@ -149,10 +179,10 @@ class ForwardSource:
             entries = self._entries(content, option)
         else:
             entries = [message[1:3]]
-        found = [self._event(tag, entry) for entry in entries]
+        for entry in entries:
+            yield self._event(tag, entry)
         if option.get("chunk") is not None:
-            chunks.append(option["chunk"])
-        return found
+            pending.chunks.append(option["chunk"])
 
     def _entries(self, content: str | bytes, option: Mapping[Any, Any]) -> Iterator[Any]:
         """Packed ones."""
@@ -193,16 +223,25 @@ class ForwardSource:
         return headers, body
 
 
+class _Pending:
+    """What is to be put, and acknowledged then."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[dict[str, str], bytes]] = []
+        self.chunks: list[Any] = []
+
+
 class _Incoming:
-    """What a peer sends, as messages."""
+    """What a peer sends, as the bytes of whole messages: until one is whole, nothing is made of it."""
 
     def __init__(self, connection: Connection, options: ForwardSource.Options, budget: Budget) -> None:
         from ..protocols.forward import unpacker  # noqa: PLC0415
 
         self._connection, self._options, self._budget = connection, options, budget
         # Where a message ends is found when its last piece is read, with what comes behind it.
-        self._unpacker = unpacker(options.max_frame + _READ)
-        self._fed = self._whole = self._held = 0
+        self._ends = unpacker(options.max_frame + _READ)
+        self._buffer = bytearray()
+        self._start = self._held = 0
         self._until: float | None = None
 
     def more(self) -> bool:
@@ -212,30 +251,43 @@ class _Incoming:
         elif self._until is None:
             self._until = time.monotonic() + self._options.frame_timeout
         data = self._connection.read(_READ, self._until)
-        self._fed += len(data)
-        self._unpacker.feed(data)
+        self._buffer += data
+        self._ends.feed(data)
         return bool(data)
 
-    def messages(self) -> Iterator[Any]:
-        """Those that are whole."""
-        for message, end in _read(self._unpacker):
-            self._whole = end
-            yield message
-        left = self._fed - self._whole
-        if left > self._options.max_frame:
+    def frames(self) -> Iterator[bytes]:
+        """Messages that are whole."""
+        while (end := self._next_end()) is not None:
+            size = end - self._start
+            frame = bytes(self._buffer[:size])
+            del self._buffer[:size]
+            self._start = end
+            yield frame
+        if len(self._buffer) > self._options.max_frame:
             raise _BadMessageError(f"it sent a message of more than {self._options.max_frame} bytes (max_frame)")
-        self._hold(left)
+        self._hold(len(self._buffer))
 
     def one(self) -> Any:
         """The next message."""
         while self.more():
-            for message in self.messages():
-                return message
+            for frame in self.frames():
+                return _value(frame)
         raise _BadMessageError("it went away")
 
     def close(self) -> None:
         """Its bytes are needed no more."""
         self._hold(0)
+
+    def _next_end(self) -> int | None:
+        import msgpack  # noqa: PLC0415  # it is an extra
+
+        try:
+            self._ends.skip()
+        except msgpack.OutOfData:
+            return None
+        except (msgpack.UnpackException, ValueError) as error:
+            raise _no_msgpack(error) from error
+        return int(self._ends.tell())
 
     def _hold(self, size: int) -> None:
         if size <= self._held:
@@ -245,15 +297,48 @@ class _Incoming:
         self._held = size
 
 
+def _value(frame: bytes) -> Any:
+    """What a message holds."""
+    import msgpack  # noqa: PLC0415
+
+    from ..protocols.forward import unpacker  # noqa: PLC0415
+
+    values = unpacker(max(1, len(frame)))
+    values.feed(frame)
+    try:
+        if len(frame) > _MOST_PLAIN and len(frame) - _size_of_packed(frame) > _MOST_PLAIN:
+            raise _BadMessageError(f"it sent a message of more than {_MOST_PLAIN} bytes whose events are not packed")
+        return values.unpack()
+    except (msgpack.UnpackException, ValueError, RecursionError, MemoryError) as error:
+        raise _no_msgpack(error) from error
+
+
+def _size_of_packed(frame: bytes) -> int:
+    """Bytes of a message's second value, if that is bytes or text."""
+    from ..protocols.forward import unpacker  # noqa: PLC0415
+
+    values = unpacker(len(frame))
+    values.feed(frame)
+    values.read_array_header()
+    values.skip()
+    start = values.tell()
+    values.skip()
+    return values.tell() - start if frame[start] in _BYTES_AND_TEXTS else 0
+
+
+def _no_msgpack(error: BaseException) -> _BadMessageError:
+    return _BadMessageError(f"it sent something that is no MessagePack: {type(error).__name__}")
+
+
 def _read(values: Any) -> Iterator[tuple[Any, int]]:
-    """Values that are whole, and where each ends; one that is nothing is an empty one."""
-    import msgpack  # noqa: PLC0415  # it is an extra
+    """Values that are whole, and where each ends."""
+    import msgpack  # noqa: PLC0415
 
     try:
         for value in values:
-            yield () if value is None else value, values.tell()
+            yield value, values.tell()
     except (msgpack.UnpackException, ValueError, RecursionError, MemoryError) as error:
-        raise _BadMessageError(f"it sent something that is no MessagePack: {type(error).__name__}") from error
+        raise _no_msgpack(error) from error
 
 
 def _unzipped(data: bytes, most: int) -> bytes:

@@ -10,13 +10,12 @@ event has a header of its own would have columns of their number times their num
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from typing import Any
 
 from ..batch import EventBatch
-from .http_requests import RequestError
+from .http_requests import RequestError, one_at_a_time
 
 #: Of one request.
 MOST_EVENTS = 500_000
@@ -25,7 +24,6 @@ _PLACE, _OBJECT = 8, 56
 #: So many bytes are told at once.
 _TOLD = 1 << 16
 
-_one_at_a_time = threading.Lock()  # no I/O under it
 _decoder = json.JSONDecoder()
 
 
@@ -35,7 +33,7 @@ def events_of_json(body: bytes, hold: Callable[[int], None]) -> EventBatch:
     :param hold: is told how many bytes more are needed; may raise.
     :raises RequestError: it is no list of events.
     """
-    with _one_at_a_time:
+    with one_at_a_time:
         try:
             return _Events(hold).read(body.decode(json.detect_encoding(body), "surrogatepass"))
         except (ValueError, RecursionError) as error:

@@ -20,6 +20,9 @@ _LONGEST_HEAD = 1 << 16
 _PIECE = 1 << 16
 _SIZE_DIGITS = 8
 
+#: Held while a body, or another large message, is taken apart: for that time it is many times as large. No I/O then.
+one_at_a_time = threading.Lock()
+
 
 class RequestError(Exception):
     """A request that is answered with an error.

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import ChannelError
-from ..batch import EventBatch
+from ..batch import EventBatch, batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
-from .http_requests import Budget
+from .http_requests import Budget, one_at_a_time
 from .listening import Connection, TcpOptions, TcpServer
 
 if TYPE_CHECKING:
-    from ..protocols.thrift import Call, Status
+    from ..protocols.thrift import Status
 
 _log = logging.getLogger("producer.agent.source.thrift")
 
@@ -85,15 +85,17 @@ class ThriftSource:
     def _handle(self, connection: Connection, frame: bytes) -> None:
         from ..protocols.thrift import answer, read_call  # noqa: PLC0415
 
-        call = read_call(frame)
-        connection.send(answer(call, self._put(connection, call)))
+        with one_at_a_time:
+            call = read_call(frame)
+            batches = list(batches_of(call.events or ()))
+        connection.send(answer(call, self._put(connection, batches)))
 
-    def _put(self, connection: Connection, call: Call) -> Status:
+    def _put(self, connection: Connection, batches: Sequence[EventBatch]) -> Status:
         from ..protocols.thrift import Status  # noqa: PLC0415
 
         try:
-            if call.events:
-                self._outlet.put(EventBatch.of_events(call.events), self._options.put_timeout)
+            for batch in batches:
+                self._outlet.put(batch, self._options.put_timeout)
         except ChannelError as error:
             _log.info("a call of %s is put off: %s", connection.peer, error)
             return Status.FAILED
