@@ -6,13 +6,14 @@ import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ..installing import how_to_install
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .config.references import hide
 from .options import AgentConfigError, Problem, nearest, read_options
-from .registry import class_of
+from .registry import BUILT_IN, class_of, plugged_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class _Drawer:
         sources = {name: self._source(source) for name, source in config.sources.items()}
         sinks = {part.name: part for part in self._sink_parts()}
         self._check_channels_are_served()
+        self._check_shared(sources, channels)
         return Blueprint(config, channels, sources, sinks, tuple(self._notes))
 
     def _source(self, source: SourceConfig) -> SourcePart:
@@ -186,8 +188,36 @@ class _Drawer:
             if name not in served | letters and not sinks:
                 message = "no sink takes from it: it would fill, and hold its sources up"
                 self._wrong(channel, f"channels.{name}", "", message)
+            elif name not in served and name in letters:
+                message = "no sink takes from it: what is refused stays in it, and once it is full its sink waits"
+                self._notes.append(str(_placed(Problem(f"channels.{name}", "", message), channel)))
             elif name in served and name not in fed | letters and not sources:
                 self._wrong(channel, f"channels.{name}", "", "no source writes to it")
+
+    def _check_shared(self, sources: Mapping[str, SourcePart], channels: Mapping[str, Part]) -> None:
+        """A port and a directory belong to one component."""
+        config = self._config
+        owners: dict[object, str] = {}
+        for name, part in sources.items():
+            options = part.source.options
+            ports = [getattr(options, "port", None), *(getattr(options, "ports", None) or ())]
+            kind = "udp" if "udp" in config.sources[name].type else "tcp"
+            for port in filter(None, ports):
+                place = (kind, getattr(options, "bind", ""), port)
+                self._check_owner(owners, place, config.sources[name], f"sources.{name}", "port", f"port {port}")
+        for name, channel in channels.items():
+            directory = getattr(channel.options, "directory", None)
+            own = config.state / "channels" / name / "events"
+            if hasattr(channel.options, "directory"):
+                path = str(Path(directory or own).absolute())
+                self._check_owner(owners, path, config.channels[name], f"channels.{name}", "directory", path)
+
+    def _check_owner(
+        self, owners: dict[object, str], place: object, component: ComponentConfig, where: str, key: str, told: str
+    ) -> None:
+        owner = owners.setdefault(place, where)
+        if owner != where:
+            self._wrong(component, where, key, f"{told} is that of {owner}, too")
 
     def _are_in_doubt(self, kind: str, components: Mapping[str, ComponentConfig], key: str) -> bool:
         """Whether it was said of one of them that its channels are wrong."""
@@ -207,6 +237,10 @@ class _Drawer:
         try:
             cls = class_of(kind, component.type)
             self._check_packages(component, where, cls)
+            if component.type in BUILT_IN[kind] and component.type in plugged_in(kind):
+                package = plugged_in(kind)[component.type].value
+                note = f"{component.type} is the built-in one; the plugin {package} has the same name, and is not used"
+                self._notes.append(str(_placed(Problem(where, "type", note), component)))
             options = read_options(cls.Options, component.options, where, component.lines)
             if names is not None and hasattr(cls, "check"):
                 cls.check(options, where, names)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import sys
+from pathlib import Path, PurePosixPath
 
 _SYSTEMD = """\
 # /etc/systemd/system/loghub-agent.service
@@ -16,11 +17,13 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=notify
-ExecStart=/usr/bin/env producer agent --config {config} --state /var/lib/loghub-agent
+ExecStart={command} agent --config {config}{options}
 ExecReload=/bin/kill -HUP $MAINPID
 EnvironmentFile=-/etc/loghub-agent/environment
 Restart=on-failure
 RestartSec=5
+# A configuration that is wrong stays wrong.
+RestartPreventExitStatus=2
 # More than the agent's stop_timeout.
 TimeoutStopSec=60
 # Group adm may read most logs.
@@ -32,6 +35,8 @@ MemoryMax=512M
 LimitNOFILE=65536
 NoNewPrivileges=yes
 ProtectSystem=strict
+# All else that the agent writes to: directories of file_roll and objects, spool directories, channels elsewhere.
+ReadWritePaths=-/var/lib/loghub-agent{writes}
 ProtectHome=read-only
 PrivateTmp=yes
 
@@ -152,14 +157,27 @@ spec:
 """
 
 UNITS = {"systemd": _SYSTEMD, "container": _CONTAINER, "kubernetes": _KUBERNETES}
+_STATE = "/var/lib/loghub-agent"
 _DEFAULT_CONFIG = "/etc/loghub-agent/agent.toml"
 
 
-def unit(kind: str, config: str | None = None) -> str:
+def unit(kind: str, config: str | None = None, state: str | None = None) -> str:
     """The text of a file.
 
     :param kind: one of ``UNITS``.
     :param config: the agent's file, as the service will see it.
+    :param state: the directory that the file names for its state; systemd's own if it names none.
     """
     path = PurePosixPath(config or _DEFAULT_CONFIG)
-    return UNITS[kind].format(config=path, name=path.name, folder=path.parent)
+    options = f" --state {_STATE}" if state is None else ""
+    writes = "" if state is None else f" {state}"
+    command = _command()
+    return UNITS[kind].format(
+        config=path, name=path.name, folder=path.parent, options=options, writes=writes, command=command
+    )
+
+
+def _command() -> str:
+    """Where this ``producer`` is, which may be in a virtual environment that a service knows nothing of."""
+    here = Path(sys.executable).parent / "producer"
+    return str(here) if here.is_file() else "/usr/bin/env producer"

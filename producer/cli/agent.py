@@ -76,8 +76,16 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _unit(args: argparse.Namespace) -> int:
-    print(unit(args.kind, args.config), end="")
+    print(unit(args.kind, args.config, _own_state(args.config)), end="")
     return _OK
+
+
+def _own_state(config: str | None) -> str | None:
+    """The state directory that the file names, if it is here and names one."""
+    if config is None or not Path(config).is_file():
+        return None
+    read = read_toml(Path(config))
+    return str(Path(config).absolute().parent / read.state) if "state" in read.lines else None
 
 
 def _usage(message: str) -> int:
@@ -104,6 +112,8 @@ def _load(args: argparse.Namespace) -> AgentConfig:
     path = _path(args)
     unknown = {"ignore_unknown": args.ignore_unknown}
     config = read_toml(path) if args.config else read_properties(path, args.name, **unknown)
+    if not config.state.is_absolute():  # wherever it is started from
+        config = dataclasses.replace(config, state=path.absolute().parent / config.state)
     if args.state is not None:
         config = dataclasses.replace(config, state=Path(args.state))
     if args.monitoring is not None:

@@ -37,6 +37,20 @@ def test_systemd_takes_its_unit(tmp_path: Path) -> None:
         assert (verified.returncode, verified.stderr) == (0, "")
 
 
+def test_a_unit_keeps_the_files_own_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A service goes on where a trial run was: its directory is the file's, which it may write to; a wrong
+    configuration is not started again and again.
+    """
+    path = tmp_path / "agent.toml"
+    path.write_text('[agent]\nstate = "kept"\n')
+    assert main(["agent", "unit", "systemd", "--config", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (started,) = [line for line in lines if line.startswith("ExecStart=")]
+    assert started.endswith(f"producer agent --config {path}")
+    assert f"ReadWritePaths=-/var/lib/loghub-agent {tmp_path}/kept" in lines
+    assert "RestartPreventExitStatus=2" in lines
+
+
 def read_yaml(text: str) -> object:
     """As much of YAML as stands in the file: maps and lists by their indentation, and plain scalars."""
     lines = [

@@ -145,6 +145,17 @@ def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.Lo
     assert caplog.messages == [f"agent web: {line}" for line in told]
 
 
+def test_state_lies_beside_the_file_wherever_it_is_started_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A directory that is not absolute is below the file's: from another one nothing is read twice."""
+    path = written(tmp_path, (f'state = "{tmp_path}/state"', 'state = "kept"'))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["agent", "check", "--config", path]) == 0
+    assert f"  state       {tmp_path}/kept\n" in capsys.readouterr().out
+
+
 def test_until_done_is_refused_with_a_source_that_always_waits_for_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ from ..batch import EventBatch, is_sparse
 from ..interfaces import Context
 from ..options import option
 from .texts import over_former, texts
+from .times import milliseconds_parser
 
 _log = logging.getLogger("producer.agent.source")
 
@@ -52,6 +53,7 @@ def _split_syslog(offsets: bytes, data: bytes) -> tuple[bytes, dict[str, TextCol
 
 
 _SPLITTERS = {"access": _split_access} | ({} if split_syslog is None else {"syslog": _split_syslog})
+_ACCESS_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
@@ -66,17 +68,21 @@ class ParseInterceptor:
         fields: tuple[str, ...] = option((), doc="those that become headers; of csv and tsv all, in their order")
         prefix: str = option("", doc="what stands before a header's name")
         drop_others: bool = option(False, doc="drop lines of another format")
+        timestamp: bool = option(False, doc="of access: whether a line's time becomes the header timestamp")
 
         def __post_init__(self) -> None:
             if self.format in _DELIMITERS and not self.fields:
                 raise ConfigError("fields", f"must name the fields of {self.format}", self.fields)
             if len(set(self.fields)) < len(self.fields):
                 raise ConfigError("fields", "must all be different", " ".join(self.fields))
+            if self.timestamp and (self.format != "access" or (self.fields and "time" not in self.fields)):
+                raise ConfigError("timestamp", "needs the format access, and its field time", self.timestamp)
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
         self._name, self._thinned = context.name, ThinnedLog(context.clock)
         self._parse, self._split = _parser_of(options), _SPLITTERS.get(options.format)
+        self._time = milliseconds_parser(_ACCESS_TIME, None, context.clock) if options.timestamp else None
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""
@@ -86,6 +92,8 @@ class ParseInterceptor:
             self._counters.add(EventDroppedCount=batch.count - kept.count)
             batch, columns = kept, {name: list(compress(column, known)) for name, column in columns.items()}
         named = {self._options.prefix + name: column for name, column in columns.items()}
+        if self._time is not None and "time" in columns:
+            named["timestamp"] = [None if text is None else self._time(text) for text in columns["time"]]
         return batch.with_columns({name: over_former(batch, name, column) for name, column in named.items()})
 
     def _found_in_block(self, batch: EventBatch) -> _Found | None:

@@ -7,7 +7,9 @@ in time; and what one connection does, such as waiting for its channel, holds up
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import logging
+import re
 import selectors
 import socket
 import ssl
@@ -34,6 +36,17 @@ _READ = 1 << 18
 _WAKE = "wake"
 
 
+_NUMBERS = re.compile(r"[\d.]+")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpOptions:
     """Of every source that accepts connections."""
@@ -50,6 +63,8 @@ class TcpOptions:
     handshake_timeout: float = option(10.0, least=0.001, doc="seconds for a TLS handshake")
 
     def __post_init__(self) -> None:
+        if _NUMBERS.fullmatch(self.bind) and not _is_address(self.bind):
+            raise ConfigError("bind", "must be an address of this machine", self.bind)
         if self.certificate is None and (self.key or self.client_authorities):
             raise ConfigError("certificate", "is needed for TLS, with key or client_authorities", None)
 

@@ -248,3 +248,60 @@ def test_a_file_of_the_other_kind_is_told_to_go_the_other_way(tmp_path: Path) ->
     path.write_bytes(TOML.replace('"web"', '"wéb"').encode("latin-1"))
     with pytest.raises(AgentConfigError, match="line 2: byte 0xe9 is no UTF-8: save the file as UTF-8"):
         read_toml(path)
+
+
+SECOND = TOML.replace(
+    "[channels.q]",
+    """[sources.a]
+type = "syslog_tcp"
+port = 5140
+channels = ["q"]
+[channels.q]""",
+)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "sentence"),
+    [
+        (
+            "[channels.q]",
+            '[sources.b]\ntype = "http"\nport = 5140\nchannels = ["q"]\n[channels.q]',
+            "line 17: sources.b.port: port 5140 is that of sources.a, too",
+        ),
+        (
+            "port = 5140",
+            'port = 5140\nbind = "300.1.2.3"',
+            "line 14: sources.a.bind: must be an address of this machine, got '300.1.2.3'",
+        ),
+        (
+            "[sinks.lh]",
+            (
+                '[channels.z]\ntype = "file"\ndirectory = "loghub-agent/channels/q/events"'
+                '\n[sinks.z]\ntype = "null"\nchannel = "z"\n[sinks.lh]'
+            ),
+            None,
+        ),
+    ],
+)
+def test_what_two_components_cannot_share_is_told(right: str, wrong: str, sentence: str | None) -> None:
+    """A port and a directory belong to one of them; an address is one."""
+    text = SECOND.replace(right, wrong, 1)
+    if sentence is None:
+        text = text.replace('channels = ["q"]', 'channels = ["q", "z"]')
+        path = Path("loghub-agent/channels/q/events").absolute()
+        sentence = f"line 20: channels.z.directory: {path} is that of channels.q, too"
+    assert told(text) == [sentence]
+
+
+def test_what_may_be_meant_is_a_note(tmp_path: Path) -> None:
+    """A glob that no file matches yet, and dead letters that nobody takes."""
+    text = TOML.replace("/var/log/*.log", f"{tmp_path}/*.log").replace(
+        'channel = "q"', 'channel = "q"\ndead_letters = "d"'
+    )
+    notes = draw(parse_toml(text + '[channels.d]\ntype = "memory"\n')).notes
+    assert notes == (
+        f"line 4: sources.access: no file matches {tmp_path}/*.log yet",
+        "line 23: channels.d: no sink takes from it: what is refused stays in it, and once it is full its sink waits",
+    )
+    (tmp_path / "a.log").touch()
+    assert len(draw(parse_toml(text + '[channels.d]\ntype = "memory"\n')).notes) == 1

@@ -73,3 +73,12 @@ def test_a_line_of_very_many_fields_has_them_all():
     line = " ".join(f"k{number}=1" for number in range(20000))
     (found,) = headers(interceptor("parse", format="logfmt").intercept(lines(line)))
     assert len(found) == 20000
+
+
+def test_the_time_of_a_line_becomes_that_of_its_event():
+    """With timestamp a line of an access log has the header timestamp, milliseconds; others have none."""
+    line = '1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326'
+    made = interceptor("parse", format="access", fields=["time"], timestamp=True)
+    assert [found.get("timestamp") for found in headers(made.intercept(lines(line, "x")))] == ["971211336000", None]
+    with pytest.raises(AgentConfigError, match="needs the format access"):
+        interceptor("parse", format="syslog", timestamp=True)

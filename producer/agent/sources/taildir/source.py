@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import glob
+import os
+from collections.abc import Collection
+
 from ...interfaces import Context, Lag, Outlet, Stop
 from .follower import Follower
 from .options import TaildirOptions
@@ -14,6 +18,13 @@ class TaildirSource:
     """Follows files."""
 
     endless = True
+
+    @staticmethod
+    def notes(options: TaildirOptions, _given: Collection[str]) -> list[str]:
+        """Globs that no file matches: one may come, or the glob is wrong."""
+        paths = [os.path.abspath(os.path.expanduser(text)) for text in options.paths if "**" not in text]  # noqa: PTH100, PTH111
+        missing = [path for path in paths if next(glob.iglob(path), None) is None]  # noqa: PTH207
+        return [f"no file matches {path} yet" for path in missing]
 
     Options = TaildirOptions
 
