@@ -34,6 +34,7 @@ from .batch import Column, EventBatch, Position
 _COUNT, _FORM, _POSITION = "~count", "~form", "~position"
 _LINES, _ENDS = "lines", "ends"
 _NONE = 0xFFFFFFFF
+_DIGITS = 20
 
 
 class UnreadableBatchError(ValueError):
@@ -75,17 +76,15 @@ def read_batch(event: Event) -> EventBatch:
 
 
 def position_of(event: Event) -> Position | None:
-    """Where the source of an event was."""
-    text = event.headers.get(_POSITION)
-    if text is None:
-        return None
-    end, _, name = text.partition(" ")
-    return Position(name, int(end))
+    """Where the source of an event was; None also for what is no position."""
+    end, _, name = (event.headers.get(_POSITION) or "").partition(" ")
+    return Position(name, int(end)) if end.isdecimal() and len(end) < _DIGITS else None
 
 
 def count_of(event: Event) -> int:
-    """How many events of a batch an event holds."""
-    return int(event.headers.get(_COUNT) or 1)
+    """How many events of a batch an event holds; one for what is no batch."""
+    text = event.headers.get(_COUNT) or "1"
+    return int(text) if text.isdecimal() and len(text) < _DIGITS else 1
 
 
 def _packed(batch: EventBatch) -> bytes:

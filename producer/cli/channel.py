@@ -20,6 +20,8 @@ from ..channels.file.recovery.inspection import DirectoryReport, examine, look_a
 from ..channels.file.recovery.repair import repair
 from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
 from ..errors import ChannelKeyError, ProducerError
+from . import agent_batches
+from .agent_batches import AgentReport
 from .arguments.channel import add_arguments
 from .channel_logs import FIRST, batched, logs_of
 from .drain import drain
@@ -82,26 +84,41 @@ def _directory(args: argparse.Namespace) -> str:
 
 
 def _inspect(args: argparse.Namespace) -> int:
-    report = _examine(args)
+    report, agents = _examine(args), _agents(args)
     if args.json:
-        print(json.dumps(dataclasses.asdict(report)))
+        print(_as_json(report, agents))
     else:
-        print("\n".join(_told(report)))
+        print("\n".join(_told(report, agents)))
     return _OK
 
 
 def _verify(args: argparse.Namespace) -> int:
-    report = _examine(args)
+    report, agents = _examine(args), _agents(args)
+    damage = [*_damage(report), *(agent_batches.damage(agents) if agents else ())]
     if args.json:
-        print(json.dumps(dataclasses.asdict(report)))
+        print(_as_json(report, agents))
     else:
-        print("\n".join(_damage(report)) or f"{report.directory}: every record checks out")
-    if report.damaged:
+        batches = f", {agents.batches} batches of an agent with {agents.events} events" if agents else ""
+        print("\n".join(damage) or f"{report.directory}: every record checks out{batches}")
+    if report.damaged or (agents is not None and agents.unreadable):
         return _FAILED
     return _USAGE if report.unchecked else _OK
 
 
-def _told(report: DirectoryReport) -> list[str]:
+def _agents(args: argparse.Namespace) -> AgentReport | None:
+    """What is there of an agent's; nothing if its events are encrypted, and a key is missing."""
+    try:
+        events = look_at_events(_directory(args), data_directories=_data(args), keys=_keys(args))
+        return agent_batches.look_at_batches(_directory(args), events)
+    except ChannelKeyError:
+        return None
+
+
+def _as_json(report: DirectoryReport, agents: AgentReport | None) -> str:
+    return json.dumps({**dataclasses.asdict(report), "agent": None if agents is None else dataclasses.asdict(agents)})
+
+
+def _told(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
     owner = report.owner
     who = f"process {owner.get('pid')} on {owner.get('host')}" if owner else "unknown"
     events = "unknown: a key is missing (--key-file)" if report.events is None else str(report.events)
@@ -110,6 +127,8 @@ def _told(report: DirectoryReport) -> list[str]:
         f"owner       {who}{' (running: the rest may be a moment old)' if report.in_use else ', which has ended'}",
         f"events      {events}, {report.event_bytes} bytes",
     ]
+    if agents is not None:
+        lines += agent_batches.told(agents)
     if report.oldest is not None:
         lines.append(f"oldest      put {_age(time.time() - report.oldest)} ago")
     checkpoint = "none" if report.checkpoint is None else f"number {report.checkpoint}"
@@ -122,7 +141,7 @@ def _told(report: DirectoryReport) -> list[str]:
         lines.append(f"  {os.path.basename(segment.path)}  {segment.size} bytes, {records}{taken_out}{key}")  # noqa: PTH119
     if report.quarantine:
         lines.append(f"quarantine  {', '.join(report.quarantine)}")
-    return lines + _damage(report)
+    return [*lines, *_damage(report), *(agent_batches.damage(agents) if agents else ())]
 
 
 def _damage(report: DirectoryReport) -> list[str]:
@@ -183,7 +202,7 @@ def _repair(args: argparse.Namespace) -> int:
         print(f"failed: {failure}")
     if not done.mended and not done.failures:
         print(f"{directory}: no segment had to be mended")
-    print("\n".join(_told(done.after)))
+    print("\n".join(_told(done.after, _agents(args))))
     failed = bool(done.failures or done.after.damaged)
     if done.mended or failed:
         print("not everything could be mended" if failed else "what could be mended is mended")

@@ -1,0 +1,119 @@
+"""What ``producer channel`` says of an agent's channel: its events are batches, and beside them lie positions."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..channels.file.store.notes import COMPANIONS, NOTES_NAME
+from ..interfaces import Event
+from .channel_logs import OF_AN_AGENT
+
+#: What the names of notes that are positions begin with.
+_POSITION = "position:"
+
+
+@dataclass(slots=True)
+class AgentReport:
+    """What an agent has in a channel.
+
+    :ivar batches: of events.
+    :ivar events: in all of them.
+    :ivar unreadable: by the number of a batch of which nothing can be made, why; it is delivered as it is.
+    :ivar waiting: events by the source that put them, for those that can read again.
+    :ivar positions: by the name of what is read, with the source's and a slash before it: up to where the channel
+        has, or had it.
+    :ivar notes: what is wrong with those; empty if nothing is.
+    """
+
+    batches: int = 0
+    events: int = 0
+    unreadable: dict[int, str] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
+    notes: str = ""
+
+    @property
+    def sources(self) -> dict[str, int]:
+        """Of how many files, or what else it reads, the channel knows, by source."""
+        return dict(Counter(_source_of(name) for name in self.positions))
+
+
+def look_at_batches(directory: str, events: Iterable[Event]) -> AgentReport | None:
+    """What is in a channel; None if it is not an agent's.
+
+    :param events: that are in it.
+    """
+    report = AgentReport()
+    report.positions, report.notes = _noted(Path(directory))
+    for event in events:
+        if OF_AN_AGENT not in event.headers:
+            continue
+        report.batches += 1
+        try:
+            _count(report, event)
+        except ValueError as error:
+            report.unreadable[event.sequence or 0] = str(error)
+    return report if report.batches or report.positions else None
+
+
+def told(report: AgentReport) -> list[str]:
+    """In lines."""
+    lines = [f"agent       {report.batches} batches with {report.events} events"]
+    for source, count in sorted(report.sources.items()):
+        waits = f"{report.waiting.get(source, 0)} events wait"
+        lines.append(f"  source {source}: {waits}; positions of {count} files, or what else it reads")
+    return lines
+
+
+def damage(report: AgentReport) -> list[str]:
+    """What is wrong, in lines."""
+    lines = [
+        f"unreadable: event {number} is no batch, though it says so ({why}): an agent delivers it as it is"
+        for number, why in report.unreadable.items()
+    ]
+    return [*lines, f"notes: {report.notes}"] if report.notes else lines
+
+
+def _count(report: AgentReport, event: Event) -> None:
+    from ..agent.event_format import (  # noqa: PLC0415  # all of the agent comes with it
+        UnreadableBatchError,
+        count_of,
+        position_of,
+        read_batch,
+    )
+
+    position, count, found = position_of(event), count_of(event), len(read_batch(event).bodies())
+    if count != found:
+        raise UnreadableBatchError(f"it has {found} events, not {count}")
+    report.events += count
+    if position is not None:
+        source = _source_of(position.name)
+        report.waiting[source] = count + report.waiting.get(source, 0)
+        report.positions[position.name] = max(position.end, report.positions.get(position.name, 0))
+
+
+def _source_of(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _noted(directory: Path) -> tuple[dict[str, int], str]:
+    """Positions in the notes, which a copy is made of: to open a database may change it. What is wrong with it."""
+    if not (directory / NOTES_NAME).exists():
+        return {}, ""
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            for suffix in ("", *COMPANIONS):
+                if (directory / f"{NOTES_NAME}{suffix}").exists():
+                    shutil.copyfile(directory / f"{NOTES_NAME}{suffix}", Path(place) / f"{NOTES_NAME}{suffix}")
+            with closing(sqlite3.connect(Path(place) / NOTES_NAME)) as connection:
+                rows = connection.execute("SELECT name, value FROM notes WHERE name GLOB ?", (f"{_POSITION}*",))
+                return {name.removeprefix(_POSITION): int(value) for name, value in rows}, ""
+        except (sqlite3.Error, OSError, ValueError) as error:
+            return {}, f"{directory / NOTES_NAME} cannot be read: {error}"
