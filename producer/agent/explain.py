@@ -48,6 +48,9 @@ def _told(kind: str, name: str) -> Iterator[str]:
     except ImportError as error:
         yield f"  needs {error.name}, which is not installed"
         return
+    except LookupError as error:
+        yield f"  {error.args[0]}"
+        return
     yield from textwrap.wrap(_first_paragraph(cls), _WIDTH, initial_indent="  ", subsequent_indent="  ")
     hints = typing.get_type_hints(cls.Options)
     for field in fields_of(cls.Options).values():
@@ -76,7 +79,7 @@ def _facts(field: dataclasses.Field[Any]) -> Iterable[str]:
     if rules["most"] is not None:
         yield f"at most {rules['most']}"
     scaled = "" if rules["scale"] == 1 else f", times {rules['scale']}"
-    yield f"Flume's {flume_name(field)}{scaled}"
+    yield f"in a file of Flume's: {flume_name(field)}{scaled}"
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -207,7 +207,11 @@ def class_of(kind: str, name: str) -> Any:
         return getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
     plugins = plugged_in(kind)
     if name in plugins:
-        return plugins[name].load()
+        try:
+            return plugins[name].load()
+        except Exception as error:  # a package of anybody's
+            point = plugins[name].value
+            raise LookupError(f"{name} of {point} cannot be loaded: {type(error).__name__}: {error}") from error
     other = instead_of(kind, name)
     hint = nearest(name, [*BUILT_IN[kind], *plugins]) if other is None else f", though Flume has it; use {other}"
     raise LookupError(f"no such type {name!r}{hint}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from producer.agent import AgentConfigError
+from producer.agent import AgentConfigError, registry
 from producer.agent.blueprint import draw
 from producer.agent.config import parse_flume, parse_toml, read_properties, read_toml
+from producer.agent.explain import explain
 
 TOML = """\
 [agent]
@@ -305,3 +307,20 @@ def test_what_may_be_meant_is_a_note(tmp_path: Path) -> None:
     )
     (tmp_path / "a.log").touch()
     assert len(draw(parse_toml(text + '[channels.d]\ntype = "memory"\n')).notes) == 1
+
+
+def test_a_plugin_that_cannot_be_loaded_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entry point is told, by check and by explain; one with the name of a built-in type is not used, and told."""
+    points = [EntryPoint(name, "no_such_module:Sink", "group") for name in ("broken", "null")]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group.endswith(".sinks") else [])
+    reason = "broken of no_such_module:Sink cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"
+    text = TOML[: TOML.index("[sinks.lh]")] + '[sinks.k]\ntype = "broken"\nchannel = "q"\n'
+    assert told(text) == [f"line 15: sinks.k.type: {reason}"]
+    assert explain("broken") == f"sinks.broken\n  {reason}"
+    notes = draw(parse_toml(text.replace("broken", "null").replace("/var/log/", "/**/"))).notes
+    assert notes == (
+        (
+            "line 15: sinks.k.type: null is the built-in one; the plugin no_such_module:Sink has the same name, and is"
+            " not used"
+        ),
+    )
