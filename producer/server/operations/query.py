@@ -47,6 +47,8 @@ _ASCII_DELIMITERS = str.maketrans(dict.fromkeys(filter(str.isascii, _DELIMITERS)
 _OTHER_DELIMITERS = [sign for sign in _DELIMITERS if not sign.isascii()]
 _OPERATORS = {"and", "or", "not"}
 _MAX_DEPTH = 50
+_MAX_GAP = 100
+_MAX_PARTS = 21
 
 
 class _Text:
@@ -283,19 +285,29 @@ def _word(word: str, *, quoted: bool) -> _Word:
 
 
 def _wildcard(word: str) -> _Word:
-    """``*`` stands for any letters of a token, ``?`` for one."""
-    ascii_only = word.isascii()
-    parts = re.split(r"([*?])", word)
-    signs = {"*": "[^\\0\\s]*", "?": "[^\\0\\s]"}
-    pattern = "".join(signs.get(part) or re.escape(_inside(part) if ascii_only else part) for part in parts)
+    """``*`` stands for any letters of a token, ``?`` for one.
+
+    Each part behind a ``*`` is looked for where it comes first, and never again elsewhere: whatever matches at all does
+    so, and no text makes it try every way to share its letters out.
+    """
+    parts = [_letters(part, word.isascii()) for part in re.split(r"\*+", word)]
+    if len(parts) > _MAX_PARTS:
+        raise _unreadable(f"a word has more than {_MAX_PARTS - 1} *")
+    if not word.isascii():
+        # Such a text has no tokens: words match anywhere, so the way to the next part is bounded.
+        gaps = "".join(f"(?>[^\\s]{{0,{_MAX_GAP}}}?{part})" for part in parts[1:])
+        return _matches(re.compile(parts[0] + gaps), lambda text: text.lower)
+    parts[0] = f"\0{parts[0]}"
+    parts[-1] += "\0"
+    gaps = "".join(f"(?>[^\\0]*?{part})" for part in parts[1:])
+    return _matches(re.compile(re.sub("\0+", "\0", parts[0]) + re.sub("\0+", "\0", gaps)), lambda text: text.tokens)
+
+
+def _letters(part: str, ascii_only: bool) -> str:
+    """A pattern for a part of a word without ``*``; among tokens its punctuation cuts."""
     if not ascii_only:
-        return _matches(re.compile(pattern), lambda text: text.lower)
-    return _matches(re.compile(re.sub("\0+", "\0", f"\0{pattern}\0")), lambda text: text.tokens)
-
-
-def _inside(part: str) -> str:
-    """A part of a word as it is among tokens: its punctuation cuts."""
-    return part.translate(_ASCII_DELIMITERS)
+        return "[^\\s]".join(map(re.escape, part.split("?")))
+    return "[^\\0]".join(re.escape(piece.translate(_ASCII_DELIMITERS)) for piece in part.split("?"))
 
 
 def _matches(pattern: re.Pattern[str], form: Callable[[_Text], str]) -> _Word:

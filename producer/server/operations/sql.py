@@ -33,6 +33,10 @@ async def run_sql(service: Service, call: Call, wanted: Wanted, text: str) -> Sq
 
     :raises ApiError: ``ParameterInvalid``, it cannot be run or takes too much; as a search.
     """
+    if len(text) > service.limits.query_chars:
+        raise ApiError(
+            "ParameterInvalid", f"the SQL has {len(text)} characters, {service.limits.query_chars} are allowed"
+        )
     sql, begun = read_sql(text), time.monotonic()
     types = await _index_types(service, call)
     async with searching(service):

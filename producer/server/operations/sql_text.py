@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from ..errors import ApiError
 
 DEFAULT_ROWS = 100
+_MAX_DEPTH = 16
 
-_TOKEN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|\w+|\s+|.""", re.DOTALL)
+# What is not closed ends with the text: no text is looked through again and again.
+_TOKEN = re.compile(r"""'(?:[^']|'')*+(?:'|\Z)|"(?:[^"]|"")*+(?:"|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)|\w+|\s+|.""", re.DOTALL)
 _WORD = re.compile(r"\w+")
 _BEHIND_FROM = {
     "where",
@@ -29,7 +31,7 @@ _BEHIND_FROM = {
     "window",
     "qualify",
 }
-_MYSQL_LIMIT = re.compile(r"(\d+)(\s*),(\s*)(\d+)")
+_MYSQL_LIMIT = re.compile(r"(?<!\d)(\d++)(\s*+),(\s*+)(\d++)")
 _ALL_FIELDS = re.compile(r"(?:\bselect|\bdistinct|\ball|,|\.)\s*\*|\bcolumns\s*\(|\blog\s*\)", re.IGNORECASE)
 
 
@@ -63,6 +65,7 @@ def read_sql(text: str) -> SqlText:
     first = next((token.lower() for token in tokens if _WORD.fullmatch(token)), "")
     if first not in ("select", "with"):
         raise ApiError("ParameterInvalid", f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta")
+    _check_nesting(tokens)
     outer = dict(_outer_words(tokens))
     if "from" not in outer:
         behind = [place for word, place in outer.items() if word in _BEHIND_FROM]
@@ -71,6 +74,17 @@ def read_sql(text: str) -> SqlText:
     if "limit" in outer:
         statement = _with_offset(statement)
     return SqlText(statement, "limit" in outer, words, _ALL_FIELDS.search(text) is not None)
+
+
+def _check_nesting(tokens: list[str]) -> None:
+    """Refuse what would take the database's parser minutes, in which nothing interrupts it."""
+    depth = 0
+    for part in tokens:
+        depth += (part in ("(", "[", "{")) - (part in (")", "]", "}"))
+        if not 0 <= depth <= _MAX_DEPTH:
+            raise ApiError("ParameterInvalid", f"the SQL's parentheses do not match, or nest deeper than {_MAX_DEPTH}")
+    if depth:
+        raise ApiError("ParameterInvalid", "a parenthesis of the SQL is not closed")
 
 
 def _outer_words(tokens: list[str]) -> Iterator[tuple[str, int]]:

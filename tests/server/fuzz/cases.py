@@ -132,13 +132,24 @@ def _case(dice: Dice, name: str, port: int) -> Case:
 def _request(dice: Dice, name: str) -> Request:
     if dice.random() < 0.3:
         return _good_write(dice, name)
-    makers = [_write] * 6 + [_batch] * 2 + [_search] * 4 + [_pull] * 3 + [_admin] * 3 + [_anything]
+    makers = (
+        [_write] * 6
+        + [_batch] * 2
+        + [_search] * 4
+        + [_pull] * 3
+        + [_admin] * 3
+        + [_consume] * 2
+        + [_reshape, _anything]
+    )
     request: Request = dice.choice(makers)(dice)
     request.sign_version = dice.choice([1, 4])
     for _ in range(dice.choice([0, 0, 0, 1, 1, 2])):
         dice.choice([_change_header, _change_header, _change_params, _change_path, _change_body, _after_signing])(
             dice, request
         )
+    if request.method.upper() == "DELETE":
+        # It would do what it says: the good records are in another project.
+        request.headers["x-log-project"] = "elsewhere"
     request.chunked = request.chunked or dice.random() < 0.1
     return request
 
@@ -282,6 +293,64 @@ def _admin(dice: Dice) -> Request:
         return Request("GET", "/logstores", params)
     path = dice.choice(["/", f"/logstores/{MESSY}", f"/logstores/{MESSY}/shards", "/logstores/missing"])
     return Request(dice.choice(["GET", "GET", "HEAD"]), path)
+
+
+def _consume(dice: Dice) -> Request:
+    """What consumer groups, indexes, histograms and neighbours are asked with."""
+    json_headers = {"Content-Type": "application/json"}
+    groups = f"/logstores/{MESSY}/consumergroups"
+    group = f"{groups}/{dice.choice(['g-1', 'g-2', *_NAMES])}"
+    what = dice.randrange(6)
+    if what == 0:
+        good = {
+            "consumerGroup": dice.choice(["g-1", "g-2", *_NAMES]),
+            "timeout": dice.choice([1, 60, 0, "x"]),
+            "order": True,
+        }
+        return Request(dice.choice(["POST", "PUT"]), groups, headers=json_headers, body=garbage.json_body(dice, good))
+    if what == 1:
+        params = [("type", "heartbeat"), ("consumer", dice.choice(["a", "b", *_NAMES]))]
+        body = dice.choice([b"[]", b"[0, 1]", b"[-1]", b'[0, "x"]', b"{}", b"[" * 5000, b"[99999999999999999999999]"])
+        return Request("POST", group, params, json_headers, body)
+    if what == 2:
+        params = [("type", "checkpoint"), ("consumer", "a"), ("forceSuccess", dice.choice(["true", "false", "x"]))]
+        good = {"shard": dice.choice([0, 1, 77, "x"]), "checkpoint": dice.choice(["MA==", "", "?", "é"])}
+        return Request("POST", group, params, json_headers, garbage.json_body(dice, good))
+    if what == 3:
+        return Request("GET", group, [("shard", _number(dice, "0"))])
+    if what == 4:
+        good = {
+            "line": {"token": _NAMES},
+            "keys": {name: {"type": dice.choice(["long", "text", 1])} for name in _NAMES},
+        }
+        body = garbage.json_body(dice, good)
+        return Request(dice.choice(["POST", "PUT"]), f"/logstores/{MESSY}/index", headers=json_headers, body=body)
+    kind = dice.choice(["histogram", "context_log"])
+    params = [("type", kind), ("from", _number(dice, "0")), ("to", _number(dice, "9999999999")), ("pack_id", "A-1")]
+    params += [("pack_meta", dice.choice(["0|0|0", "1|99|0", "x", "0|0", "0|0|99999999999999999999"]))]
+    return Request("GET", f"/logstores/{MESSY}", params)
+
+
+def _reshape(dice: Dice) -> Request:
+    """Shards split and merged, and SQL, of which some is none."""
+    if dice.random() < 0.5:
+        params = [
+            ("action", dice.choice(["split", "merge", "x"])),
+            ("key", dice.choice(["8" + "0" * 31, "zz", "4", "f" * 40])),
+        ]
+        return Request("POST", f"/logstores/{MESSY}/shards/{dice.randrange(6)}", params)
+    sql = [
+        "select count(*)",
+        "select * limit 5",
+        "select",
+        "select 'é' || __time__",
+        "select __topic__, count(*) group by 1",
+        "\x00",
+        "with",
+    ]
+    query = f"{dice.choice(['*', 'a or b', ''])} | {dice.choice(sql)}"
+    params = [("type", "log"), ("from", "0"), ("to", _number(dice, "9999999999")), ("query", query)]
+    return Request("GET", f"/logstores/{MESSY}", params)
 
 
 def _anything(dice: Dice) -> Request:

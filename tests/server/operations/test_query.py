@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import fnmatch
+import random
+import time
+
 import pytest
 
 from producer.server.errors import ApiError
@@ -116,7 +120,17 @@ def test_a_query_that_does_not_fit_matches_nothing(query: str) -> None:
         ":",
         '"open',
         "a | select 1",
-        *("level > high", "status >", "> 3", "a=b", "status in [1 x]", "status in [1 2", "(a b) > 3", "level :> 3"),
+        *(
+            "level > high",
+            "status >",
+            "> 3",
+            "a=b",
+            "status in [1 x]",
+            "status in [1 2",
+            "(a b) > 3",
+            "level :> 3",
+            "a*" * 21,
+        ),
         "(" * 60 + "a",
         "not " * 60,
     ],
@@ -125,6 +139,28 @@ def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
     """What is not of the grammar is ParameterInvalid, however deep it is nested."""
     with pytest.raises(ApiError, match="ParameterInvalid"):
         compile_query(query, Limits())
+
+
+@pytest.mark.parametrize("word", ["a*" * 20 + "b", "磁" + "a*" * 20 + "b", "磁*" * 20 + "x", "*a" * 20 + "?b"])
+def test_no_word_makes_a_text_slow(word: str) -> None:
+    """A word of many wildcards looks through a long text once, and not in every way to share it out."""
+    matches = compile_query(word, Limits())
+    started = time.process_time()
+    for text in ("a" * 50_000, "磁" * 50_000, "a" * 50_000 + "c"):
+        assert not matches([("message", text)])
+    assert time.process_time() - started < 5
+
+
+def test_wildcards_find_what_shell_patterns_find() -> None:
+    """Whatever letters a word and its wildcards have, it matches the tokens that a shell would match."""
+    dice = random.Random(1)
+    for _ in range(3000):
+        token = "".join(dice.choices("ab", k=dice.randrange(1, 7)))
+        word = "".join(dice.choices("ab*?", k=dice.randrange(1, 6)))
+        if set(word) != {"*"} and set(word) & {"*", "?"}:
+            found = compile_query(f"key: {word}", Limits())([("key", f"x {token} y")])
+            expected = any(fnmatch.fnmatchcase(one, word) for one in (token, "x", "y"))
+            assert found == expected, (word, token)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,11 @@ def test_without_the_extra_it_says_what_to_install(logs: Client, monkeypatch: py
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert how_to_install("sql") in refusal(logs, "* | select 1")
     assert answer(logs, "status: 404").json()["meta"]["count"] == 2
+
+
+@pytest.mark.parametrize("text", ["/*" * 4000, "'" * 8001, '"' * 8001, "limit " + "1" * 8000, "(" * 8000, "x" * 9000])
+def test_no_text_holds_the_server_up(logs: Client, text: str) -> None:
+    """A statement that is none is refused at once, however it is nested or left open."""
+    started = time.process_time()
+    refusal(logs, f"* | select {text}")
+    assert time.process_time() - started < 2
