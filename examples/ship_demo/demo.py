@@ -107,7 +107,8 @@ def keep_up(server: LogHubServer, console: Console) -> None:
     """Say where the server is and how to look into it, and return at Ctrl-C or SIGTERM."""
     target = f"--endpoint {server.endpoint} --project {_PROJECT} --logstore {_LOGSTORE}"
     key = f"--access-key-id {server.access_key_id} --access-key-secret {server.access_key_secret}"
-    console.print(f"LogHub goes on at {server.endpoint} until Ctrl-C; look into it with", markup=False)
+    console.print(f"LogHub goes on at {server.endpoint} until Ctrl-C", markup=False)
+    console.print(f"look into it at {server.endpoint}/console in a browser, or with", markup=False)
     console.print(f"  .venv/bin/producer pull --limit 5 {target} {key}", markup=False)
     try:
         threading.Event().wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import sys
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING
 from .parsing import set_examples
 
 if TYPE_CHECKING:
+    import logging
+
     from ..server.loghub_server import LogHubServer
 
 DEFAULT_PORT = 9170
@@ -113,6 +114,8 @@ def _announce(server: LogHubServer, args: argparse.Namespace) -> None:
 
 
 def _open_access_log(path: str) -> logging.Handler:
+    import logging  # noqa: PLC0415  # the help needs none of it
+
     return logging.StreamHandler() if path == "-" else logging.FileHandler(path, encoding="utf-8")
 
 
@@ -122,6 +125,8 @@ def _access_log(handler: logging.Handler | None) -> Iterator[None]:
     if handler is None:
         yield
         return
+    import logging  # noqa: PLC0415  # likewise
+
     logger = logging.getLogger("producer.server.access")
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)

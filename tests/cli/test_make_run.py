@@ -45,7 +45,7 @@ def test_the_server_is_kept_up_until_ctrl_c(capsys: pytest.CaptureFixture[str]) 
         looking.start()
         keep_up(server, Console(file=out, soft_wrap=True, highlight=False, width=80))
         looking.join()
-        assert server.endpoint in out.getvalue()
+        assert f"{server.endpoint}/console" in out.getvalue()
     assert '"content": "here"' in shown[0]
 
 
