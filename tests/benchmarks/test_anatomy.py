@@ -48,7 +48,7 @@ def test_a_log_into_an_open_batch_takes_one_python_call(shape: str, open_records
             stream.send(logs[0])
         finally:
             sys.setprofile(None)
-    assert calls == (["send", "add", "encode_log"] if open_records_twin is OpenRecords else ["send"])
+    assert calls == (["send", "add", "encode_log", "_join"] if open_records_twin is OpenRecords else ["send"])
 
 
 @pytest.mark.usefixtures("without_coverage")
