@@ -111,7 +111,7 @@ class FileReader:
     @property
     def unread(self) -> int:
         """Bytes that are known to be there and were not put."""
-        return max(0, self.size - self.position)
+        return max(0, self.size - self.position, self._behind[-1][0] - self.position if self._behind else 0)
 
     @property
     def behind_since(self) -> float | None:
@@ -208,9 +208,7 @@ class FileReader:
             self._earlier, self.size, self._written, self.changed = self.size, size, status.st_mtime_ns, now
             if size < self.position or (size == self.position and not first and not self.is_same()):
                 raise ContentChangedError
-        if size > self.position and (not self._behind or size > self._behind[-1][0]):
-            newest = self._behind[1][1] if len(self._behind) > 1 else now
-            self._behind = (*self._behind[:1], (size, newest))
+        self._see(size, now)
         return size > self.position and self._tried != (size, *self._rested(now))
 
     def read(self, now: float) -> Block | None:
@@ -227,6 +225,7 @@ class FileReader:
             if not data.startswith(self._tail) or not data.startswith(self._head[:want], known):
                 raise ContentChangedError
             whole = len(data) < known + want  # the file has no more
+            self._see(self.position + len(data) - known, now)
             cut = self._cut(data, known, rested if whole else (False, False), now)
             if cut == known and want == stop:
                 cut = len(data)
@@ -238,6 +237,12 @@ class FileReader:
                 self._tried = (self.position + len(data) - known, *rested)
                 return None
             want = min(2 * want, self._rules.max_line, stop or self._rules.max_line)
+
+    def _see(self, size: int, now: float) -> None:
+        """The file is so large, at least."""
+        if size > self.position and (not self._behind or size > self._behind[-1][0]):
+            newest = self._behind[1][1] if len(self._behind) > 1 else now
+            self._behind = (*self._behind[:1], (size, newest))
 
     def take(self, block: Block) -> None:
         """It was put."""
