@@ -20,12 +20,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...client import Producer
 from ...clock import Clock, Deadline
-from ...config import MAX_BATCH_SIZE_IN_BYTES, ProducerConfig, ProjectConfig
+from ...config import ProducerConfig, ProjectConfig
 from ...credentials import Credentials, StaticCredentials
 from ...errors import (
     CloseTimeoutError,
@@ -40,26 +40,15 @@ from ...errors import (
 from ...futures import SendFuture
 from ...interfaces import Delivery, Receipt, Record
 from ...numbering import SequenceKey
-from ...records import LogItem
 from ...sinks.loghub.sink import LogHubSink as RequestSink
 from ...spark.blame import blames_rows, reason_of
 from ...stream import Stream
-from ...wire.speed import encode_lines, encode_log
 from ..batch import EventBatch, Headers
 from ..counters import Counters
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
+from .loghub_pieces import MOST_PIECES, PIECE_BYTES, Pieces
 
-#: Of one request. The service takes 10 MiB, and 5 in older regions.
-_PIECE_BYTES, _PIECE_LOGS = 2 << 20, 40_960
-#: Pieces of a batch, at most: the numbers between those of two batches.
-_PIECES = 4096
-#: What a request may have besides its logs, bytes.
-_HEAD_BYTES = 64 << 10
-#: The first millisecond that a log's time cannot say.
-_END_OF_TIME = 2**32 * 1000
-#: More digits are no time, and may be more than Python turns into a number.
-_TIME_DIGITS = 20
 _CLOSE_SECONDS = 10.0
 #: Who waits for an answer looks so often whether it is to be given up.
 _LOOK = 0.2
@@ -137,6 +126,7 @@ class LogHubSink:
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._name, self._clock = options, context.name, context.clock
         self._counters = context.counters
+        self._pieces = Pieces(options, context.clock)
         self.most_bytes = options.batch_bytes
         self._own, self._count = secrets.token_hex(16), 0
         self._end: Deadline | None = None
@@ -176,7 +166,7 @@ class LogHubSink:
         if origin is None or sequence is None:
             origin, sequence = self._own, self._count
             self._count += 1
-        number, first = sequence % self._options.lanes, (sequence + 1) * _PIECES
+        number, first = sequence % self._options.lanes, (sequence + 1) * MOST_PIECES
         lane = lanes.setdefault((origin, number), _Lane())  # each with a key, whose numbers rise
         try:
             self._direct(lane, batch, SequenceKey(self._hash_key(origin, number), first), deadline)
@@ -236,41 +226,13 @@ class LogHubSink:
         in a number, so what comes behind need not wait for them.
         """
         try:
-            return self._checked(batch)
+            return self._pieces.of(batch)
         except (LogSizeTooLargeError, InvalidArgumentError):
-            reasons = [self._unfit(one) for one in self._singly(batch)]
+            reasons = self._pieces.unfit(batch)
             if not any(reasons):
                 raise
             lane.refuse(batch.select(reasons), next(filter(None, reasons), "it cannot be sent"))
-            return self._checked(batch.select([not reason for reason in reasons]))
-
-    def _checked(self, batch: EventBatch) -> list[tuple[Record, int]]:
-        """The pieces.
-
-        :raises LogSizeTooLargeError: one of the events, or all of them together, are too large.
-        :raises InvalidArgumentError: a header is no text that can be sent.
-        """
-        pieces = list(self._pieces(batch))
-        if len(pieces) > _PIECES:
-            raise LogSizeTooLargeError(len(pieces), _PIECES, "a batch, counted in requests of 2 MiB,")
-        largest = max((len(records) for records, _ in pieces), default=0)
-        if largest > MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES:
-            raise LogSizeTooLargeError(largest, MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES, "an event as a log")
-        return pieces
-
-    def _singly(self, batch: EventBatch) -> Iterator[EventBatch]:
-        """Each event, in the same form."""
-        for headers, body in batch.events():
-            own = {name: [headers.get(name)] for name in batch.columns}
-            yield EventBatch.of_bodies([body], batch.shared, own)
-
-    def _unfit(self, event: EventBatch) -> str:
-        """Why an event can never be sent; empty if it can."""
-        try:
-            self._checked(event)
-        except (LogSizeTooLargeError, InvalidArgumentError) as error:
-            return str(error)
-        return ""
+            return self._pieces.of(batch.select([not reason for reason in reasons]))
 
     def _hash_key(self, origin: str, lane: int) -> str:
         """Another one for whatever would make other requests of the same batch."""
@@ -282,40 +244,10 @@ class LogHubSink:
             options.columns,
             str(options.time_header),
             str(options.lanes),
-            str(_PIECE_BYTES),
+            str(PIECE_BYTES),
         )
         text = "\0".join((origin, str(lane), self._name, *target, *form))
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
-
-    def _pieces(self, batch: EventBatch) -> Iterator[tuple[Record, int]]:
-        """The batch's records, a request's at a time, and how many they are."""
-        now = self._clock.time()
-        if batch.ends is not None or batch.columns or (batch.shared and self._options.headers == "fields"):
-            yield from _joined(encode_log(log, int(now)) for log in self._logs(batch))
-            return
-        end, name = 0, self._options.field.encode()
-        time = self._time_of(batch.shared) or (int(now), 0)
-        while end < len(batch.block):
-            records, lines, end = encode_lines(batch.block, end, name, *time, _PIECE_BYTES, _PIECE_LOGS, True)
-            yield records, lines
-
-    def _logs(self, batch: EventBatch) -> Iterator[LogItem]:
-        options = self._options
-        wanted = set(batch.shared) if options.headers == "fields" else set()
-        wanted |= set(batch.columns) if options.columns == "fields" else set()
-        for headers, body in batch.events():
-            fields = {name: value for name, value in headers.items() if name in wanted}
-            if options.field in fields:  # both are kept
-                fields[f"header_{options.field}"] = fields.pop(options.field)
-            time, nanos = self._time_of(headers) or (None, None)
-            yield LogItem({options.field: body.decode(errors="backslashreplace"), **fields}, time, nanos)
-
-    def _time_of(self, headers: Headers) -> tuple[int, int] | None:
-        """Seconds and nanoseconds of the header with the time; None without, or if it is no such number."""
-        text = headers.get(self._options.time_header or "", "")
-        if not text.isdecimal() or len(text) > _TIME_DIGITS or not 0 <= int(text) < _END_OF_TIME:
-            return None
-        return int(text) // 1000, int(text) % 1000 * 1_000_000
 
     def _refusal(self, futures: Sequence[SendFuture], deadline: Deadline) -> str:
         """Why a batch will never be stored; empty once it is.
@@ -397,17 +329,3 @@ class _Lane:
         """A batch was not stored."""
         self.reason = self.reason or reason
         self.later.append(batch)
-
-
-def _joined(records: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Records, as many as fit into a request at a time, and how many those are."""
-    waiting: list[bytes] = []
-    size = 0
-    for record in records:
-        if waiting and (size + len(record) > _PIECE_BYTES or len(waiting) >= _PIECE_LOGS):
-            yield b"".join(waiting), len(waiting)
-            waiting, size = [], 0
-        waiting.append(record)
-        size += len(record)
-    if waiting:
-        yield b"".join(waiting), len(waiting)

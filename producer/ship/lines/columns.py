@@ -2,6 +2,7 @@
 
 The line and its offset are columns, and so is each field that a parser finds in most lines. What it finds in single
 lines of another kind are entries of the map ``fields``. A value that a line does not have is null, and is not sent.
+The file is long since each parser has a short class in it, beside what they share.
 """
 
 from __future__ import annotations
