@@ -22,8 +22,10 @@ def texts_of_objects(array: pa.Array) -> pa.Array:
     for position, value in enumerate(_objects(array)):
         try:
             texts.append(None if value is None else _bytes_of(value if convert is None else convert(value)))
-        except (InvalidArgumentError, TypeError) as error:
+        except InvalidArgumentError as error:
             raise UnsendableError(position, str(error).removeprefix("field '': ")) from error
+        except TypeError as error:  # a map's key that cannot be one of a dictionary
+            raise UnsendableError(position, f"cannot become JSON: {error}") from error
     return binary_of(texts)
 
 

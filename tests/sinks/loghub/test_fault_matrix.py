@@ -147,7 +147,7 @@ def test_a_batch_too_large_for_the_server_arrives_in_parts(
 ) -> None:
     """However small the size that the server takes, every record arrives once, down to one log a request."""
     logstore = fresh_logstore()
-    limit = 48 + 16 * logs_allowed  # a tail, and records of 16 bytes
+    limit = 48 + 21 * logs_allowed  # a tail, and records of 21 bytes
     refusal = faults.Refuse(status=413, code="PostBodyTooLarge")
     server.faults.add(lambda request: refusal if (request.raw_size or 0) > limit else None)
     with producer_for(server) as producer:
