@@ -1,6 +1,7 @@
 """SinkRunner: takes batches from a channel, lets a sink processor deliver them, and commits the take after that.
 
-What fails goes back to the channel, in its place, and is tried again after a pause that grows. What a destination
+What fails goes back to the channel, in its place, and is tried again after a pause, which grows as long as nothing at
+all is delivered. What a destination
 refuses for good goes to the sink's dead letters, if it has any; without them it is tried like all else, since nothing
 is dropped that nobody was told to drop.
 """
@@ -59,19 +60,19 @@ class SinkRunner:
         self._repeated, self._clock = RepeatedLog(clock), clock or SystemClock()
         self._patience, self._hurried = patience, hurried
         self._most_events, self._most_bytes = most_events, most_bytes
+        self._pause = _FIRST_PAUSE
 
     def run(self, stop: Stop) -> None:
         """Deliver until ``stop``; what is on its way then is finished.
 
         :raises ChannelError: the channel fails.
         """
-        pause = _FIRST_PAUSE
         while not stop.is_set():
             if self.deliver(_LOOK, stop):
-                pause = _FIRST_PAUSE
+                self._pause = _FIRST_PAUSE
             else:
-                stop.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                stop.wait(self._pause)
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             tick(self._processor)
 
     def deliver(self, timeout: float, stop: Stop | None = None) -> bool:
@@ -165,6 +166,7 @@ class SinkRunner:
         try:
             if delivered:
                 taking.commit(later)
+                self._pause = _FIRST_PAUSE
                 self._counters.worked()
                 self._counters.add(EventDrainSuccessCount=delivered)
             else:

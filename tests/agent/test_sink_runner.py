@@ -78,6 +78,28 @@ def test_what_was_acknowledged_before_a_failure_is_not_delivered_again(channel: 
     assert taken(channel) == [b"2", b"3"]
 
 
+@pytest.mark.parametrize(("delivered", "pauses"), [(0, [0.1, 0.2, 0.4]), (1, [0.1, 0.1, 0.1])])
+def test_pauses_grow_only_while_nothing_is_delivered(
+    channel: BatchChannel, delivered: int, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A destination that takes some of each delivery is not one that is away."""
+
+    def fail(batches: Sequence[EventBatch]) -> None:
+        raise SinkError("cut", batches[delivered:])
+
+    stop, waited = Stop(ManualClock()), []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        if len(waited) == 3:
+            stop.set()
+        return stop.is_set()
+
+    monkeypatch.setattr(stop, "wait", wait)
+    _runner(channel, RecordingSink(fail)).run(stop)
+    assert waited == pauses
+
+
 def _refusing(places: Sequence[int], later: Sequence[int] = ()) -> RecordingSink:
     def refuse(batches: Sequence[EventBatch]) -> None:
         if len(batches) > 1:

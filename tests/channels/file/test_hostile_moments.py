@@ -21,6 +21,7 @@ import pytest
 from producer import ConfigError, Producer
 from producer.channels import Event, FileChannel, ProcessFileChannel
 from producer.channels.file.store.disk import Disk
+from producer.channels.file.store.segment import SegmentState, SegmentWriter
 from producer.errors import (
     ChannelClosedError,
     ChannelError,
@@ -338,6 +339,29 @@ def test_one_channel_cannot_serve_two_producers(tmp_path: Path) -> None:
             channel=ProcessFileChannel(base),
             dead_letter=ProcessFileChannel(base),
         )
+
+
+def test_an_interrupt_when_a_segment_is_let_go_of_does_not_spoil_the_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file has been given back, and whoever keeps the list of those that are written has not heard of it."""
+    channel = FileChannel(tmp_path, fsync="os", segment_size=1 << 20, **SMALL)
+    moved = SegmentWriter.move
+
+    def interrupted(writer: SegmentWriter, state: SegmentState) -> None:
+        moved(writer, state)
+        if state is SegmentState.DONE:
+            monkeypatch.setattr(SegmentWriter, "move", moved)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SegmentWriter, "move", interrupted)
+    with contextlib.suppress(KeyboardInterrupt):
+        for _ in range(8):
+            with channel.transaction() as transaction:
+                transaction.put(Event({}, b"x" * 300_000))
+            channel.sync()
+    assert SegmentWriter.move is moved
+    channel.close()
 
 
 # In a process of its own, unmeasured: the alarm may ring inside whatever measures coverage, and leave that in disorder.

@@ -98,7 +98,7 @@ def test_a_task_waits_for_memory_as_long_as_for_acknowledgements() -> None:
         ("chunkBytes", "5000000"),
         ("checkTarget", "yes please"),
         ("runId", "näme"),
-        ("linger_ms", "1"),
+        ("linger_ms", "0"),
         ("endpoint", "ftp://x"),
         ("project", "a b"),
         ("credentialsProvider", "nonsense"),

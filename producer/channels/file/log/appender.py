@@ -228,10 +228,11 @@ class Appender:
 
     def settle(self) -> None:
         """Let go of those that are full and on the disk."""
-        for writer in [writer for writer in self._writers if writer.synced >= writer.size]:
-            if writer.state is SegmentState.FULL:
+        for writer in self._writers:
+            if writer.state is SegmentState.FULL and writer.synced >= writer.size:
                 writer.move(SegmentState.DONE)
-                self._writers.remove(writer)
+        # Those included that an interrupt had let go of, and not left out.
+        self._writers = [writer for writer in self._writers if not writer.ended]
 
     def give_up(self) -> None:
         """A sync has failed, or may have: neither append to what is not on the disk, nor sync it, ever again."""
@@ -250,6 +251,7 @@ class Appender:
 
     def close(self) -> None:
         """Give all files back."""
+        self.settle()
         writers, self._writers = self._writers, []
         for writer in writers:
             writer.move(SegmentState.DONE)

@@ -155,6 +155,11 @@ class SegmentWriter:
         self.synced = size
         self.move(SegmentState.ACTIVE)
 
+    @property
+    def ended(self) -> bool:
+        """Whether its file has been given back."""
+        return self.state in _ENDS
+
     def move(self, state: SegmentState) -> None:
         """Go to another state.
 
