@@ -458,7 +458,7 @@ def test_144_the_io_queue_never_blocks_a_sender() -> None:
 
 
 def test_145_the_mover_submits_what_lingered_then_what_is_due() -> None:
-    """linger_ms is 2000 by default and 100 at least; the mover's wait is the time to the nearest expiry."""
+    """linger_ms is 2000 by default; the mover's wait is the time to the nearest expiry."""
     assert ProducerConfig().linger_ms == 2000
     clock = ManualClock()
     sink = ScriptedSink([DOWN])
