@@ -380,13 +380,13 @@ def test_3_10_pickling_a_producer_carries_its_configuration_not_its_threads() ->
     original = Producer(
         ProjectConfig("p", endpoint="http://127.0.0.1:9", **key), config=ProducerConfig(retries=0, linger_ms=100)
     )
-    original.send("unknown", "l", LOG)
+    original.send("p", "l", LOG)
     before = threading.active_count()
     copy = pickle.loads(pickle.dumps(original))
     assert threading.active_count() == before
     assert copy.config == original.config
     assert copy._sink.project_configs() == original._sink.project_configs()
     assert copy.stats().accepted == 0
-    assert copy.send("unknown", "l", LOG).exception(PATIENCE) is not None
+    assert copy.send("p", "l", LOG).exception(PATIENCE) is not None
     copy.close()
     original.close()
