@@ -271,7 +271,8 @@ def test_a_put_that_is_committed_after_the_sweep_of_close_is_settled_by_its_send
 def test_fifty_threads_that_send_while_one_closes_have_one_outcome_each() -> None:
     """Accepted sends = callbacks = delivered + left, whatever moment close chose; what is left is in the channel."""
     told: list[Result] = []
-    channel, sink = KeptChannel(), RecordingSink()
+    # However many are left, they are looked at in one transaction.
+    channel, sink = KeptChannel(capacity=100_000, transaction_capacity=100_000), RecordingSink()
     producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=7)
     accepted: list[int] = []
     begun = threading.Barrier(21)
