@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from . import lifecycle
 from .async_send import WaitingThreads
-from .clock import Clock, SystemClock
+from .clock import Clock, Deadline, SystemClock
 from .config import ProducerConfig, ProjectConfig, option_names
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError, SendTimeoutError
 from .foreign_names import hint
@@ -230,10 +229,10 @@ class Producer:
             with contextlib.suppress(SendTimeoutError), waiting_at_most(0.0):
                 return stream._send(log, callback)
         limit = self.config.max_block_ms if stream.max_block_ms is None else stream.max_block_ms
-        end = None if limit < 0 else time.monotonic() + limit / 1000
+        deadline = Deadline.after(self._clock, None if limit < 0 else limit / 1000)
 
         def send() -> SendFuture:
-            with waiting_at_most(None if end is None else max(0.0, end - time.monotonic())):
+            with waiting_at_most(deadline.remaining(self._clock)):
                 return stream._send(log, callback)
 
         return await wrap_future(self._waiting.submit(send))
