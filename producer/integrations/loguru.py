@@ -16,7 +16,7 @@ from typing import Any
 from ..client import Producer
 from ..own_threads import is_at_work
 from ..records import LogItem
-from .outlet import OnFull, Outlet
+from .outlet import HasOutlet, OnFull, Outlet
 from .severity import severity_number
 
 __all__ = ["LogHubSink"]
@@ -25,7 +25,7 @@ __all__ = ["LogHubSink"]
 _CALLED = ("producer", "urllib3", "requests")
 
 
-class LogHubSink:
+class LogHubSink(HasOutlet):
     """Sends each message with the time and the fields of its record: ``message``, ``severity_text``,
     ``severity_number``, ``logger``, the place in the code, thread and process, the exception, and what ``bind``,
     ``contextualize`` and keyword arguments have added (under ``extra.NAME`` where a field has that name).
@@ -60,23 +60,6 @@ class LogHubSink:
     def stop(self) -> None:
         """Close the producer, if it was made here; loguru calls it when the sink is removed, and at the exit."""
         self._outlet.close()
-
-    @property
-    def producer(self) -> Producer:
-        """What sends."""
-        return self._outlet.producer
-
-    @property
-    def dropped(self) -> int:
-        """Messages that could not be handed to the producer."""
-        return self._outlet.dropped
-
-    def flush(self, timeout: float | None = None) -> None:
-        """Wait until what was sent is delivered or has failed.
-
-        :param timeout: seconds; None is ``flush_timeout``.
-        """
-        self._outlet.flush(timeout)
 
 
 def _fields_of(record: Any) -> dict[str, Any]:

@@ -241,3 +241,26 @@ def _possible(log: LogItem) -> tuple[Any, Any]:
     second: Any = log.time
     nanos = log.time_ns
     return (second, nanos) if isinstance(second, int) and 0 <= second < 2**32 else (None, None)
+
+
+class HasOutlet:
+    """What users see of the outlet that an integration has."""
+
+    _outlet: Outlet
+
+    @property
+    def producer(self) -> Producer:
+        """What sends."""
+        return self._outlet.producer
+
+    @property
+    def dropped(self) -> int:
+        """How many logs could not be handed to the producer."""
+        return self._outlet.dropped
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until what was sent is delivered or has failed.
+
+        :param timeout: seconds; None is ``flush_timeout``.
+        """
+        self._outlet.flush(timeout)

@@ -21,7 +21,7 @@ import structlog
 
 from ..client import Producer
 from ..records import LogItem
-from .outlet import OnFull, Outlet
+from .outlet import HasOutlet, OnFull, Outlet
 from .severity import severity_number
 
 __all__ = ["LogHubProcessor"]
@@ -42,7 +42,7 @@ _LEVELS = {
 }
 
 
-class LogHubProcessor:
+class LogHubProcessor(HasOutlet):
     """Sends each event that comes to it, with the time of that moment, and drops it or hands it on.
 
     ``event`` becomes the field ``message``; ``level`` (or the name of the method) ``severity_text`` and
@@ -97,23 +97,6 @@ class LogHubProcessor:
         the last processor returned, as ``message``; and with this processor among them, nothing.
         """
         return LogHubLoggerFactory(self)
-
-    @property
-    def producer(self) -> Producer:
-        """What sends."""
-        return self._outlet.producer
-
-    @property
-    def dropped(self) -> int:
-        """Events that could not be handed to the producer."""
-        return self._outlet.dropped
-
-    def flush(self, timeout: float | None = None) -> None:
-        """Wait until what was sent is delivered or has failed.
-
-        :param timeout: seconds; None is ``flush_timeout``.
-        """
-        self._outlet.flush(timeout)
 
     def close(self) -> None:
         """Close the producer, if it was made here."""
