@@ -10,6 +10,7 @@ loguru hands each message to it with its record; ``enqueue=True`` is not needed,
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from typing import Any
 
@@ -56,6 +57,13 @@ class LogHubSink(HasOutlet):
             fields[f"extra.{name}" if name in fields else name] = value
         moment = record["time"]
         self._outlet.send(LogItem(fields, int(moment.timestamp()), moment.microsecond * 1000))
+
+    async def complete(self) -> None:
+        """Wait until what was sent is delivered or has failed, at most ``flush_timeout``: ``await logger.complete()``.
+
+        There is no ``flush``: loguru would call it after each message.
+        """
+        await asyncio.to_thread(self._outlet.flush)
 
     def stop(self) -> None:
         """Close the producer, if it was made here; loguru calls it when the sink is removed, and at the exit."""

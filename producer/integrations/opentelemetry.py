@@ -30,7 +30,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from ..client import Producer
 from ..records import LogItem
 from .figures import FIGURES, Figure, Watched
-from .outlet import OnFull, Outlet
+from .outlet import HasOutlet, OnFull, Outlet
 
 __all__ = ["LogHubLogExporter", "LogHubSpanExporter", "observe", "trace_context"]
 
@@ -38,7 +38,7 @@ __all__ = ["LogHubLogExporter", "LogHubSpanExporter", "observe", "trace_context"
 _PLACES = {"host.name": "host", "service.name": "service"}
 
 
-class _Exporter:
+class _Exporter(HasOutlet):
     """What both exporters are: an outlet, and its end."""
 
     def __init__(
@@ -52,16 +52,6 @@ class _Exporter:
     ) -> None:
         self._outlet = Outlet(producer, project, logstore, on_full=on_full, **options)
         self._ended = False
-
-    @property
-    def producer(self) -> Producer:
-        """What sends."""
-        return self._outlet.producer
-
-    @property
-    def dropped(self) -> int:
-        """What could not be handed to the producer."""
-        return self._outlet.dropped
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait until everything exported is delivered or has failed; whether that took no longer.

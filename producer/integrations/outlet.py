@@ -257,10 +257,3 @@ class HasOutlet:
     def dropped(self) -> int:
         """How many logs could not be handed to the producer."""
         return self._outlet.dropped
-
-    def flush(self, timeout: float | None = None) -> None:
-        """Wait until what was sent is delivered or has failed.
-
-        :param timeout: seconds; None is ``flush_timeout``.
-        """
-        self._outlet.flush(timeout)

@@ -98,6 +98,13 @@ class LogHubProcessor(HasOutlet):
         """
         return LogHubLoggerFactory(self)
 
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until what was sent is delivered or has failed.
+
+        :param timeout: seconds; None is ``flush_timeout``.
+        """
+        self._outlet.flush(timeout)
+
     def close(self) -> None:
         """Close the producer, if it was made here."""
         self._outlet.close()

@@ -8,9 +8,9 @@ from typing import Any
 
 #: Our own client programs, with the compiled twins and with the pure ones; all other names are those of
 #: :data:`tests.benchmarks.peers.PEERS`.
-OURS = ("ours", "pure", "encoding", "encoding_pure")
+OURS = ("ours", "pure", "encoding", "encoding_pure", "integrations")
 #: How a client is called, where that is not by its name.
-TITLES = {"pure": "ours, pure", "encoding_pure": "encoding, pure"}
+TITLES = {"pure": "ours, pure", "encoding_pure": "encoding, pure", "integrations": "ours"}
 #: The run of the official producer, in most cases.
 OFFICIAL = "official: send"
 #: The linger of all clients where the time until the acknowledgement is taken, milliseconds.

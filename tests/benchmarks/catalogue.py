@@ -125,6 +125,38 @@ def _small() -> Case:
     )
 
 
+#: Records of a round, by who takes them.
+_RECORDS = {
+    "integrations: logging": 60_000,
+    "integrations: structlog": 60_000,
+    "integrations: loguru": 40_000,
+    "integrations: opentelemetry": 30_000,
+    "python_sdk: logging": 10_000,
+    "integrations: FileHandler": 60_000,
+}
+
+
+def _integrations() -> Iterator[Case]:
+    runs = {_run(line).line: _run(line, count=count) for line, count in _RECORDS.items()}
+    yield Case(
+        id="integrations",
+        title="Records of logging libraries: a message and the fields of an access log, one thread",
+        kind="rate",
+        runs=runs,
+        against="python_sdk: logging",
+        most_rounds=3,
+        note="`python_sdk: logging` is its `QueuedLogHandler`; `ours: FileHandler` is that of the standard library, "
+        "which writes the same fields into a file.",
+    )
+    yield Case(
+        id="integrations-latency",
+        title="How long a call of a logging library takes, 2,000 records/s",
+        kind="latency",
+        runs={name: dataclasses.replace(run, count=0, rate=2000, seconds=3) for name, run in runs.items()},
+        most_rounds=1,
+    )
+
+
 #: Modes of a file channel, None without one.
 _MODES: tuple[str | float | None, ...] = (None, "os", 1.0, "commit")
 
@@ -302,6 +334,7 @@ def all_cases(file: str | None = None) -> dict[str, Case]:
             one_process=True,
         ),
         _small(),
+        *_integrations(),
         Case(
             id="durable",
             title="`send_many` of 100 logs behind a file channel, access log, a stream a thread",

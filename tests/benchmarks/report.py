@@ -151,8 +151,9 @@ def _latency_table(_case: Case, runs: dict[str, RunResult]) -> str:
     rows = []
     for name, run in runs.items():
         share = f"{statistics.median(map(cpu_share, run.rounds)):.0f}"
-        for which, until in (("send_seconds", "`send()` returns"), ("ack_seconds", "acknowledged")):
-            rows.append([name, until, *(f"{each * 1000:,.3f}" for each in run.quantiles(which)), share])
+        for which, until in (("send_seconds", "the call returns"), ("ack_seconds", "acknowledged")):
+            if figures := run.quantiles(which):
+                rows.append([name, until, *(f"{each * 1000:,.3f}" for each in figures), share])
     return table(heads, rows)
 
 

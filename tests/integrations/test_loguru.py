@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,8 +47,22 @@ def test_a_message_arrives_with_its_record(producer: Producer, logstore: str, ar
     assert paid.topic == "web"
     assert (failed.fields["exception.type"], failed.fields["exception.message"]) == ("ValueError", "too much")
     assert 'raise ValueError("too much")' in str(failed.fields["exception.stacktrace"])
-    sink.flush()
     assert sink.dropped == 0
+
+
+def test_a_message_does_not_wait_for_the_one_before(producer: Producer, logstore: str) -> None:
+    """Loguru calls ``flush`` of what has one after each message; delivery is waited for by ``complete``."""
+    logger.add(LogHubSink(producer, PROJECT, logstore), format="{message}")
+    for number in range(100):
+        logger.info("{}", number)
+    asyncio.run(_complete())
+    stats = producer.stats()
+    assert stats.delivered == 100
+    assert stats.attempts < 50, "each message was a request"
+
+
+async def _complete() -> None:
+    await logger.complete()
 
 
 def test_the_time_is_that_of_the_record(producer: Producer, logstore: str, arrived: Arrived) -> None:

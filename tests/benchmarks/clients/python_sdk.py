@@ -9,17 +9,20 @@ queue (40,960 logs) and batch (1,024). Set so that it sends the log's fields and
 fastest: messages that are dictionaries, no fields of the record. ``close_wait`` is longer than its 5 s, after which it
 drops what is left. It has no outcomes to look at: counted is what its ``send`` got through, once its ``stop`` has
 emptied the queue.
+
+``logging``: such a handler as an application has it: the fields of the record, and those in ``extra=``.
 """
 
 from __future__ import annotations
 
 import logging
 from itertools import cycle, islice
+from typing import Any
 
 from aliyun.log import LogClient, LogItem, PutLogsRequest, QueuedLogHandler
 
 from ..shapes import Log, logs_of, streams_of
-from .protocol import Answer, Job, in_threads, serve, timed
+from .protocol import Answer, Job, in_threads, paced, quantiles_of, serve, timed
 
 LOGS_A_CALL = 1000
 
@@ -71,8 +74,7 @@ class _Handler(QueuedLogHandler):  # type: ignore[misc]
     :ivar delivered: logs of each request that was answered well; its worker alone appends.
     """
 
-    def __init__(self, address: str, topic: str) -> None:
-        content = {"fields": (), "extra": False, "extract_json": True, "extract_json_drop_message": True}
+    def __init__(self, address: str, topic: str, **content: Any) -> None:
         super().__init__(address, "a", "s", "p", "bench", topic=topic, close_wait=60, **content)
         self.delivered: list[int] = []
 
@@ -96,7 +98,8 @@ def queued_handler(job: Job) -> Answer:
     """``Logger.info(log)``; then all handlers are stopped at the same time, still timed, as nothing else flushes."""
     logs = logs_of(job.shape)
     streams = streams_of(job.streams)
-    handlers = {topic: _Handler(job.address, topic) for topic, _ in streams}
+    alone = {"fields": (), "extra": False, "extract_json": True, "extract_json_drop_message": True}
+    handlers = {topic: _Handler(job.address, topic, **alone) for topic, _ in streams}
     by_topic = {topic: _logger(handler) for topic, handler in handlers.items()}
     loggers, running = [by_topic[topic] for topic, _ in streams], list(handlers.values())
 
@@ -112,5 +115,26 @@ def queued_handler(job: Job) -> Answer:
     return timed(run)
 
 
+def with_logging(job: Job) -> Answer:
+    """``logger.info(message, extra=log)`` from one thread, perhaps at a rate; then the handler is stopped."""
+    [(topic, _)] = streams_of(job.streams)
+    logs, handler, taken = logs_of(job.shape), _Handler(job.address, topic, extra=True), list[float]()
+    logger = _logger(handler)
+
+    def run() -> int:
+        if job.rate:
+            one = len(logs)
+            taken.extend(paced(job.count, job.rate, lambda n: logger.info("request served", extra=logs[n % one])))
+        else:
+            for log in islice(cycle(logs), job.count):
+                logger.info("request served", extra=log)
+        handler.stop()
+        return sum(handler.delivered)
+
+    answer = timed(run)
+    answer.send_seconds.extend(quantiles_of(taken))
+    return answer
+
+
 if __name__ == "__main__":
-    serve({"put_logs": put_logs, "queued_handler": queued_handler})
+    serve({"put_logs": put_logs, "queued_handler": queued_handler, "logging": with_logging})
