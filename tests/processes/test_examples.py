@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -118,15 +119,25 @@ def test_record_that_was_stored_before_a_kill_is_delivered_by_the_next_run(
     assert server.count(PROJECT, LOGSTORE) == 2
 
 
-def test_web_application_delivers_what_it_accepted_when_it_stops(serve: Serve, server: LogHubServer) -> None:
-    """uvicorn ends the lifespan on SIGTERM, which closes the producer."""
-    process, address = serve("uvicorn", "--port", "0", "fastapi_lifespan:app")
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["alone", "two workers"])
+def test_web_application_delivers_what_it_accepted_when_it_stops(
+    serve: Serve, server: LogHubServer, workers: tuple[str, ...]
+) -> None:
+    """uvicorn ends the lifespan of each worker on SIGTERM, which closes the producer."""
+    process, address = serve("uvicorn", "--port", "0", *workers, "fastapi_lifespan:app")
+    until(lambda: _answers(address))
     for number in range(50):
         answer = requests.post(f"{address}/log", json={"n": str(number)}, timeout=10)
         assert answer.status_code == 202
     process.send_signal(signal.SIGTERM)
     process.wait(30)
     assert _fields(server, "n") == Counter(map(str, range(50)))
+
+
+def _answers(address: str) -> bool:
+    with suppress(requests.ConnectionError):
+        return requests.get(address, timeout=10).status_code == 404
+    return False
 
 
 def test_preforked_workers_each_deliver_and_the_master_sends_its_record_once(
