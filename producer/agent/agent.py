@@ -24,6 +24,7 @@ from .changes import Changes, compare
 from .channel import BatchChannel
 from .config.model import AgentConfig
 from .counters import Counters
+from .health import Health
 from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
 from .positions import DeliveredPositions
 from .routing import SourceOutlet
@@ -63,6 +64,7 @@ class Agent:
         self._clock = clock or SystemClock()
         self.blueprint: Blueprint = draw(config)
         self.counters: dict[str, Counters] = {}
+        self._health: dict[str, Health] = {}
         self.channels: dict[str, BatchChannel] = {}
         self.sources: dict[str, Supervised] = {}
         self.sinks: dict[str, Supervised] = {}
@@ -132,6 +134,11 @@ class Agent:
         """How far a source is behind; None if it does not run, or cannot tell."""
         tell: Callable[[], Lag] | None = getattr(self._reading.get(source), "lag", None)
         return None if tell is None else tell()
+
+    def trouble(self, sink: str) -> str | None:
+        """What keeps a sink, or a group, from delivering for a while; None if nothing does."""
+        health = self._health.get(sink)
+        return None if health is None else health.trouble()
 
     def stop(self, timeout: float | None = None) -> bool:
         """End in order; False if something had not ended in time.
@@ -225,6 +232,7 @@ class Agent:
         removed |= {f"sinks.{name}" for name in changes.sinks_ended - changes.sinks_begun}
         removed |= {f"channels.{name}" for name in changes.channels_ended - changes.channels_begun}
         self.counters = {name: counters for name, counters in self.counters.items() if name not in removed}
+        self._health = {name: health for name, health in self._health.items() if name not in changes.sinks_ended}
 
     def _check_the_agent_stays(self, config: AgentConfig) -> None:
         for key in ("name", "state"):
@@ -289,6 +297,7 @@ class Agent:
                     patience=_patience(sinks.values()),
                     hurried=lambda: bool(self.sources) and self.finished(),
                     clock=self._clock,
+                    health=self._health_of(context),
                 ).run(stop)
             finally:
                 processor.close()
@@ -298,7 +307,12 @@ class Agent:
     def _make_sink(self, part: Part, of: SinkPart) -> Sink:
         context = self._context("sinks", part.name)
         sink: Sink = part.make(context)
-        return sink if part.name == of.name else CountedSink(sink, context.counters)
+        if part.name == of.name:
+            return sink
+        return CountedSink(sink, context.counters, self._health_of(context))
+
+    def _health_of(self, context: Context) -> Health:
+        return self._health.setdefault(context.name, Health(context.counters, self._clock))
 
     def _start_source(self, part: SourcePart) -> Supervised:
         name = part.source.name

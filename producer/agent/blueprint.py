@@ -190,7 +190,7 @@ class _Drawer:
                 self._wrong(channel, f"channels.{name}", "", message)
             elif name not in served and name in letters:
                 message = "no sink takes from it: what is refused stays in it, and once it is full its sink waits"
-                self._notes.append(str(_placed(Problem(f"channels.{name}", "", message), channel)))
+                self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
             elif name in served and name not in fed | letters and not sources:
                 self._wrong(channel, f"channels.{name}", "", "no source writes to it")
 
@@ -223,7 +223,7 @@ class _Drawer:
         """Whether it was said of one of them that its channels are wrong."""
         wrong = {_name(problem) for problem in self.problems}
         return any(
-            _name(_placed(Problem(f"{kind}.{each.name}", key, ""), each)) in wrong for each in components.values()
+            _name(placed(Problem(f"{kind}.{each.name}", key, ""), each)) in wrong for each in components.values()
         )
 
     def _part(self, kind: str, where: str, component: ComponentConfig, names: Sequence[str] | None = None) -> Part:
@@ -240,17 +240,17 @@ class _Drawer:
             if component.type in BUILT_IN[kind] and component.type in plugged_in(kind):
                 package = plugged_in(kind)[component.type].value
                 note = f"{component.type} is the built-in one; the plugin {package} has the same name, and is not used"
-                self._notes.append(str(_placed(Problem(where, "type", note), component)))
+                self._notes.append(str(placed(Problem(where, "type", note), component)))
             options = read_options(cls.Options, component.options, where, component.lines)
             if names is not None and hasattr(cls, "check"):
                 cls.check(options, where, names)
             if hasattr(cls, "notes"):
                 notes = [Problem(where, "", text) for text in cls.notes(options, component.options)]
-                self._notes += [str(_placed(note, component)) for note in notes]
+                self._notes += [str(placed(note, component)) for note in notes]
             return Part(component.name, cls, options)
         except AgentConfigError as error:
-            placed = [_placed(problem, component) for problem in error.problems]
-            self.problems += [problem for problem in placed if _name(problem) not in self._told]
+            found = [placed(problem, component) for problem in error.problems]
+            self.problems += [problem for problem in found if _name(problem) not in self._told]
         except LookupError as error:
             self._wrong(component, where, "type", error.args[0])
         except ImportError as error:
@@ -270,7 +270,7 @@ class _Drawer:
             self._wrong(component, where, key, f"there is no channel {name!r}{nearest(name, self._config.channels)}")
 
     def _wrong(self, component: ComponentConfig, where: str, key: str, message: str) -> None:
-        self.problems.append(_placed(Problem(where, key, message), component))
+        self.problems.append(placed(Problem(where, key, message), component))
 
 
 def _is_installed(package: str) -> bool:
@@ -284,7 +284,7 @@ def _name(problem: Problem) -> str:
     return ".".join(part for part in (problem.where, problem.key) if part)
 
 
-def _placed(problem: Problem, component: ComponentConfig) -> Problem:
+def placed(problem: Problem, component: ComponentConfig) -> Problem:
     """With the line of the key, of what the key is in, or of the component; under the names that the file has."""
     head, dot, rest = problem.key.partition(".")
     key = f"{component.keys.get(head, head)}{dot}{rest}" if head else ""

@@ -10,33 +10,23 @@ class Counters:
     """Named numbers that only grow, and gauges that are asked for; thread-safe.
 
     :ivar last_error: what went wrong at last, also if it works again.
-    :ivar failing_since: since when nothing that it tried was done, monotonic seconds; None if the last was.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _values
         self._values: defaultdict[str, int] = defaultdict(int)
         self.last_error: str | None = None
-        self.failing_since: float | None = None
-
-    def failed(self, error: BaseException, now: float) -> None:
-        """It could not do its work, and tries again.
-
-        :param now: monotonic seconds.
-        """
-        self.last_error = f"{type(error).__name__}: {error}"
-        if self.failing_since is None:
-            self.failing_since = now
-
-    def worked(self) -> None:
-        """What it tried was done."""
-        self.failing_since = None
 
     def add(self, **amounts: int) -> None:
         """Count."""
         with self._lock:
             for name, amount in amounts.items():
                 self._values[name] += amount
+
+    def set(self, **gauges: int) -> None:
+        """Say how many there are at this moment."""
+        with self._lock:
+            self._values.update(gauges)
 
     def get(self, name: str) -> int:
         """What was counted under a name."""

@@ -13,7 +13,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -243,6 +243,16 @@ def nearest(name: str, known: typing.Iterable[str]) -> str:
     names = list(known)
     found = difflib.get_close_matches(name, names, 1, 0.6)
     return f"; did you mean {found[0]!r}?" if found else f"; there are {', '.join(sorted(names)) or 'none'}"
+
+
+def missing_file(name: str, path: Path | str | None) -> Iterator[ConfigError]:
+    """For a file that an option names, and nobody can read."""
+    try:
+        if path is not None:
+            with open(path, "rb"):  # noqa: PTH123  # a text may stand there, too
+                pass
+    except OSError as error:
+        yield ConfigError(name, f"cannot be read: {error.strerror}", str(path))
 
 
 def _checked(value: Any, hint: Any, field: dataclasses.Field[Any]) -> Any:

@@ -94,28 +94,32 @@ class _Group:
 
         :raises SinkError: none can.
         """
-        failures: list[str] = []
+        failures: dict[str, Exception] = {}
         for name in names:
             try:
                 self._sinks[name].write(batches)
             except RefusedError:
                 self._backoffs[name].succeed()
+                self._tell(failures)
                 raise
             except Exception as error:  # noqa: BLE001  # a sink of anybody's; it is told, and the next one tried
                 self._backoffs[name].fail(longest)
                 if isinstance(error, SinkError) and error.later is not None:
                     batches = error.later
-                failures.append(f"{name}: {error}")
-                self._tell(name, error)
+                failures[name] = error
             else:
                 self._backoffs[name].succeed()
+                self._tell(failures)
                 return
-        raise SinkError(f"no sink of the group could deliver: {'; '.join(failures)}", batches)
+        told = "; ".join(f"{name}: {error}" for name, error in failures.items())
+        raise SinkError(f"no sink of the group could deliver: {told}", batches)
 
-    def _tell(self, name: str, error: Exception) -> None:
-        more = self._repeated[name].due(error)
-        if more is not None:
-            _log.warning("sink %s failed: %s%s", name, error, more)
+    def _tell(self, failures: Mapping[str, Exception]) -> None:
+        """Say who failed before another one did the work; if none does, whoever runs the group says so."""
+        for name, error in failures.items():
+            more = self._repeated[name].due(error)
+            if more is not None:
+                _log.warning("sink %s failed: %s%s", name, error, more)
 
 
 class FailoverProcessor(_Group):

@@ -140,8 +140,7 @@ FLUME: dict[str, dict[str, str]] = {
 #: Of Flume's types, in lower case, those that there are not, and what does their work.
 INSTEAD: dict[str, dict[str, str]] = {
     "sources": {
-        "avro": "http on both sides of a hop between two agents",
-        "thrift": "http on both sides of a hop between two agents",
+        "avro": "thrift at both ends of a hop, which Flume speaks as well",
         "legacy": "http",
         "jms": "kafka, or exec with a client of that queue",
         "scribe": "http, or a plugin",
@@ -153,8 +152,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "pseudotxnmemory": "memory",
     },
     "sinks": {
-        "avro": "http on both sides of a hop between two agents",
-        "thrift": "http on both sides of a hop between two agents",
+        "avro": "thrift at both ends of a hop, which Flume speaks as well",
         "hbase": "kafka or objects, or a plugin",
         "hbase2": "kafka or objects, or a plugin",
         "asynchbase": "kafka or objects, or a plugin",

@@ -16,6 +16,7 @@ from ..errors import ChannelClosedError, ChannelError
 from .batch import EventBatch
 from .channel import BatchChannel, Taking
 from .counters import Counters
+from .health import Health
 from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, give_up, tick
 from .repeated import RepeatedLog
 
@@ -39,6 +40,7 @@ class SinkRunner:
     :param most_bytes: likewise.
     :param patience: how long to wait for so much; None not at all.
     :param hurried: whether nothing more will come.
+    :param health: is told how each delivery ended.
     """
 
     def __init__(
@@ -54,11 +56,13 @@ class SinkRunner:
         patience: Patience | None = None,
         hurried: Callable[[], bool] = bool,
         clock: Clock | None = None,
+        health: Health | None = None,
     ) -> None:
         self._name, self._channel, self._processor = name, channel, processor
         self._counters, self._dead_letters = counters, dead_letters
         self._repeated, self._clock = RepeatedLog(clock), clock or SystemClock()
         self._patience, self._hurried = patience, hurried
+        self._health = health or Health(counters, self._clock)
         self._most_events, self._most_bytes = most_events, most_bytes
         self._pause = _FIRST_PAUSE
 
@@ -92,6 +96,7 @@ class SinkRunner:
             taking.rollback()
             raise
         self._count(taking)
+        self._health.begun()
         try:
             self._processor.write(taking.batches)
         except RefusedError as error:
@@ -103,7 +108,7 @@ class SinkRunner:
             taking.rollback()
             raise
         taking.commit()
-        self._counters.worked()
+        self._health.worked()
         self._counters.add(EventDrainSuccessCount=taking.count)
         return True
 
@@ -136,7 +141,7 @@ class SinkRunner:
         if self._dead_letters is None:
             self._fail(taking, error)
             return False
-        refused = sum(batch.count for batch in error.batches)
+        refused = _events(error.batches)
         try:
             for batch in error.batches:
                 reason = {"dead_letter_reason": str(error), "dead_letter_sink": self._name}
@@ -144,9 +149,9 @@ class SinkRunner:
         except ChannelError as full:
             self._fail(taking, full)
             return False
-        later = sum(batch.count for batch in error.later)
+        later = _events(error.later)
         taking.commit(error.later)
-        self._counters.worked()
+        self._health.worked()
         self._counters.add(EventDrainSuccessCount=taking.count - refused - later, EventRefusedCount=refused)
         _log.error(
             "sink %s: %d events were refused for good, and are in %s: %s",
@@ -155,19 +160,19 @@ class SinkRunner:
         return True
 
     def _fail(self, taking: Taking, error: Exception) -> None:
-        self._counters.failed(error, self._clock.monotonic())
+        self._health.failed(error)
         self._counters.add(EventWriteFail=1)
         more = self._repeated.due(error)
         if more is not None:
             channel = self._channel.name
             _log.warning("sink %s: %d events go back to %s: %s%s", self._name, taking.count, channel, error, more)
-        later = error.later if isinstance(error, SinkError) and error.later is not None else taking.batches
-        delivered = taking.count - sum(batch.count for batch in later)
+        later = taking.batches if isinstance(error, RefusedError) else _left_of(error, taking.batches)
+        delivered = taking.count - _events(later)
         try:
             if delivered:
                 taking.commit(later)
                 self._pause = _FIRST_PAUSE
-                self._counters.worked()
+                self._health.worked()
                 self._counters.add(EventDrainSuccessCount=delivered)
             else:
                 taking.rollback()
@@ -179,10 +184,11 @@ class CountedSink:
     """A sink of a group, whose deliveries are counted under its own name.
 
     :param sink: that delivers.
+    :param health: is told how each delivery ended.
     """
 
-    def __init__(self, sink: Sink, counters: Counters) -> None:
-        self._sink, self._counters = sink, counters
+    def __init__(self, sink: Sink, counters: Counters, health: Health) -> None:
+        self._sink, self._counters, self._health = sink, counters, health
         self.patience: Patience | None = getattr(sink, "patience", None)
         self.most_events, self.most_bytes = sink.most_events, sink.most_bytes
 
@@ -190,13 +196,23 @@ class CountedSink:
         """See :class:`~.interfaces.Sink`."""
         count = sum(batch.count for batch in batches)
         self._counters.add(EventDrainAttemptCount=count)
+        self._health.begun()
         try:
             self._sink.write(batches)
         except Exception as error:
-            self._counters.last_error = f"{type(error).__name__}: {error}"
+            self._health.failed(error)
             self._counters.add(EventWriteFail=1)
+            later = _events(_left_of(error, batches))
+            if later < count or isinstance(error, RefusedError):
+                self._health.worked()
+                self._counters.add(EventDrainSuccessCount=count - later)
             raise
+        self._health.worked()
         self._counters.add(EventDrainSuccessCount=count)
+
+    def tick(self) -> None:
+        """See :class:`~.interfaces.Sink`."""
+        tick(self._sink)
 
     def give_up(self, deadline: Deadline) -> None:
         """See :class:`~.interfaces.Sink`."""
@@ -205,3 +221,14 @@ class CountedSink:
     def close(self) -> None:
         """See :class:`~.interfaces.Sink`."""
         self._sink.close()
+
+
+def _left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventBatch]:
+    """What a sink that failed has not delivered."""
+    if isinstance(error, RefusedError):
+        return [*error.batches, *error.later]
+    return error.later if isinstance(error, SinkError) and error.later is not None else batches
+
+
+def _events(batches: Sequence[EventBatch]) -> int:
+    return sum(batch.count for batch in batches)

@@ -1,7 +1,8 @@
 """The command ``producer agent``: runs an agent, and checks, converts and explains what one is made of.
 
-Exit codes: 0, all is well, or it was told to end and ended in order; 1, a channel cannot be opened, or something had
-not ended in time; 2, something is wrong with the configuration or the arguments; 130 and 143, it was told to end twice.
+Exit codes: 0, all is well, or it was told to end and ended in order; 1, a channel cannot be opened, something had
+not ended in time, or ``check`` finds that this machine lacks what is named; 2, something is wrong with the
+configuration or the arguments; 130 and 143, it was told to end twice.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..agent.convert import convert
 from ..agent.explain import explain, overview
 from ..agent.monitoring import address_of
 from ..agent.options import AgentConfigError, Problem
+from ..agent.surroundings import missing
 from ..agent.units import unit
 from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
@@ -44,6 +46,9 @@ def _run(args: argparse.Namespace) -> int:
     logging.getLogger("producer.agent.sink.logger").setLevel(logging.INFO)
     if logging.getLogger().level <= logging.WARNING:
         logging.getLogger(STORY).setLevel(logging.INFO)
+    if logging.getLogger().level >= logging.INFO:
+        # Of a delivery that failed the sink has a line; the attempts that it was made of are for who looks closer.
+        logging.getLogger("producer.send_task").setLevel(logging.ERROR)
     program = Program(lambda: _load(args), path, until_done=args.until_done, watch=not args.no_reload)
     return _OK if program.run() else _FAILED
 
@@ -52,9 +57,10 @@ def _check(args: argparse.Namespace) -> int:
     config = _load(args)
     blueprint = draw(config)
     print("\n".join(_tree(blueprint)))
-    for note in blueprint.notes:
+    lacks = missing(blueprint)
+    for note in (*blueprint.notes, *(f"on this machine, {problem}" for problem in lacks)):
         print(f"producer agent: {note}", file=sys.stderr)
-    return _OK
+    return _FAILED if lacks else _OK
 
 
 def _convert(args: argparse.Namespace) -> int:

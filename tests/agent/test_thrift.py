@@ -414,3 +414,21 @@ a1.sinks.k1.protocol = binary
     options = read_options(ThriftSink.Options, config.sinks["k1"].options, "sinks.k1")
     assert (options.hostname, options.connect_timeout, options.request_timeout) == ("collector", 3.0, 4.0)
     assert (options.connection_reset_interval, options.protocol, options.batch_size) == (60.0, "binary", 10_000)
+
+
+def test_a_receiver_may_ask_who_sends(tmp_path: Path) -> None:
+    """A sink with a certificate of the receiver's authorities is served; one without is not."""
+    authority = trustme.CA()
+    for name in ("localhost", "client"):
+        path = tmp_path / f"{name}.pem"
+        authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(path)
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    ours = {"certificate": str(tmp_path / "localhost.pem"), "client_authorities": str(tmp_path / "authority.pem")}
+    with serving("thrift", **ours) as served:
+        address = "localhost", served.address[1]
+        tls = {"tls": True, "authorities": str(tmp_path / "authority.pem")}
+        with sink(address, tmp_path, **tls, certificate=str(tmp_path / "client.pem")) as thrift:
+            thrift.write([EventBatch.of_lines(b"a\n")])
+        with sink(address, tmp_path, **tls) as thrift, pytest.raises(SinkError, match="localhost"):
+            thrift.write([EventBatch.of_lines(b"b\n")])
+        served.got(b"a")

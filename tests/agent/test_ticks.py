@@ -6,8 +6,10 @@ import pytest
 
 from producer.agent import Context, Stop
 from producer.agent.counters import Counters
+from producer.agent.health import Health
 from producer.agent.registry import class_of
-from producer.agent.sink_runner import SinkRunner
+from producer.agent.sink_runner import CountedSink, SinkRunner
+from producer.clock import SystemClock
 from tests.agent.components import made
 
 
@@ -28,13 +30,19 @@ class _Ticking:
         pass
 
 
+def _counted(sink):
+    counters = Counters()
+    return CountedSink(sink, counters, Health(counters, SystemClock()))
+
+
 @pytest.mark.parametrize(("processor", "sinks"), [("default", 1), ("failover", 2), ("load_balance", 2)])
 def test_every_sink_is_called_while_nothing_comes(tmp_path, processor, sinks):
-    """A sink with a method tick is called while its channel is empty, too; of a group each sink is."""
+    """A sink with a method tick is called while its channel is empty, too; of a group each sink is, as counted ones."""
     stop, cls = Stop(), class_of("processors", processor)
     ticking = {f"k{number}": _Ticking(stop) for number in range(sinks)}
     channel = made("channels", "memory", tmp_path).open()
-    group = cls(cls.Options(), Context("a1", "g", tmp_path), ticking)
+    counted = {name: _counted(sink) for name, sink in ticking.items()}
+    group = cls(cls.Options(), Context("a1", "g", tmp_path), counted)
     runner = SinkRunner("g", channel, group, Counters(), dead_letters=None, most_events=1, most_bytes=1)
     runner.run(stop)
     assert {sink.ticks for sink in ticking.values()} == {2}

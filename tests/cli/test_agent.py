@@ -108,6 +108,33 @@ def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not (tmp_path / "state").exists()
 
 
+def test_check_says_what_this_machine_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Certificates, programs and directories, each with its line and the exit code 1; an agent starts without them."""
+    lines = [
+        *('[sources.tls]\ntype = "netcat"\nport = 1\nchannels = ["c1"]', f'certificate = "{tmp_path}/none.pem"'),
+        *('[sources.run]\ntype = "exec"\nchannels = ["c1"]', 'command = "no-such-program --of-mine"'),
+        *('[sources.spool]\ntype = "spooldir"\nchannels = ["c1"]', f'spool_directory = "{tmp_path}/none"'),
+        *('[sinks.http]\ntype = "http"\nchannel = "c1"\nendpoint = "https://x/"', 'certificate = "none.pem"'),
+        *(
+            '[sinks.peer]\ntype = "thrift"\nchannel = "c1"\nhostname = "x"\nport = 1\ntls = true',
+            'authorities = "none"',
+        ),
+    ]
+    path = written(tmp_path, ("[channels.c1]", "\n".join([*lines, "[channels.c1]"])))
+    assert main(["agent", "check", "--config", path]) == 1
+    none = "[Errno 2] No such file or directory"
+    assert capsys.readouterr().err.splitlines() == [
+        f"producer agent: on this machine, line {line}: {text}"
+        for line, text in (
+            (13, f"sources.tls.certificate: cannot be used: {none}, got '{tmp_path}/none.pem'"),
+            (17, "sources.run.command: there is no such program, got 'no-such-program'"),
+            (21, f"sources.spool.spool_directory: there is no such directory, got '{tmp_path}/none'"),
+            (26, "sinks.http.certificate: cannot be read: No such file or directory, got 'none.pem'"),
+            (33, f"sinks.peer.authorities: cannot be used: {none}, got 'none'"),
+        )
+    ]
+
+
 @pytest.mark.parametrize("before", [[], ["check"]])
 def test_a_wrong_configuration_is_told_whole_with_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], before: list[str]

@@ -27,6 +27,7 @@ SOURCE_COUNTERS = (
     "AppendBatchReceivedCount",
     "AppendBatchAcceptedCount",
     "OpenConnectionCount",
+    "UnreadableCount",
     "EventReadFail",
     "ChannelWriteFail",
     "GenericProcessingFail",
@@ -54,10 +55,7 @@ SINK_COUNTERS = (
     "ChannelReadFail",
 )
 #: These go down as well.
-GAUGES = frozenset({"OpenConnectionCount"})
-
-#: Seconds of failures alone, after which a sink is not well: a restart of its destination takes less.
-FAILING = 10.0
+GAUGES = frozenset({"OpenConnectionCount", "UnreadableCount"})
 
 _WELL = (State.RUNNING, State.FINISHED)
 _NO_STATE = "in a group"
@@ -89,20 +87,11 @@ def not_ready(agent: Agent) -> list[str]:
         reasons += [
             f"{kind} {name} is {part.state.value}" for name, part in dict(parts).items() if part.state not in _WELL
         ]
-    reasons += [f"sink {name} {trouble}" for name in agent.sinks if (trouble := delivers_nothing(agent, name))]
+    reasons += [f"sink {name} {trouble}" for name in agent.sinks if (trouble := agent.trouble(name))]
     expected = len(agent.blueprint.sources) + len(agent.blueprint.sinks)
     if len(agent.sources) + len(agent.sinks) < expected:
         reasons.append("not all components have begun")
     return reasons
-
-
-def delivers_nothing(agent: Agent, sink: str) -> str | None:
-    """What keeps a sink, or a group, from delivering for a while; None if nothing does."""
-    counters = agent.counters.get(f"sinks.{sink}")
-    since = None if counters is None else counters.failing_since
-    if counters is None or since is None or (seconds := agent.clock.monotonic() - since) < FAILING:
-        return None
-    return f"has delivered nothing for {seconds:.0f} s: {counters.last_error}"
 
 
 def _source(agent: Agent, name: str) -> dict[str, Any]:
@@ -130,7 +119,7 @@ def _sinks(agent: Agent, part: SinkPart) -> list[dict[str, Any]]:
 
     def row(name: str, kind: str, of: str | None, state: str) -> dict[str, Any]:
         counted = _counted(agent.counters.get(f"sinks.{name}"), SINK_COUNTERS)
-        delivers = delivers_nothing(agent, part.name if of is None else name) is None
+        delivers = agent.trouble(name) is None
         return {"name": name, "type": kind, "group": of, "state": state, "delivers": delivers, **common, **counted}
 
     if group is None:

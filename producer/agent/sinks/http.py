@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import gzip
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from ...clock import Deadline
@@ -25,7 +26,7 @@ from ...errors import ConfigError, NetworkError
 from ...sinks.http.transport import Answer, Transport
 from ..batch import EventBatch
 from ..interfaces import Context, RefusedError, SinkError
-from ..options import option
+from ..options import missing_file, option
 from .http_parts import Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
 #: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
@@ -65,6 +66,8 @@ class HttpSink:
         token: str | None = option(None, secret=True, doc="for bearer authentication")
         verify: bool = option(True, doc="check the server's certificate")
         authorities: str | None = option(None, doc="a PEM file of authorities; empty for those of certifi")
+        certificate: Path | None = option(None, doc="a PEM file: who we are, for a server that asks")
+        key: Path | None = option(None, doc="its key, if that is not in the same file")
         default_rollback: bool = option(True, doc="whether events go back, for statuses without a rule")
         default_backoff: bool = option(True, doc="whether there is a pause, likewise")
         rollback: Mapping[str, bool] = option({}, doc="whether events go back, by status or group")
@@ -77,6 +80,13 @@ class HttpSink:
             check_request_options(self.endpoint, self.user, self.token, self.refused)
             for status in (*self.rollback, *self.backoff):
                 _check_status(status)
+            if self.key is not None and self.certificate is None:
+                raise ConfigError("key", "is that of a certificate", str(self.key))
+
+        def missing(self) -> Iterator[ConfigError]:
+            """Files that cannot be read."""
+            for name in ("authorities", "certificate", "key"):
+                yield from missing_file(name, getattr(self, name))
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
@@ -98,7 +108,8 @@ class HttpSink:
             verify=options.verify,
             ca_bundle=options.authorities,
         )
-        self._transport = Transport(config, 1, context.clock, f"producer-agent-{context.name}")
+        own = (str(options.certificate), str(options.key or options.certificate)) if options.certificate else None
+        self._transport = Transport(config, 1, context.clock, f"producer-agent-{context.name}", own)
         self._proxies = self._transport.proxies_for(self._base)
         self._headers = _headers(options, parts.netloc, config.user_agent)
         self._not_before = context.clock.monotonic()

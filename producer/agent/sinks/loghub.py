@@ -24,27 +24,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...client import Producer
-from ...clock import Clock, Deadline
+from ...clock import Deadline
 from ...config import ProducerConfig, ProjectConfig
 from ...credentials import Credentials, StaticCredentials
 from ...errors import (
     CloseTimeoutError,
     InvalidArgumentError,
     LogSizeTooLargeError,
-    MisconfiguredError,
-    NetworkError,
     ProducerError,
     ResultFailedError,
-    RetriableError,
 )
 from ...futures import SendFuture
-from ...interfaces import Delivery, Receipt, Record
+from ...interfaces import Record
 from ...numbering import SequenceKey
-from ...sinks.loghub.sink import LogHubSink as RequestSink
 from ...spark.blame import blames_rows, reason_of
 from ...stream import Stream
 from ..batch import EventBatch, Headers
-from ..counters import Counters
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
 from .loghub_pieces import MOST_PIECES, PIECE_BYTES, Pieces
@@ -131,8 +126,7 @@ class LogHubSink:
         self._own, self._count = secrets.token_hex(16), 0
         self._end: Deadline | None = None
         config = options.config(f"{context.agent}-{context.name}")
-        sink = _Watched(config, context.clock, f"{context.agent}-{context.name}", context.counters)
-        self._producer = Producer(options.account(), config=config, clock=context.clock, sink=sink)
+        self._producer = Producer(options.account(), config=config, clock=context.clock)
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -279,25 +273,6 @@ class LogHubSink:
             with contextlib.suppress(TimeoutError):
                 future.result(min(_LOOK, deadline.remaining(self._clock) or 0.0))
         future.result(0)
-
-
-class _Watched(RequestSink):
-    """Counts what becomes of each attempt: a delivery may be tried for minutes before it is over."""
-
-    def __init__(self, config: ProducerConfig, clock: Clock, name: str, counters: Counters) -> None:
-        super().__init__(config, clock, name)
-        self._counters, self._time = counters, clock
-
-    def write(self, delivery: Delivery) -> Receipt:
-        """See :class:`~producer.interfaces.Sink`."""
-        try:
-            receipt = super().write(delivery)
-        except (RetriableError, MisconfiguredError) as error:
-            self._counters.failed(error, self._time.monotonic())
-            self._counters.add(ConnectionFailedCount=isinstance(error, NetworkError))
-            raise
-        self._counters.worked()
-        return receipt
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,15 +23,26 @@ class PeerOptions:
     tls: bool = option(False, doc="use TLS")
     verify: bool = option(True, doc="check the receiver's certificate")
     authorities: Path | None = option(None, doc="a PEM file of authorities; empty for the system's")
+    certificate: Path | None = option(None, doc="a PEM file: who we are, for a receiver that asks")
+    key: Path | None = option(None, doc="its key, if that is not in the same file")
 
     def __post_init__(self) -> None:
-        if not self.tls and (self.authorities is not None or not self.verify):
-            raise ConfigError("tls", "is needed with authorities or verify", self.tls)
+        if not self.tls and (self.authorities or self.certificate or not self.verify):
+            raise ConfigError("tls", "is needed with authorities, certificate or verify", self.tls)
+        if self.key is not None and self.certificate is None:
+            raise ConfigError("key", "is that of a certificate", str(self.key))
+
+    def missing(self) -> Iterator[ConfigError]:
+        """Files that cannot be used."""
+        try:
+            self.context()
+        except ConfigError as error:
+            yield error
 
     def context(self) -> ssl.SSLContext | None:
         """For the client's side; None without TLS.
 
-        :raises ConfigError: the file cannot be used.
+        :raises ConfigError: the files cannot be used.
         """
         if not self.tls:
             return None
@@ -38,6 +50,11 @@ class PeerOptions:
             context = ssl.create_default_context(cafile=self.authorities)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError("authorities", f"cannot be used: {error}", str(self.authorities)) from error
+        try:
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError("certificate", f"cannot be used: {error}", str(self.certificate)) from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if not self.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -17,9 +17,11 @@ import logging
 import os
 import selectors
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -76,6 +78,13 @@ class ExecSource:
                 raise ConfigError("charset", "must be one that Python knows", self.charset) from error
             except ValueError as error:
                 raise ConfigError("command", f"must be quoted as for a shell: {error}", self.command) from error
+
+        def missing(self) -> Iterator[ConfigError]:
+            """A program that is not there."""
+            name = "shell" if self.shell else "command"
+            program = next(iter(shlex.split(self.shell or self.command)), "")
+            if shutil.which(program) is None:
+                yield ConfigError(name, "there is no such program", program)
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context = options, context

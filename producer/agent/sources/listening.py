@@ -68,6 +68,13 @@ class TcpOptions:
         if self.certificate is None and (self.key or self.client_authorities):
             raise ConfigError("certificate", "is needed for TLS, with key or client_authorities", None)
 
+    def missing(self) -> Iterator[ConfigError]:
+        """Files that cannot be used."""
+        try:
+            self.tls()
+        except ConfigError as error:
+            yield error
+
     def tls(self) -> ssl.SSLContext | None:
         """For the server's side; None without a certificate.
 

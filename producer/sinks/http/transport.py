@@ -111,9 +111,18 @@ class Transport:
 
     :param pool_size: connections kept open for each host.
     :param name: prefix of the name of its thread.
+    :param certificate: PEM files of who we are and of its key, for servers that ask.
     """
 
-    def __init__(self, config: HttpConfig, pool_size: int, clock: Clock, name: str) -> None:
+    def __init__(
+        self,
+        config: HttpConfig,
+        pool_size: int,
+        clock: Clock,
+        name: str,
+        certificate: tuple[str, str] | None = None,
+    ) -> None:
+        self._certificate = certificate
         self._adapter = FollowedAdapter(pool_connections=_POOLS, pool_maxsize=pool_size, max_retries=0)
         self._connect_timeout, self._read_timeout = config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000
         limit = (config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms) / 1000
@@ -180,10 +189,10 @@ class Transport:
         request.method, request.url, request.headers = "POST", f"{base_url}/", requests.structures.CaseInsensitiveDict()
         pool: Any
         if hasattr(self._adapter, "get_connection_with_tls_context"):
-            pool = self._adapter.get_connection_with_tls_context(request, self._verify, proxies=given)
+            pool = self._adapter.get_connection_with_tls_context(request, self._verify, given, self._certificate)
         else:  # requests before 2.32
             pool = self._adapter.get_connection(request.url, given)
-        self._adapter.cert_verify(pool, request.url, self._verify, None)  # type: ignore[no-untyped-call]
+        self._adapter.cert_verify(pool, request.url, self._verify, self._certificate)  # type: ignore[no-untyped-call]
         forwarded = not self._adapter.request_url(request, given).startswith("/")
         tunnel = pool.proxy is not None and not forwarded
         return _Route(pool, base_url if forwarded else "", tunnel, {} if tunnel else pool.proxy_headers)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from producer.agent import Agent
+from producer.agent import Agent, health
 from producer.agent.config import parse_toml
-from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, figures, server
+from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, server
 from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS
 
 from ..parts import Hub, plug_in, until
@@ -219,7 +219,7 @@ def test_a_port_in_use_is_told(watched: Watched) -> None:
 
 def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while of failures alone the reason is told, and the sink is not up; once it delivers it is ready."""
-    monkeypatch.setattr(figures, "FAILING", 0.0)
+    monkeypatch.setattr(health, "FAILING", 0.0)
     watched.a.failing = watched.b.failing = True
     watched.a.lines.put(b"one\n")
     until(lambda: watched.get("/health/ready")[0] == 503)

@@ -11,10 +11,12 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import trustme
 
 from producer.agent import AgentConfigError, RefusedError, SinkError
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
+from tests.agent.sources.listeners import serving
 
 
 class _Server(ThreadingHTTPServer):
@@ -271,3 +273,23 @@ def test_what_cannot_work_is_refused_before_anything_starts(options, message):
     with pytest.raises(AgentConfigError, match=message) as caught:
         made("sinks", "http", **options)
     assert "hidden" not in str(caught.value)
+
+
+def test_a_server_may_ask_who_sends(tmp_path, request):
+    """With a certificate of the server's authorities a sink is served; without one it is not."""
+    authority = trustme.CA()
+    for name in ("localhost", "client"):
+        path = tmp_path / f"{name}.pem"
+        authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(path)
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    known = str(tmp_path / "authority.pem")
+    with serving("http", certificate=str(tmp_path / "localhost.pem"), client_authorities=known) as served:
+        asked = {"endpoint": f"https://localhost:{served.address[1]}/", "format": "json", "authorities": known}
+        sink = made("sinks", "http", **asked, certificate=str(tmp_path / "client.pem"))
+        request.addfinalizer(sink.close)
+        sink.write([lines("a")])
+        stranger = made("sinks", "http", **asked)
+        request.addfinalizer(stranger.close)
+        with pytest.raises(SinkError, match="RequestError"):
+            stranger.write([lines("b")])
+        assert served.outlet.bodies == [b"a"]

@@ -258,23 +258,3 @@ def test_a_batch_without_a_number_of_its_own_is_stored_beside_numbered_ones(
     batches = [known, EventBatch.of_lines(b"unknown\n").numbered(7)]
     sinks(lanes=1).write(batches if known_first else batches[::-1])
     assert sorted(_stored(server)) == ["known", "unknown"]
-
-
-def test_each_attempt_that_fails_is_seen_while_the_delivery_goes_on(tmp_path: Path, server: LogHubServer) -> None:
-    """A destination that is away is counted and told at its first attempt, not when the retries are over."""
-    told = context(tmp_path, "k")
-    server.faults.add(answer(503, "ServerBusy"), times=1)
-    options = LogHubSink.Options(
-        project="p",
-        logstore="l",
-        endpoint=server.endpoint,
-        access_key_id=server.access_key_id,
-        access_key_secret=server.access_key_secret,
-    )
-    sink = LogHubSink(options, told)
-    try:
-        sink.write([EventBatch.of_lines(b"a\n")])
-    finally:
-        sink.close()
-    assert (told.counters.last_error or "").startswith("ServerError: ServerBusy")
-    assert told.counters.failing_since is None

@@ -37,6 +37,7 @@ class Tail:
         names = [f"c{number}" for number in range(channels)]
         self.channels = {name: self._channel(name) for name in names}
         self._follower: Follower | None = None
+        self.counters = Counters()
         self.outlet = self._outlet()
 
     def _channel(self, name: str) -> BatchChannel:
@@ -50,7 +51,7 @@ class Tail:
     @property
     def follower(self) -> Follower:
         if self._follower is None:
-            context = Context("a", "t", self._state / "t", clock=self.clock)
+            context = Context("a", "t", self._state / "t", self.counters, self.clock)
             self._follower = Follower(self.options, context, self.outlet, self.stop)
         return self._follower
 

@@ -39,7 +39,7 @@ class Spool(Tail):
         return self._spooler
 
     def _context(self) -> Context:
-        return Context("a", "t", self.logs.parent / "state", clock=self.clock)
+        return Context("a", "t", self.logs.parent / "state", self.counters, self.clock)
 
     def close(self) -> None:
         if self._spooler is not None:
@@ -391,7 +391,9 @@ def test_another_file_with_the_number_of_one_before_a_death_is_read_whole(spool:
 
 
 def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
-    """A link to itself, and one to nothing: told once, and all others are read, names with line ends too."""
+    """A link to itself, and one to nothing: told once, counted while it is there, and all others are read, names with
+    line ends too.
+    """
     (spool.logs / "loop").symlink_to("loop")
     (spool.logs / "nothing").symlink_to("nowhere")
     spool.write("good", b"good\n")
@@ -401,6 +403,10 @@ def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: py
     assert [record.message for record in caplog.records] == [
         f"{spool.logs}/loop: cannot be looked at: Too many levels of symbolic links; it is tried again"
     ]
+    assert spool.counters.get("UnreadableCount") == 1
+    (spool.logs / "loop").unlink()
+    spool.look()
+    assert spool.counters.get("UnreadableCount") == 0
 
 
 def test_a_full_channel_holds_the_source_up(spool: Spool) -> None:

@@ -319,7 +319,7 @@ def test_a_reused_inode_is_noticed(tail: Tail) -> None:
 def test_permission_lost_and_given_back(
     tail: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A file that may not be read is told once, tried again, and read when it may."""
+    """A file that may not be read is told once, counted while it is so, tried again, and read when it may."""
     a = Writer(tail.logs / "a.log")
     written = a.lines(3)
     forbidden = True
@@ -333,9 +333,11 @@ def test_permission_lost_and_given_back(
     monkeypatch.setattr(os, "open", guarded)
     for _ in range(5):
         assert tail.seen(1) == []
+    assert tail.counters.get("UnreadableCount") == 1
     forbidden = False
 
     assert tail.seen(1) == written
+    assert tail.counters.get("UnreadableCount") == 0
     assert [r.message for r in caplog.records if r.levelno == logging.WARNING] == [
         f"{a.path}: cannot be read: Permission denied; it is tried again",
         f"{a.path} can be read again",

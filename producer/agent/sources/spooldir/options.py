@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,11 @@ class SpoolDirectoryOptions:
     basename_header_key: str = option("basename", doc="the name of that header")
     batch_size: int = option(100, least=1, doc=_NOT_NEEDED + "lines travel in blocks of 1 MiB at most")
     max_backoff: float = option(4.0, scale=0.001, doc=_NOT_NEEDED + "a full channel lets in as soon as it has room")
+
+    def missing(self) -> Iterator[ConfigError]:
+        """The directory, if it is not there."""
+        if not self.spool_directory.is_dir():
+            yield ConfigError("spool_directory", "there is no such directory", str(self.spool_directory))
 
     def __post_init__(self) -> None:
         for name in ("include_pattern", "ignore_pattern"):

@@ -62,6 +62,7 @@ class Spooler:
     :ivar _unsafe: files that were put whole, by path.
     :ivar _names: of those that were put in part, or whole and not completed.
     :ivar _given: those of them that this run has given.
+    :ivar _told: what is wrong with these paths was said; ``_troubled`` are those of this look.
     """
 
     def __init__(self, options: SpoolDirectoryOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
@@ -72,6 +73,7 @@ class Spooler:
         self._seen: dict[Key, _Seen] = {}
         self._unsafe: dict[str, FileReader] = {}
         self._told: set[str] = set()
+        self._troubled: set[str] = set()
         self._names: dict[Key, FileName] = {}
         self._given: set[FileName] = set()
         self._next_sweep = context.clock.monotonic()
@@ -84,6 +86,14 @@ class Spooler:
 
     def look(self) -> bool:
         """Look into the directory once, and put what is complete; whether there was anything."""
+        self._troubled.clear()
+        moved = self._look()
+        if not self._stop.is_set():
+            self._told &= self._troubled
+            self._context.counters.set(UnreadableCount=len(self._told))
+        return moved
+
+    def _look(self) -> bool:
         now = self._context.clock.monotonic()
         moved = False
         try:
@@ -253,11 +263,11 @@ class Spooler:
         except OSError as error:
             self._tell_once(path, f"cannot be completed: {error.strerror}; it is tried again")
             return
-        self._told.discard(path)
         self._seen.pop(reader.key, None)
         self._forget(reader.key)
 
     def _tell_once(self, path: str, what: str) -> None:
+        self._troubled.add(path)
         if path not in self._told:
             self._told.add(path)
             self._context.counters.add(EventReadFail=1)

@@ -64,6 +64,11 @@ class Finder:
         """Whether every directory could be read."""
         return not self._unreadable
 
+    @property
+    def unreadable(self) -> int:
+        """Files and directories that there are, and that cannot be read."""
+        return len(self._unreadable) + sum(each.trouble is not None for each in self._waiting.values())
+
     def find(self, now: float) -> None:
         """Look into the directories, if it is time."""
         self._copies.begin_look()

@@ -37,6 +37,8 @@ class Follower:
         self._readers = Readers(options.max_open_files)
         self._beginnings = Beginnings(options, context, outlet, self._known, self._readers)
         self._finder = Finder(options.groups(), self._readers, self._known, self._beginnings, context.clock)
+        self._troubled: set[FileReader] = set()
+        self._unreadable = -1
         self._looked = self._clock.monotonic()
         self._next_forget = self._looked + _FORGET_INTERVAL
 
@@ -51,11 +53,18 @@ class Follower:
                 break
             moved = self._advance(reader, now) or moved
         self._looked = now
+        self._count_unreadable()
         self._known.write(now=now)
         if now >= self._next_forget and self._finder.sees_all:
             self._known.forget(self._options.forget_after)
             self._next_forget = now + _FORGET_INTERVAL
         return moved
+
+    def _count_unreadable(self) -> None:
+        count = len(self._troubled) + self._finder.unreadable
+        if count != self._unreadable:
+            self._unreadable = count
+            self._counters.set(UnreadableCount=count)
 
     def lag(self) -> Lag:
         """What is known to be in the files, and was not put, and since when; asked on any thread."""
@@ -137,6 +146,7 @@ class Follower:
             _log.error("%s: %d bytes were gone before they were read", reader.place, reader.unread)
 
     def _drop(self, reader: FileReader) -> None:
+        self._troubled.discard(reader)
         self._readers.drop(reader)
         self._known.leave(reader)
 
@@ -149,6 +159,7 @@ class Follower:
             return  # it was renamed, and the next scan says where to
         if reader.trouble is None:
             reader.trouble = error.strerror or str(error)
+            self._troubled.add(reader)
             self._counters.add(EventReadFail=1)
             self._counters.last_error = f"{reader.place}: {reader.trouble}"
             _log.warning("%s cannot be read: %s; it is tried again", reader.place, reader.trouble)
@@ -158,3 +169,4 @@ class Follower:
         if reader.trouble is not None:
             _log.warning("%s can be read again", reader.place)
             reader.trouble = None
+            self._troubled.discard(reader)

@@ -1,0 +1,48 @@
+"""Health: whether a sink, or a group, does its work, as whoever runs it sees that."""
+
+from __future__ import annotations
+
+from ..clock import Clock
+from .counters import Counters
+
+#: Seconds of failures alone, after which a sink is not well: a restart of its destination takes less.
+FAILING = 10.0
+#: Seconds of one delivery, after which it is not: a large one over a slow line takes less.
+HANGING = 60.0
+
+
+class Health:
+    """Of one sink or group, for the agent's life; asked on any thread.
+
+    :param counters: the sink's; they are told what went wrong at last.
+    """
+
+    def __init__(self, counters: Counters, clock: Clock) -> None:
+        self._counters, self._clock = counters, clock
+        self._failing_since: float | None = None
+        self._begun: float | None = None
+
+    def begun(self) -> None:
+        """A delivery has begun."""
+        self._begun = self._clock.monotonic()
+
+    def worked(self) -> None:
+        """Some of it, at least, has left the channel."""
+        self._begun = self._failing_since = None
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing was delivered, and all is tried again."""
+        now, begun = self._clock.monotonic(), self._begun
+        self._begun = None
+        self._counters.last_error = f"{type(error).__name__}: {error}"
+        if self._failing_since is None:
+            self._failing_since = now if begun is None else begun
+
+    def trouble(self) -> str | None:
+        """What keeps it from delivering for a while; None if nothing does."""
+        now, failing, begun = self._clock.monotonic(), self._failing_since, self._begun
+        if failing is not None and now - failing >= FAILING:
+            return f"has delivered nothing for {now - failing:.0f} s: {self._counters.last_error}"
+        if begun is not None and now - begun >= HANGING:
+            return f"has been at one delivery for {now - begun:.0f} s"
+        return None
