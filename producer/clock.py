@@ -138,8 +138,9 @@ class WaitingRoom:
 
     def wake_one(self) -> None:
         """Let the one who has waited longest look again."""
-        with self._lock:
-            self._wake_first()
+        if self._signals:  # who enters a moment later looks after that
+            with self._lock:
+                self._wake_first()
 
     def _wake_first(self) -> None:
         """The caller holds the lock. Nobody is taken out who was not told, wherever an interrupt comes: told twice he

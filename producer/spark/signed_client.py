@@ -28,7 +28,7 @@ from ..config import ProducerConfig, ProjectConfig
 from ..credentials import Credentials
 from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
 from ..pipeline.sending.retry_rules import wait_backoff
-from ..sinks.http.connections import FollowedAdapter, outgoing
+from ..sinks.http.connections import FollowedAdapter, Outgoing
 from ..sinks.http.failures import error_of_exception
 from ..sinks.http.transport import Answer
 from ..sinks.http.transport import Target as HttpTarget
@@ -160,7 +160,7 @@ class SignedClient:
         headers = self._signed(question, credentials)
         url = self._http.base_url + quote(question.path)
         timeouts = (self._config.http.connect_timeout_ms / 1000, self._config.http.read_timeout_ms / 1000)
-        with outgoing() as request:
+        with Outgoing() as request:
             try:
                 response = self._session.request(
                     question.method,

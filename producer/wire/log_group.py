@@ -41,8 +41,13 @@ _NAME_BYTES, _LENGTH_BYTES = 320, 160
 def encode_tail(topic: str, source: str, tags: Iterable[tuple[str, str]]) -> bytes:
     """The end of a LogGroup: topic and source (present even if empty, as the official SDK writes them) and tags."""
     parts = [delimited(0x1A, topic.encode()), delimited(0x22, source.encode())]
-    parts += [delimited(0x32, _pair(name.encode(), value.encode())) for name, value in tags]
+    parts += [encode_tag(name, value) for name, value in tags]
     return b"".join(parts)
+
+
+def encode_tag(name: str, value: str) -> bytes:
+    """One tag more, to stand behind a tail."""
+    return delimited(0x32, _pair(name.encode(), value.encode()))
 
 
 def split_records(body: bytes) -> Iterator[bytes]:

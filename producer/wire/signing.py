@@ -63,8 +63,7 @@ def sign_v1(request: UnsignedRequest, key: SigningKey, now: datetime) -> dict[st
     :param now: the time of signing, aware and in UTC; the server refuses more than 15 minutes of difference.
     """
     date = http_date(now)
-    headers = _with_token(request.headers, key)
-    headers["x-log-signaturemethod"] = "hmac-sha1"
+    headers = unsigned_v1(request.headers, key)
     headers["Date"] = date
     if request.body:
         headers["Content-MD5"] = hashlib.md5(request.body, usedforsecurity=False).hexdigest().upper()
@@ -74,6 +73,11 @@ def sign_v1(request: UnsignedRequest, key: SigningKey, now: datetime) -> dict[st
     # Proxies may drop Date. This copy overrides it on the server, and is not part of what was signed.
     headers["x-log-date"] = date
     return headers
+
+
+def unsigned_v1(headers: Mapping[str, str], key: SigningKey) -> dict[str, str]:
+    """A copy of ``headers`` with those that version 1 adds whatever the body and the time are."""
+    return {**_with_token(headers, key), "x-log-signaturemethod": "hmac-sha1"}
 
 
 def string_to_sign_v1(request: UnsignedRequest, headers: Mapping[str, str]) -> str:

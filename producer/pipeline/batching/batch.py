@@ -84,6 +84,8 @@ class BatchState(enum.Enum):
     FAILED = "failed"
     SPLIT = "split"
 
+    __hash__ = object.__hash__  # that of an enum is a function in Python, and states are looked up all the time
+
     @property
     def final(self) -> bool:
         """Whether the batch is settled, or has no records any more."""
@@ -252,7 +254,7 @@ class ProducerBatch:
     def fill(self, sealed: Sealed) -> None:
         """Hold what takes no more records."""
         # Of the counts alone: who keeps a future keeps its batch, long after it has let go of the bytes.
-        counts = dataclasses.replace(sealed, records=[], callbacks=[])
+        counts = Sealed([], sealed.size, sealed.logs, sealed.sends, sealed.spent, [], sealed.logs_of_send)
         self.records, self.callbacks = sealed.records, sealed.callbacks
         self._sealed, self._held = counts, sealed.spent
 

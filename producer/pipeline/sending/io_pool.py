@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Hashable
 
 from ...clock import (
@@ -62,7 +62,7 @@ class IOThreadPool:
         self._inbox: deque[ProducerBatch] = deque()
         self._queue = queue
         # How many threads are with each batch: one may have begun its next attempt before the last one let go of it.
-        self._running: Counter[ProducerBatch] = Counter()
+        self._running: dict[ProducerBatch, int] = {}
         self._stopped = False
 
     def enter(self, batch: ProducerBatch) -> None:
@@ -111,7 +111,7 @@ class IOThreadPool:
     def running(self) -> int:
         """Attempts under way."""
         with self._lock:
-            return self._running.total()
+            return sum(self._running.values())
 
     def stats(self) -> tuple[DestinationStats, ...]:
         """See :attr:`~producer.metrics.Stats.destinations`."""
@@ -167,7 +167,7 @@ class IOThreadPool:
         with self._lock:
             turn = self._queue.take(now)
             if turn is not None:
-                self._running[turn.batch] += 1
+                self._running[turn.batch] = self._running.get(turn.batch, 0) + 1
             alarm, more = self._queue.alarm, turn is not None and self._queue.ready
         self._tell(alarm)
         if more:  # a gate may have let in several at once

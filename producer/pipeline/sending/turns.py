@@ -19,19 +19,19 @@ class Turns(Generic[M]):
     _count = itertools.count()
 
     def __init__(self) -> None:
+        #: With their turns, and numbers that rise with the time of coming: what stands in the heap.
+        self.members: dict[M, tuple[float, int, M]] = {}
         self._heap: list[tuple[float, int, M]] = []
-        #: With their turns, and numbers that rise with the time of coming.
-        self.members: dict[M, tuple[float, int]] = {}
 
     def put(self, member: M, turn: float) -> None:
         """Add ``member``, or give it another turn; with the same one it keeps its place."""
         entry = self.members.get(member)
         if entry is not None and entry[0] == turn:
             return
-        entry = self.members[member] = turn, next(self._count)
-        heapq.heappush(self._heap, (*entry, member))
+        entry = self.members[member] = turn, next(self._count), member
+        heapq.heappush(self._heap, entry)
         if len(self._heap) > 2 * len(self.members) + 16:  # what was replaced
-            self._heap = [(*entry, member) for member, entry in self.members.items()]
+            self._heap = list(self.members.values())
             heapq.heapify(self._heap)
 
     def remove(self, member: M) -> None:
@@ -40,12 +40,13 @@ class Turns(Generic[M]):
 
     def turn_of(self, member: M) -> float:
         """The turn of ``member``; infinite if it is not in."""
-        return self.members.get(member, (math.inf, 0))[0]
+        entry = self.members.get(member)
+        return math.inf if entry is None else entry[0]
 
     def first(self) -> tuple[float, int, M] | None:
         """The lowest turn, a number that rises with the time of coming, and whose they are; None without members."""
         heap = self._heap
-        while heap and self.members.get(heap[0][2]) != heap[0][:2]:
+        while heap and self.members.get(heap[0][2]) is not heap[0]:
             heapq.heappop(heap)
         return heap[0] if heap else None
 

@@ -1,15 +1,26 @@
-"""The head of an answer, read without Python's parser of e-mails, which costs more than all else that a small answer
-does; what may stand in a head, and how much, is as in ``http.client``.
+"""Answers, read without Python's parser of e-mails, which costs more than all else that a small answer does; what may
+stand in a head, and how much, is as in ``http.client``.
+
+An answer that came as a whole with the first bytes is taken apart where it lies. Every other one is read step by step
+by ``http.client``, with another parser for its head.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
+import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 #: A line has no more bytes, and a head no more headers.
 _LONGEST_LINE, _MOST_HEADERS = 65536, 100
+#: What is read at once, bytes: more than an acknowledgement has.
+_FIRST = 16 * 1024
+#: An error of a server is a few hundred bytes; whatever sends more is something else.
+_MAX_ANSWER = 64 * 1024
+#: Headers with which an answer is more than a head and a body of a known length.
+_UNUSUAL = frozenset(("transfer-encoding", "content-encoding", "connection"))
 
 
 class Headers(http.client.HTTPMessage):
@@ -122,3 +133,116 @@ def _read_lines(file: BinaryIO) -> list[str]:
         if len(lines) == _MOST_HEADERS:
             raise http.client.HTTPException(f"got more than {_MOST_HEADERS} headers")
         lines.append(str(line, "iso-8859-1").rstrip("\r\n"))
+
+
+class Received(NamedTuple):
+    """An answer, read as far as anybody wants to.
+
+    :ivar body: its first bytes, unpacked.
+    :ivar last: whether its connection is of no more use.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes
+    last: bool
+
+
+def receive(sock: Any, method: str) -> Received:
+    """Read the answer to a request from its socket.
+
+    :param method: of the request.
+    :raises http.client.HTTPException: it is none, it is not whole, or does not say how long it is.
+    :raises OSError: the connection failed.
+    """
+    data = sock.recv(_FIRST) or b""  # TLS within TLS says 0 at its end
+    received = _whole(data)
+    if received is not None:
+        return received
+    begun = _Begun(sock, data)
+    response = Response(begun, method=method)  # type: ignore[arg-type]  # it is asked for its file alone
+    try:
+        response.begin()
+        body = _read(response)
+        # There may be more than anybody wants to read; or than was asked for, which the next one must not get.
+        last = response.will_close or not response.isclosed() or begun.surplus
+        return Received(response.status, response.headers, body, last)  # type: ignore[arg-type]
+    finally:
+        response.close()
+
+
+def _whole(data: bytes) -> Received | None:
+    """The answer, if these bytes are an ordinary one, all of it and nothing else."""
+    end = data.find(b"\r\n\r\n")
+    first, *lines = str(data[: max(0, end)], "iso-8859-1").split("\r\n")
+    if data.count(b"\n", 0, max(0, end)) != len(lines) or len(lines) > _MOST_HEADERS:
+        return None
+    status = first[9:12]
+    if first[:9] != "HTTP/1.1 " or first[12:13].strip() or not (status.isascii() and status.isdecimal()):
+        return None
+    headers = Headers(lines)
+    lengths = headers.get_all("content-length", ())
+    if len(lengths) != 1 or lengths[0] != str(len(data) - end - 4) or not _UNUSUAL.isdisjoint(headers):
+        return None
+    if status < "200" or status in ("204", "304"):
+        return None
+    return Received(int(status), headers, data[end + 4 :], last=False)
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    """The first bytes of an answer's body, unpacked.
+
+    :raises http.client.HTTPException: the answer is not whole, or does not say how long it is.
+    """
+    lengths = set(response.headers.get_all("Content-Length", ()))
+    if len(lengths) > 1:
+        raise http.client.HTTPException(f"the answer has {len(lengths)} lengths: {', '.join(sorted(lengths))}")
+    body = response.read(_MAX_ANSWER)
+    if response.length and len(body) < _MAX_ANSWER:
+        raise http.client.IncompleteRead(body, response.length)
+    if response.headers.get("Content-Encoding") in ("gzip", "x-gzip", "deflate"):
+        # By a proxy: nobody was asked to pack it.
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, _MAX_ANSWER)
+    return body
+
+
+class _Begun(io.RawIOBase):
+    """What comes from a socket, of which some bytes were read before.
+
+    :ivar ended: whether nothing more is to be read from the socket.
+    :ivar surplus: whether something was left that had come when its file was closed.
+    """
+
+    def __init__(self, sock: Any, data: bytes) -> None:
+        self._sock, self._data = sock, data
+        self.ended = self.surplus = False
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """As a socket's; to close it closes nothing else."""
+        return _File(self)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """First what was read before."""
+        if not self._data:
+            return 0 if self.ended else int(self._sock.recv_into(buffer))
+        some = self._data[: len(buffer)]
+        self._data = self._data[len(some) :]
+        buffer[: len(some)] = some
+        return len(some)
+
+
+class _File(io.BufferedReader):
+    """Notes what is left when it is closed."""
+
+    raw: _Begun
+
+    def close(self) -> None:
+        """See :class:`io.BufferedReader`."""
+        if not self.closed:
+            self.raw.ended = True
+            self.raw.surplus = bool(self.peek(1))
+        super().close()

@@ -16,21 +16,25 @@ from __future__ import annotations
 
 import enum
 import http.client
+import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import requests.adapters
 from urllib3 import HTTPConnectionPool, PoolManager
 
 from ...tls import closed_if_it_fails
-from .answers import Response
+from .answers import Received, Response, receive
 from .watchdog import guard
 
 #: A body of no more bytes is copied behind its head, to be sent with it.
 _SENT_WITH_HEAD = 16 * 1024
+
+# What http.client sends in no request line.
+_NOT_IN_TARGETS = re.compile("[\x00-\x20\x7f]")
 
 # The request that this thread makes at the moment.
 _here = threading.local()
@@ -48,7 +52,7 @@ class Sent(enum.Enum):
 
 
 class Outgoing:
-    """A request in the eyes of the connection that sends it.
+    """The request that this thread makes within the block, in the eyes of the connection that sends it.
 
     :ivar sent: how much of it has left.
     """
@@ -58,14 +62,13 @@ class Outgoing:
     def __init__(self) -> None:
         self.sent = Sent.NOTHING
 
+    def __enter__(self) -> Self:
+        _here.request = self
+        return self
 
-@contextmanager
-def outgoing() -> Iterator[Outgoing]:
-    """Follow the request that this thread makes within the block."""
-    request = _here.request = Outgoing()
-    try:
-        yield request
-    finally:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _here.request = None
 
 
@@ -95,10 +98,6 @@ class Followed:
     sock: Any
     timeout: Any
     response_class = Response
-    #: Whether the last request did not leave as a whole: no other one may follow it.
-    broken = False
-    _request: Outgoing | None = None
-    _body = b""
 
     def connect(self) -> None:
         """See :class:`urllib3.connection.HTTPConnection`."""
@@ -114,46 +113,39 @@ class Followed:
             raise
         return sock
 
-    def exchange(self, method: str, target: str, head: bytes, body: bytes, timeout: float) -> http.client.HTTPResponse:
-        """Send a request over the connection, which is open, and read the head of its answer.
+    def exchange(self, method: str, target: str, head: bytes, body: bytes, timeout: float) -> Received:
+        """Send a request over the connection, which is open, and read its answer.
 
         :param method: ``POST`` or ``GET``.
         :param target: what is asked for, as the request line has it.
         :param head: the headers, a line each, without the last line's end.
         :param timeout: how long the other end may be silent, seconds.
         """
+        if _NOT_IN_TARGETS.search(target):
+            raise http.client.InvalidURL(f"nothing that can be asked for: {target!r}")
         guard(self.sock.fileno())
-        request = self._request = getattr(_here, "request", None)
-        self._body = body
+        begin = b"%b %b HTTP/1.1\r\n%b\r\n\r\n" % (method.encode("ascii"), target.encode("ascii"), head)
         self.timeout = timeout
         self.sock.settimeout(timeout)
-        try:
-            self.putrequest(method, target, skip_host=True, skip_accept_encoding=True)  # type: ignore[attr-defined]
-            self._output(head)  # type: ignore[attr-defined]
-            # A server may answer and close before it has read all; its answer is there to be read.
-            self.broken = True
-            with suppress(BrokenPipeError, ConnectionResetError):
-                self.endheaders()  # type: ignore[attr-defined]
-                self.broken = False
-                if request is not None:
-                    request.sent = Sent.WHOLE
-        finally:
-            self._request, self._body = None, b""
-        return http.client.HTTPConnection.getresponse(self)  # type: ignore[arg-type]
+        # A server may answer and close before it has read all; its answer is there to be read.
+        broken = True
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._send_all(begin, body)
+            broken = False
+        received = receive(self.sock, method)
+        return received._replace(last=True) if broken else received
 
-    def send(self, data: Any) -> None:
-        """Send the head of a request, and its body; or what is said to a proxy before.
-
-        See :class:`http.client.HTTPConnection`.
-        """
-        if self._request is not None:
-            self._request.sent = Sent.PART
-        body, self._body = self._body, b""
+    def _send_all(self, begin: bytes, body: bytes) -> None:
+        """Send the parts of a request, and note what has left."""
+        request: Outgoing = getattr(_here, "request", None) or Outgoing()
+        send = http.client.HTTPConnection.send
+        request.sent = Sent.PART
         if len(body) > _SENT_WITH_HEAD:
-            super().send(data)  # type: ignore[misc]
-            super().send(body)  # type: ignore[misc]
+            send(self, begin)  # type: ignore[arg-type]
+            send(self, body)  # type: ignore[arg-type]
         else:
-            super().send(data + body)  # type: ignore[misc]
+            send(self, begin + body)  # type: ignore[arg-type]
+        request.sent = Sent.WHOLE
 
 
 @cache

@@ -16,22 +16,22 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 import requests.utils
 import urllib3.exceptions
 
 from ...clock import Clock
-from .connections import FollowedAdapter, outgoing
+from ...wire.prepared import request_target
+from .answers import Received
+from .connections import FollowedAdapter, Outgoing, Sent
 from .failures import error_of_exception, error_of_limit
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from ...config import HttpConfig
 
-#: An error of a server is a few hundred bytes; whatever sends more is something else.
-_MAX_ANSWER = 64 * 1024
 #: Destinations whose connections are kept.
 _POOLS = 32
 #: What may come from below when a request is made; anything else is a bug.
@@ -97,13 +97,13 @@ class _Route:
     :ivar pool: its connections.
     :ivar prefix: what stands before a path in the request line: nothing, or, for a proxy that forwards, the base URL.
     :ivar tunnel: a proxy is to open a tunnel first.
-    :ivar headers: of the proxy.
+    :ivar head: the headers for the proxy, each with the end of its line.
     """
 
     pool: Any
     prefix: str
     tunnel: bool
-    headers: Mapping[str, str]
+    head: bytes
 
 
 class Transport:
@@ -154,11 +154,21 @@ class Transport:
         :param proxies: of :meth:`proxies_for`, the same object for each request.
         :returns: the answer, and its headers.
         :raises NetworkError: there was none, or not in time.
+        :raises MisconfiguredError: it cannot be sent.
         """
-        target = path + (f"?{urlencode(params)}" if params else "")
-        with self._watchdog.watch() as watch, outgoing() as request:
+        return self.send(method, base_url, request_target(path, params), head_of(headers), body, proxies)
+
+    def send(
+        self, method: str, base_url: str, target: str, head: bytes, body: bytes, proxies: Mapping[str, str]
+    ) -> tuple[Answer, Mapping[str, str]]:
+        """As :meth:`request`.
+
+        :param target: what is asked for, as the request line has it.
+        :param head: of :func:`head_of`.
+        """
+        with self._watchdog.watch() as watch, Outgoing() as request:
             try:
-                answer = self._exchange(self._route(base_url, proxies), method, target, headers, body)
+                received = self._exchange(self._route(base_url, proxies), method, target, head, body)
             except Exception as error:
                 if watch.cut:
                     raise error_of_limit(self._limit, request.sent) from error
@@ -168,7 +178,8 @@ class Transport:
         # A connection that is shut down also looks like one that the server closed after a complete answer.
         if watch.cut:
             raise error_of_limit(self._limit, request.sent)
-        return answer
+        headers: Any = received.headers
+        return Answer(received.status, headers.get("x-log-requestid", ""), received.body), headers
 
     def _route(self, base_url: str, proxies: Mapping[str, str]) -> _Route:
         key = base_url, id(proxies)
@@ -195,25 +206,24 @@ class Transport:
         self._adapter.cert_verify(pool, request.url, self._verify, self._certificate)  # type: ignore[no-untyped-call]
         forwarded = not self._adapter.request_url(request, given).startswith("/")
         tunnel = pool.proxy is not None and not forwarded
-        return _Route(pool, base_url if forwarded else "", tunnel, {} if tunnel else pool.proxy_headers)
+        # Those of a tunnel are told to the proxy that opens it.
+        own = b"" if tunnel or not pool.proxy_headers else head_of(pool.proxy_headers) + b"\r\n"
+        return _Route(pool, base_url if forwarded else "", tunnel, own)
 
-    def _exchange(
-        self, route: _Route, method: str, target: str, headers: Mapping[str, str], body: bytes
-    ) -> tuple[Answer, Mapping[str, str]]:
-        head = _head({**headers, **route.headers, "Content-Length": str(len(body))})
+    def _exchange(self, route: _Route, method: str, target: str, head: bytes, body: bytes) -> Received:
         connection = route.pool._get_conn()
         try:
             if connection.is_closed:
                 self._connect(route, connection)
-            response = connection.exchange(method, route.prefix + target, head, body, self._read_timeout)
-            answer = Answer(response.status, response.headers.get("x-log-requestid", ""), _read(response))
+            whole = b"%b%b\r\nContent-Length: %d" % (route.head, head, len(body))
+            received: Received = connection.exchange(method, route.prefix + target, whole, body, self._read_timeout)
         except BaseException:
             connection.close()
             raise
-        if connection.broken or not response.isclosed():  # of the answer there is more than anybody wants to read
+        if received.last:
             connection.close()
         route.pool._put_conn(connection)
-        return answer, response.headers
+        return received
 
     def _connect(self, route: _Route, connection: Any) -> None:
         connection.timeout = self._connect_timeout
@@ -234,34 +244,18 @@ class Transport:
         self._watchdog.close()
 
 
-def _head(headers: Mapping[str, str]) -> bytes:
-    """The lines of a request's headers, which travel as they were signed.
+def head_of(headers: Mapping[str, str]) -> bytes:
+    """The lines of a request's headers, which travel as they were signed; without the last line's end.
 
-    :raises ValueError: a header that cannot be sent.
+    :raises MisconfiguredError: a header that cannot be sent.
     """
     try:
         head = "\r\n".join([f"{name}: {value}" for name, value in headers.items()]).encode("latin-1")
     except UnicodeEncodeError:
-        head = b""
+        head = b"\0"
     ends = len(headers) - 1
-    if head.count(b"\n") != ends or head.count(b"\r") != ends:
-        wrong = [name for name, value in headers.items() if not value.isascii() or {"\r", "\n"} & set(value)]
-        raise ValueError(f"not to be sent as a header, for an end of line or characters beyond latin-1: {wrong}")
+    if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
+        wrong = [name for name, value in headers.items() if not value.isascii() or {"\r", "\n", "\0"} & set(value)]
+        error = ValueError(f"not to be sent as a header, for an end of line or characters beyond latin-1: {wrong}")
+        raise error_of_exception(error, Sent.NOTHING) from None
     return head
-
-
-def _read(response: http.client.HTTPResponse) -> bytes:
-    """The first bytes of an answer's body, unpacked.
-
-    :raises http.client.HTTPException: the answer is not whole, or does not say how long it is.
-    """
-    lengths = set(response.headers.get_all("Content-Length", ()))
-    if len(lengths) > 1:
-        raise http.client.HTTPException(f"the answer has {len(lengths)} lengths: {', '.join(sorted(lengths))}")
-    body = response.read(_MAX_ANSWER)
-    if response.length and len(body) < _MAX_ANSWER:
-        raise http.client.IncompleteRead(body, response.length)
-    if response.headers.get("Content-Encoding") in ("gzip", "x-gzip", "deflate"):
-        # By a proxy: nobody was asked to pack it.
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, _MAX_ANSWER)
-    return body

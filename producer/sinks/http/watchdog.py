@@ -14,8 +14,9 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
 
 from ...clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
 
@@ -26,7 +27,7 @@ _here = threading.local()
 
 
 class Watch:
-    """One attempt in the eyes of its watchdog, whose lock guards all of it.
+    """The attempt that this thread makes within the block, in the eyes of its watchdog, whose lock guards all of it.
 
     :ivar deadline: when its time is over.
     :ivar over: whether it is.
@@ -42,6 +43,17 @@ class Watch:
         self.over = False
         self.cut = False
         self.descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        self.watchdog.begin(self)
+        _here.watch = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _here.watch = None
+        self.watchdog.end(self)
 
 
 def guard(connection_descriptor: int) -> None:
@@ -73,17 +85,9 @@ class Watchdog:
         self._asleep = False
         self._closed = False
 
-    @contextmanager
-    def watch(self) -> Iterator[Watch]:
-        """Watch the attempt that this thread makes within the block."""
-        watch = Watch(self, Deadline.after(self._clock, self._limit))
-        self._begin(watch)
-        _here.watch = watch
-        try:
-            yield watch
-        finally:
-            _here.watch = None
-            self._end(watch)
+    def watch(self) -> Watch:
+        """To watch the attempt that this thread makes within a ``with`` block."""
+        return Watch(self, Deadline.after(self._clock, self._limit))
 
     def guard(self, watch: Watch, descriptor: int) -> None:
         """The attempt has a connection now.
@@ -103,7 +107,8 @@ class Watchdog:
             self._closed = True
         self._room.wake_all()
 
-    def _begin(self, watch: Watch) -> None:
+    def begin(self, watch: Watch) -> None:
+        """An attempt begins."""
         with self._lock:
             self._watches[watch] = None
             asleep, thread = self._asleep, None
@@ -124,7 +129,8 @@ class Watchdog:
             with self._lock:
                 self._thread = None
 
-    def _end(self, watch: Watch) -> None:
+    def end(self, watch: Watch) -> None:
+        """It is over; nobody shuts its connection down any more."""
         with self._lock:
             self._watches.pop(watch, None)
             # Whoever takes it closes it: a number that was closed may be another connection's at once.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ...interfaces import Payload, Record
 from ...records import StreamKey
 from ...wire.compression import compress, compress_joined, decompress
 from ...wire.json_group import decode_json, encode_json
-from ...wire.log_group import encode_tail, split_records
+from ...wire.log_group import encode_tag, encode_tail, split_records
 
 PACK_ID_TAG = "__pack_id__"
 
@@ -46,5 +47,10 @@ def _tags(key: StreamKey, pack_id: str | None) -> tuple[tuple[str, str], ...]:
     return key.tags if pack_id is None else (*key.tags, (PACK_ID_TAG, pack_id))
 
 
+# That of a stream is asked for twice with each of its batches.
+_kept_tail = lru_cache(maxsize=1024)(encode_tail)
+
+
 def _tail(key: StreamKey, pack_id: str | None) -> bytes:
-    return encode_tail(key.topic, key.source, _tags(key, pack_id))
+    tail = _kept_tail(key.topic, key.source, key.tags)
+    return tail if pack_id is None else tail + encode_tag(PACK_ID_TAG, pack_id)

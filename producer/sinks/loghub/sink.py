@@ -9,7 +9,7 @@ import difflib
 import logging
 import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
@@ -26,12 +26,13 @@ from ...errors import (
     UnauthorizedError,
 )
 from ...forks import Stage, watch_fork
-from ...interfaces import Delivery, Payload, Receipt, Record, Sink
+from ...interfaces import Delivery, Payload, Receipt, Record, SequenceId, Sink
 from ...records import StreamKey
 from ...wire.list_shards import list_shards_headers, list_shards_path
+from ...wire.prepared import Prepared, PreparedV1, PreparedV4
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
-from ..http.transport import Answer, Target, Transport, target_of
+from ..http.transport import Answer, Target, Transport, head_of, target_of
 from .classify import error_of_answer, is_acknowledgement
 from .codec import Codec
 from .credentials_cache import CredentialsCache
@@ -41,6 +42,7 @@ _log = logging.getLogger("producer.loghub")
 
 # A Date further away than ten years is nonsense, seconds.
 _SHOWN = 10  # projects in a message
+_MOST_PREPARED = 1024  # requests of a project
 _LARGEST_OFFSET = 10 * 366 * 86_400.0
 
 
@@ -54,6 +56,8 @@ class _Project:
     proxies: Mapping[str, str]
     user_agent: str
     clock_offset: float = 0.0
+    #: By logstore and shard hash: requests, and the credentials that they are signed with.
+    prepared: dict[tuple[str, str | None], tuple[Credentials, Prepared]] = field(default_factory=dict)
 
 
 class LogHubSink(Sink):
@@ -134,17 +138,39 @@ class LogHubSink(Sink):
 
     def write(self, delivery: Delivery) -> Receipt:
         """See :class:`~producer.interfaces.Sink`."""
-        key = delivery.key
-        project = self._project(key.project)
-        path = put_logs_path(key, delivery.sequence)
-        params = put_logs_params(key, self._config.processor, delivery.sequence)
-        config, payload = self._config, delivery.payload
-        headers = put_logs_headers(
-            project.target.host, payload.raw_size, config.compression, project.user_agent, config.log_format
+        project, payload = self._project(delivery.key.project), delivery.payload
+        credentials = project.credentials.get()
+        request = self._prepared(project, credentials, delivery.key, delivery.sequence)
+        head = request.head(payload.body, payload.raw_size, self._clock.time() + project.clock_offset)
+        answer, headers = self._transport.send(
+            "POST", project.target.base_url, request.target, head, payload.body, project.proxies
         )
-        request = UnsignedRequest(method="POST", path=path, params=params, headers=headers, body=payload.body)
-        answer = self._ask(project, request)
+        if not is_acknowledgement(answer):
+            raise self._learn(project, credentials, answer, headers)
         return Receipt(answer.request_id, answer.status)
+
+    def _prepared(
+        self, project: _Project, credentials: Credentials, key: StreamKey, sequence: SequenceId | None
+    ) -> Prepared:
+        """The request of a batch, which is kept unless it has a number, as no other one has."""
+        where = key.logstore, key.shard_hash
+        known = project.prepared.get(where)
+        if sequence is None and known is not None and known[0] is credentials:
+            return known[1]
+        config = self._config
+        request = UnsignedRequest(
+            method="POST",
+            path=put_logs_path(key, sequence),
+            params=put_logs_params(key, config.processor, sequence),
+            headers=put_logs_headers(project.target.host, 0, config.compression, project.user_agent, config.log_format),
+        )
+        kind = PreparedV4 if config.sign_version == "v4" else PreparedV1
+        prepared = kind(request, self._signing_key(credentials), head_of)
+        if sequence is None:
+            if len(project.prepared) >= _MOST_PREPARED:
+                project.prepared.clear()
+            project.prepared[where] = credentials, prepared
+        return prepared
 
     def ask_for_shards(self, project: str, logstore: str) -> None:
         """Ask for the shards of a logstore, which changes nothing: does it exist, and are the credentials accepted?
@@ -196,13 +222,16 @@ class LogHubSink(Sink):
             return answer
         raise self._learn(project, credentials, answer, answer_headers)
 
-    def _sign(self, project: _Project, credentials: Credentials, unsigned: UnsignedRequest) -> dict[str, str]:
-        key = SigningKey(
+    def _signing_key(self, credentials: Credentials) -> SigningKey:
+        return SigningKey(
             access_key_id=credentials.access_key_id,
             access_key_secret=credentials.access_key_secret,
             security_token=credentials.security_token,
             region=self._config.region,
         )
+
+    def _sign(self, project: _Project, credentials: Credentials, unsigned: UnsignedRequest) -> dict[str, str]:
+        key = self._signing_key(credentials)
         now = datetime.fromtimestamp(self._clock.time() + project.clock_offset, UTC)
         return sign_v4(unsigned, key, now) if self._config.sign_version == "v4" else sign_v1(unsigned, key, now)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import http.client
 import socket
+from typing import Any
 
 import pytest
 
 from producer import Producer, ProjectConfig
 from producer.server import LogHubServer
-from producer.sinks.http.answers import Response
+from producer.sinks.http.answers import Response, receive
 
 HEADS = {
     "ordinary": b"HTTP/1.1 200 OK\r\nx-log-requestid: 5f\r\nContent-Length: 3\r\n\r\nabc",
@@ -63,6 +64,48 @@ def _read(kind: type[http.client.HTTPResponse], sent: bytes) -> object:
 def test_an_answer_is_read_as_http_client_reads_it(head: str) -> None:
     """The same headers, the same body and the same end of it, or the same error."""
     assert _read(Response, HEADS[head]) == _read(http.client.HTTPResponse, HEADS[head])
+
+
+def _receive(pieces: list[bytes]) -> Any:
+    """What becomes of an answer that comes in these pieces, each when the one before it was taken."""
+
+    class Socket:
+        def recv_into(self, buffer: memoryview) -> int:
+            data = self.recv(len(buffer))
+            buffer[: len(data)] = data
+            return len(data)
+
+        def recv(self, _: int) -> bytes:
+            return pieces.pop(0) if pieces else b""
+
+    try:
+        received = receive(Socket(), "POST")
+    except (http.client.HTTPException, ValueError) as error:
+        return type(error)
+    names = ("content-length", "x-log-requestid", "connection", "date")
+    headers = [received.headers.get_all(name, ()) for name in names]
+    return received.status, headers, received.body, received.last
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_an_answer_means_the_same_however_it_arrives(head: str) -> None:
+    """At once, cut in two behind the first bytes or before the last one, or a byte at a time."""
+    sent = HEADS[head]
+    pieces = [sent[at : at + 8000] for at in range(0, len(sent), 8000)]
+    at_once = _receive(list(pieces))
+    assert _receive([sent[:1], *(sent[at : at + 8000] for at in range(1, len(sent), 8000))]) == at_once
+    if len(sent) < 1000:
+        assert _receive([sent[at : at + 1] for at in range(len(sent))]) == at_once
+        if len(sent) > 1:
+            assert _receive([sent[:-1], sent[-1:]]) == at_once
+
+
+@pytest.mark.parametrize("more", [b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
+def test_what_comes_behind_an_answer_is_no_part_of_it(more: bytes) -> None:
+    """Neither of its body, whatever the first bytes hold besides; the next request must not take it for its own."""
+    for pieces in ([HEADS["ordinary"] + more], [HEADS["ordinary"][:30], HEADS["ordinary"][30:] + more]):
+        status, _, body, last = _receive(pieces)
+        assert (status, body, last) == (200, b"abc", True)
 
 
 def test_what_follows_a_line_that_is_no_header_is_none() -> None:

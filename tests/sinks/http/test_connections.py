@@ -16,29 +16,25 @@ from producer.sinks.http.connections import Followed
 from producer.sinks.http.transport import Transport
 
 
-class Connection:
-    """Notes what it is given."""
+class Pair(Followed, http.client.HTTPConnection):
+    """One end of a pair of sockets; notes what it is given."""
 
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []
-
-    def send(self, data: bytes) -> None:
-        """As a socket does."""
-        self.sent.append(data)
-
-
-class FollowedConnection(Followed, Connection):
-    """As urllib3's connections become one."""
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__("h")
+        self.sock = sock
 
 
 @pytest.mark.parametrize(("size", "calls"), [(1, 1), (16 * 1024, 1), (16 * 1024 + 1, 2)])
-def test_a_small_body_leaves_with_its_head(size: int, calls: int) -> None:
+def test_a_small_body_leaves_with_its_head(size: int, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of one log is one call of the socket; a large body is not copied."""
-    connection = FollowedConnection()
-    connection._body = b"x" * size
-    connection.send(b"head")
-    assert b"".join(connection.sent) == b"head" + b"x" * size
-    assert len(connection.sent) == calls
+    sent: list[bytes] = []
+    monkeypatch.setattr(http.client.HTTPConnection, "send", lambda _, data: sent.append(data))
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        assert Pair(here).exchange("POST", "/", b"Host: h", b"x" * size, 20).status == 200
+    assert b"".join(sent) == b"POST / HTTP/1.1\r\nHost: h\r\n\r\n" + b"x" * size
+    assert len(sent) == calls
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\r\nAuthorization: b", "\u4e2d"])
