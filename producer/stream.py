@@ -18,6 +18,7 @@ from .results import Callback
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowPiece, ArrowSender
+    from .interfaces import Record
     from .pipeline.batching.open_records import OpenRecords
     from .pipeline.sender import Sender
 
@@ -232,7 +233,7 @@ class Stream:
         """
         return self._producer._arrow_sender(self.key, batch.schema, options, callback).pieces(batch)
 
-    def _send_numbered(self, record: bytes, logs: int, number: int) -> SendFuture:
+    def _send_numbered(self, record: Record, logs: int, number: int) -> SendFuture:
         """Accept encoded logs as one batch under that number, on a stream that was opened with a ``SequenceKey``.
 
         One thread at a time may use the stream, and numbers must grow.

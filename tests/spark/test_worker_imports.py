@@ -7,17 +7,33 @@ import pytest
 from tests.test_imports import imported
 
 #: What sends, stores or shows, and costs a process the more time to start the less it does.
-HEAVY = {"numpy", "pandas", "producer.channels", "producer.client", "pyarrow", "requests", "rich"}
+HEAVY = {
+    "numpy",
+    "pandas",
+    "producer.channels",
+    "producer.client",
+    "pyarrow",
+    "pyarrow.fs",
+    "pyarrow.parquet",
+    "requests",
+    "rich",
+}
 
 
 @pytest.mark.parametrize(
     ("statement", "needed"),
     [
         pytest.param("import producer.spark.writing.writers", set(), id="plans a write, and commits it"),
+        pytest.param(
+            "import producer.spark.writing.task",
+            {"numpy", "producer.client", "pyarrow", "requests"},
+            id="writes columns",
+        ),
         pytest.param("import producer.spark.executor", {"producer.client", "requests"}, id="sends"),
         pytest.param("import producer.ship.spark_engine", {"producer.client", "requests"}, id="ships files"),
     ],
 )
 def test_what_a_process_does_not_do_is_not_imported(statement: str, needed: set[str]) -> None:
-    """One that plans sends nothing, one that sends needs no channel, and one that ships shows no progress."""
+    """One that plans sends nothing, one that sends needs no channel, one that
+    writes has no dead letters as a rule, and one that ships shows no progress."""
     assert imported(statement) & HEAVY <= needed

@@ -27,6 +27,7 @@ from ...client import Producer
 from ...clock import SystemClock
 from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
 from ...futures import SendFuture
+from ...interfaces import Record
 from ...numbering import SequenceKey
 from ...results import Result
 from ...stream import Stream
@@ -47,6 +48,8 @@ _NUMBERS_A_ROW = 32
 _FILLING, _SMALLEST = 32 << 20, 4096
 # Pieces of a chunk before they are joined: each takes some memory of its own.
 _MOST_PIECES = 16
+# Of a batch so large a part keeps the whole of it in memory until it is acknowledged; a smaller one is copied.
+_LARGE_PART = 4
 # Of a shard hash that is not adjusted, as many bits choose the shard; the others tell writers apart.
 _SHARD_BITS = 64
 
@@ -86,17 +89,27 @@ def _hexadecimal(shard_hash: str) -> int:
 class _Piece:
     """Rows of one stream, encoded.
 
+    :ivar parts: the rows; they are put together only for those who look at them, which is after a failure.
+    :ivar body: their records.
     :ivar depth: how often their chunk was cut in halves.
     """
 
-    rows: Rows
-    body: bytes
+    parts: tuple[Rows, ...]
+    body: Record
     depth: int = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def rows(self) -> Rows:
+        """All of them."""
+        return self.parts[0] if len(self.parts) == 1 else Rows.joined(self.parts)
 
     @property
     def number(self) -> int:
         """The sequence number of a request of these rows."""
-        return (int(self.rows.numbers[-1]) + 1) * _NUMBERS_A_ROW - self.depth
+        return (int(self.parts[-1].numbers[-1]) + 1) * _NUMBERS_A_ROW - self.depth
 
 
 class ExactlyOnce:
@@ -133,7 +146,7 @@ class ExactlyOnce:
             group = Rows(rows, Rows(batch, numbers).pick(places).numbers, self._options.row_labels)
             line = self._line(names, group, encoder)
             if line is not None:
-                line.add(group, encoder)
+                line.add(group, encoder, batch.num_rows)
 
     def finish(self) -> None:
         """Wait until every row is acknowledged, or refused and dealt with.
@@ -212,12 +225,15 @@ class _Line:
         self._chunk_rows = self._chunk_bytes = 0
         self._sent: tuple[_Piece, SendFuture] | None = None
 
-    def add(self, rows: Rows, encoder: ColumnarEncoder) -> None:
-        """Cut these rows into chunks, and send those that are full."""
-        if self._chunk and not self._chunk[0].rows.batch.schema.equals(rows.batch.schema):
+    def add(self, rows: Rows, encoder: ColumnarEncoder, whole: int) -> None:
+        """Cut these rows into chunks, and send those that are full.
+
+        :param whole: how many rows the batch has that they are of.
+        """
+        if self._chunk and not self._chunk[0].parts[0].batch.schema.equals(rows.batch.schema):
             self.close()  # a chunk has one set of columns
         for valid, encoded in self._encoded(rows, encoder):
-            self._cut(valid, encoded)
+            self._cut(valid, encoded, whole)
 
     def _encoded(self, rows: Rows, encoder: ColumnarEncoder) -> Iterator[tuple[Rows, EncodedRows]]:
         """Those of the rows that can become logs, encoded; the others are refused."""
@@ -234,7 +250,7 @@ class _Line:
             return
         yield rows, encoded
 
-    def _cut(self, rows: Rows, encoded: EncodedRows) -> None:
+    def _cut(self, rows: Rows, encoded: EncodedRows, whole: int) -> None:
         ends, place = encoded.ends, 0
         while place < len(rows):
             start = int(ends[place - 1]) if place else 0
@@ -245,12 +261,14 @@ class _Line:
             if stop == place:
                 self.close()
                 continue
-            end = int(ends[stop - 1])
-            self._chunk.append(_Piece(rows.pick(range(place, stop)).copied(), bytes(encoded.body[start:end])))
+            picked = rows.pick(range(place, stop))
+            kept = picked if len(picked) * _LARGE_PART >= whole else picked.copied()
+            self._chunk.append(_Piece((kept,), encoded.piece(place, stop)))
             if len(self._chunk) > _MOST_PIECES:
-                self._chunk = [_joined(self._chunk)]
+                joined = _joined(self._chunk)
+                self._chunk = [_Piece((joined.rows,), joined.body)]
             self._chunk_rows += stop - place
-            self._chunk_bytes += end - start
+            self._chunk_bytes += int(ends[stop - 1]) - start
             place = stop
             if self._chunk_rows >= self._options.chunk_rows or self._chunk_bytes >= self._size:
                 self.close()
@@ -266,7 +284,7 @@ class _Line:
 
     def _send(self, chunk: _Piece) -> None:
         try:
-            future = self._stream._send_numbered(chunk.body, len(chunk.rows), chunk.number)
+            future = self._stream._send_numbered(chunk.body, len(chunk), chunk.number)
         except InvalidArgumentError as error:  # larger than a request may be
             if not blames_row(error):
                 raise self._not_acknowledged(chunk.rows, full_reason(error)) from error
@@ -298,24 +316,25 @@ class _Line:
 
         Where the task fails anyway, nothing of the chunk is sent: its rows may be mended, and come again as a whole.
         """
-        if len(chunk.rows) == 1 or self._options.on_failure is OnFailure.FAIL:
-            self._refusals.refuse(chunk.rows, reason)
+        rows = chunk.rows
+        if len(rows) == 1 or self._options.on_failure is OnFailure.FAIL:
+            self._refusals.refuse(rows, reason)
             return
-        encoder = ColumnarEncoder(chunk.rows.batch.schema, **self._options.columns.as_arguments())
-        for half in chunk.rows.halves():
+        encoder = ColumnarEncoder(rows.batch.schema, **self._options.columns.as_arguments())
+        for half in rows.halves():
             encoded = encoder.encode(half.batch, int(self._clock.time()))
-            self._send(_Piece(half, bytes(encoded.body), chunk.depth + 1))
+            self._send(_Piece((half,), encoded.body, chunk.depth + 1))
             self.settle()
 
     def _count(self, chunk: _Piece, result: Result) -> None:
         metrics = self._metrics
-        metrics.rows += len(chunk.rows)
+        metrics.rows += len(chunk)
         metrics.bytes += len(chunk.body)
         metrics.batches += 1
         metrics.attempts += result.attempt_count
         metrics.retries += result.attempt_count - 1
         if result.already_written:
-            metrics.already_written += len(chunk.rows)
+            metrics.already_written += len(chunk)
 
     def _not_acknowledged(self, rows: Rows, reason: str) -> DeliveryFailedError:
         return DeliveryFailedError(
@@ -327,4 +346,4 @@ class _Line:
 def _joined(pieces: Sequence[_Piece]) -> _Piece:
     if len(pieces) == 1:
         return pieces[0]
-    return _Piece(Rows.joined([piece.rows for piece in pieces]), b"".join(piece.body for piece in pieces))
+    return _Piece(tuple(part for piece in pieces for part in piece.parts), b"".join(piece.body for piece in pieces))

@@ -28,6 +28,8 @@ _Number = TypeVar("_Number", int, float)
 ACK_TIMEOUT = 600.0
 #: The requests of ``exactlyOnce`` are cut by these: rows, and bytes before compression.
 CHUNK_ROWS, CHUNK_BYTES = 4096, 1 << 20
+#: Of ``atLeastOnce``: twice the producer's default, since rows come many at a time, and each request costs the same.
+BATCH_BYTES = 1 << 20
 #: A request's body may not be larger, whatever is asked for, bytes.
 MAX_CHUNK_BYTES = 4 << 20
 
@@ -135,11 +137,11 @@ class WriteOptions:
         """
         options = documented(given, (*TARGET_OPTIONS, *WRITE_OPTIONS, *producer_option_names()), others=READ_OPTIONS)
         ack_timeout = _number(options, "ackTimeout", float, ACK_TIMEOUT, 0.001, 86_400.0)
-        patience = {"max_block_ms": int(ack_timeout * 1000)}
+        defaults = {"max_block_ms": int(ack_timeout * 1000), "batch_size_threshold_in_bytes": BATCH_BYTES}
         columns = {name: options.get(option) for name, option in _COLUMN_OPTIONS.items()}
         return cls(
             target=target_of(options),
-            config=producer_config(options, **patience),
+            config=producer_config(options, **defaults),
             topic=options.get("topic", ""),
             source=options.get("source"),
             columns=Columns(**columns),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,12 +14,14 @@ from ...errors import ConfigError
 from ..errors import DeliveryFailedError
 from ..executor import leased_producer
 from .at_least_once import AtLeastOnce
-from .dead_letter_files import DeadLetterFile
 from .exactly_once import ExactlyOnce
 from .metrics import WriteMetrics
 from .options import Guarantee, WriteOptions
 from .part import Part, part_of_task
 from .refusals import Refusals
+
+if TYPE_CHECKING:
+    from .dead_letter_files import DeadLetterFile
 
 _log = logging.getLogger("producer.spark.write")
 
@@ -34,7 +37,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
     check_credentials(options)
     part = part_of_task(options.run_id or run)
     metrics = WriteMetrics(tasks=1)
-    letters = None if options.dead_letter_path is None else DeadLetterFile(options.dead_letter_path, part.file_name)
+    letters = _letters_of(part, options)
     refusals = Refusals(options.on_failure, letters, metrics, options.target, part.number)
     try:
         with leased_producer(options.target.project, config=options.config) as producer:
@@ -56,6 +59,14 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
             options.target,
         )
     return metrics
+
+
+def _letters_of(part: Part, options: WriteOptions) -> DeadLetterFile | None:
+    if options.dead_letter_path is None:
+        return None
+    from .dead_letter_files import DeadLetterFile  # noqa: PLC0415  # few writes have any, and Parquet is large
+
+    return DeadLetterFile(options.dead_letter_path, part.file_name)
 
 
 def check_credentials(options: WriteOptions) -> None:

@@ -19,7 +19,7 @@ from producer.spark.writing.exactly_once import hash_key
 from producer.spark.writing.metrics import WriteMetrics
 from producer.spark.writing.part import Part
 from producer.spark.writing.writers import LogHubWriter
-from producer.wire.columnar import Names
+from producer.wire.columnar import ColumnarEncoder, EncodedRows, Names
 from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, target, twice, write
 
 ONCE = {"deliveryGuarantee": "exactlyOnce", "chunkRows": "50"}
@@ -216,6 +216,34 @@ def test_run_whose_rows_were_all_there_is_told(server: LogHubServer, caplog: pyt
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [text for text in warnings if "all 60 rows stood in" in text and "'daily'" in text]
     assert numbers(server) == list(range(60))
+
+
+class Watched:
+    """Encoded rows that count how many records are put into memory."""
+
+    def __init__(self, encoded: EncodedRows, written: list[int]) -> None:
+        self._encoded, self._written = encoded, written
+        self.ends = encoded.ends
+
+    @property
+    def body(self) -> memoryview:
+        self._written.append(len(self.ends))
+        return self._encoded.body
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        self._written.append(stop - start)
+        return self._encoded.piece(start, stop)
+
+
+def test_each_row_is_encoded_once_however_many_chunks_a_batch_becomes(
+    server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of many chunks costs what its rows cost; besides them only a stream's first row is looked at."""
+    encode, written = ColumnarEncoder.encode, list[int]()
+    monkeypatch.setattr(ColumnarEncoder, "encode", lambda *args: Watched(encode(*args), written))
+    write(server, [rows(330), rows(170, start=330)], **ONCE)
+    assert numbers(server) == list(range(500))
+    assert sum(written) == 500 + 1
 
 
 def test_row_larger_than_the_memory_fails_the_task(server: LogHubServer) -> None:

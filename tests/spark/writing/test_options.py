@@ -40,6 +40,12 @@ def test_names_are_found_in_whatever_case_spark_hands_them_over() -> None:
     assert found.columns == Columns(time="t", topic="u", source="s", shard_hash="h", contents="c")
 
 
+def test_requests_are_of_a_megabyte_unless_the_producers_option_says_otherwise() -> None:
+    """Rows come many at a time, so a batch is twice that of a producer; the option of that name still decides."""
+    assert options().config.batch_size_threshold_in_bytes == 1 << 20
+    assert options(batch_size_threshold_in_bytes="1000").config.batch_size_threshold_in_bytes == 1000
+
+
 @pytest.mark.parametrize("name", ["endpoint", "project", "logstore"])
 def test_missing_target_is_named(name: str) -> None:
     """A write without endpoint, project or logstore says which one is missing."""
