@@ -119,7 +119,7 @@ class Pipeline:
             hand_on_lingered=self.admission.hand_on_lingered,
             hand_on_open=self.admission.hand_on_open,
             retry_queue=self.retry_queue,
-            resubmit=self.resubmit,
+            resubmit=self._put_back,
             open_gates=self.io_pool.wake,
             clock=clock,
             orphaned=orphaned,
@@ -204,6 +204,11 @@ class Pipeline:
         """Queue a batch out of the retry queue for another attempt."""
         if batch.move(BatchState.QUEUED):
             self.io_pool.submit(batch)
+
+    def _put_back(self, batch: ProducerBatch) -> None:
+        """As :meth:`resubmit`, by the mover, which looks at the gates next: behind a closed one no thread has to."""
+        if batch.move(BatchState.QUEUED):
+            self.io_pool.submit(batch, wake=False)
 
     def abandon(self, batch: ProducerBatch) -> bool:
         """Fail or leave ``batch`` because the producer closed; False if it was settled before."""

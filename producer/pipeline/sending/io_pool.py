@@ -78,15 +78,18 @@ class IOThreadPool:
         else:
             self._idle.wake_one()
 
-    def submit(self, batch: ProducerBatch) -> None:
-        """Queue ``batch`` for another attempt; never blocks."""
+    def submit(self, batch: ProducerBatch, *, wake: bool = True) -> None:
+        """Queue ``batch`` for another attempt; never blocks.
+
+        :param wake: False if :meth:`wake` follows, which wakes a thread only where the batch may go.
+        """
         with self._lock:
             stopped = self._stopped
             if not stopped:
                 self._inbox.append(batch)
         if stopped:
             self._refuse(batch)
-        else:
+        elif wake:
             self._idle.wake_one()
 
     def _destination_of(self, key: StreamKey) -> Hashable:
@@ -200,9 +203,10 @@ class IOThreadPool:
                 if not self._running[turn.batch]:
                     del self._running[turn.batch]
                 self._queue.done(turn, report, now)
-                alarm = self._queue.alarm
+                alarm, ready = self._queue.alarm, self._queue.ready
             self._tell(alarm)
-            self._idle.wake_one()  # what was passed over for its share may be served now
+            if ready:  # what was passed over for its share may be served now
+                self._idle.wake_one()
 
     def start(self) -> None:
         """Start the threads.

@@ -24,7 +24,8 @@ class RetryQueue:
         self._order = itertools.count()
         self._closed = False
         self._woken = False
-        self._earlier = False  # an earlier one came than the current wait knows of
+        self._end = -math.inf  # when the current wait ends by itself; nobody is woken for what is due after that
+        self._earlier = False  # something is due before that
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -38,20 +39,25 @@ class RetryQueue:
             if self._closed:
                 raise ProducerClosedError("the retry queue is closed")
             heapq.heappush(self._heap, (due, next(self._order), batch))
-            first = self._heap[0][2] is batch
-            self._earlier |= first
-        if first:
+            earlier = self._cut_short(due)
+        if earlier:
             self._room.wake_all()
 
     def set_alarm(self, at: float) -> None:
         """End the wait at ``at`` (monotonic seconds) too, though no batch is due then; the earliest alarm counts."""
         with self._lock:
-            earlier = at < self._alarm
-            if earlier:
-                self._alarm = at
-                self._earlier = True
+            self._alarm = min(self._alarm, at)
+            earlier = self._cut_short(at)
         if earlier:
             self._room.wake_all()
+
+    def _cut_short(self, at: float) -> bool:
+        """Whether the current wait has to end before its time. The caller holds the lock."""
+        if at >= self._end:
+            return False
+        self._end = at  # the next one that is earlier cuts it short again: who waits may not have looked yet
+        self._earlier = True
+        return True
 
     def take_due(self, now: float) -> list[ProducerBatch]:
         """Every batch whose time has come, in the order of their times."""
@@ -71,9 +77,11 @@ class RetryQueue:
         with self._lock:
             due = min(self._alarm, self._heap[0][0] if self._heap else end)
             self._earlier = False
-        self._room.wait_until(lambda: self._woken or self._earlier, Deadline(min(due, end)))
+            self._end = due = min(due, end)
+        self._room.wait_until(lambda: self._woken or self._earlier, Deadline(due))
         with self._lock:
             self._woken = False
+            self._end = -math.inf  # whoever waits next looks at everything
 
     def wake(self) -> None:
         """End the current or the next :meth:`wait`."""

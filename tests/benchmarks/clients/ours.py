@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import tempfile
 import time
@@ -38,7 +39,7 @@ FEW, BLOCK = 100, 2**20
 _LOTS = 4
 # Futures are checked in windows, the newest 100,000 being kept: ten million need not exist at once.
 _WINDOW, _WINDOWS = 10_000, 10
-_BATCHES_OF_DEAD, _SETTLE_SECONDS = 1000, 2.0
+_BATCHES_OF_DEAD, _SETTLE_SECONDS = 1000, 7.0
 
 # Options of a job that are none of the producer.
 _NO_OPTIONS = ("seconds", "fsync")
@@ -255,13 +256,13 @@ def by_the_lot(job: Job, lots: Sequence[Any], send_lot: Callable[[Stream, Any], 
 
 def measured_while_waiting(producer: Producer, seconds: float) -> Answer:
     """The CPU that a producer takes while nobody sends."""
-    time.sleep(min(_SETTLE_SECONDS, seconds))  # what was begun ends, and first refusals come close together
+    time.sleep(min(_SETTLE_SECONDS, seconds))  # what was begun ends; first refusals, up to 5 s apart, come closer
 
     def wait() -> int:
         time.sleep(seconds)
-        return producer.stats().delivered
+        return 0
 
-    answer = timed(wait)
+    answer = dataclasses.replace(timed(wait), delivered=producer.stats().delivered)
     answer.figures["waiting"] = float(held_back(producer))
     return answer
 

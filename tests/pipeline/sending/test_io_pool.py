@@ -243,3 +243,20 @@ def test_threads_that_do_not_end_in_time_are_named() -> None:
     assert pool.join(Deadline.after(SystemClock(), 0.0)) == ["test-io-0"]
     gate.set()
     _end(pool)
+
+
+def test_no_thread_is_woken_for_what_a_gate_keeps_back() -> None:
+    """A batch that is due behind a closed gate, and the end of an attempt behind which nothing may go, wake nobody."""
+    pool = _pool(lambda _batch: Verdict.UNREACHABLE)
+    woken: list[int] = []
+    pool._idle.wake_one = lambda: woken.append(1)  # type: ignore[method-assign]
+    pool.submit(_batch("p"))
+    woken.clear()
+    assert pool.run_next()
+    pool.submit(_batch("p"), wake=False)
+    pool.wake()
+    assert woken == []
+    assert pool.queued == 1
+    pool.submit(_batch("q"), wake=False)
+    pool.wake()
+    assert woken == [1]

@@ -60,13 +60,25 @@ def test_a_wait_ends_when_the_earliest_is_due() -> None:
 
 
 def test_a_later_retry_wakes_nobody() -> None:
-    """Only a retry that is due earlier than all others needs the waiter's attention."""
-    queue = RetryQueue(ManualClock())
+    """Only what is due before a wait ends by itself needs the waiter's attention: a retry, or an alarm."""
+    clock = ManualClock()
+    queue = RetryQueue(clock)
     told: list[int] = []
-    queue._room.wake_all = lambda: told.append(1)  # type: ignore[method-assign]
-    for due in (5.0, 6.0, 4.0):
-        queue.put(batch(), due)
-    assert len(told) == 2
+    wake_all = queue._room.wake_all
+    queue._room.wake_all = lambda: (told.append(1), wake_all())[1]  # type: ignore[method-assign]
+    queue.put(batch(), 50.0)  # nobody waits
+    assert told == []
+    for due, wakes in ((6.0, 0), (5.0, 0), (4.0, 1)):
+        waiter = Call(lambda: queue.wait(5.0))
+        eventually(lambda: clock.waiting == 1)
+        told.clear()
+        if due == 5.0:
+            queue.set_alarm(due)
+        else:
+            queue.put(batch(), due)
+        assert len(told) == wakes
+        queue.wake()
+        waiter.result()
 
 
 def test_wake_ends_the_current_or_the_next_wait() -> None:
