@@ -7,8 +7,6 @@ Source: LogHub protocol, Reading back; the official SDK for what cursors are.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,6 +18,7 @@ from ..clock import Clock
 from ..config import ProducerConfig
 from ..sinks.http.transport import Answer, target_of
 from ..wire.compression import decompress
+from ..wire.cursors import cursor_at, position_of
 from ..wire.schema import FramedLogGroupList
 from .options import Target
 from .signed_client import Question, SignedClient
@@ -154,18 +153,6 @@ def _pulled(answer: Answer, headers: Mapping[str, str], asked: Mapping[str, str]
     return Pulled(groups, cursors_of(asked["cursor"], following, len(groups)), following, at_end, size)
 
 
-def position_of(cursor: str) -> int | None:
-    """The number that a cursor is: cursors are decimal digits in base64, and grow from LogGroup to LogGroup.
-
-    None for any other cursor; whoever asks has to do without.
-    """
-    try:
-        digits = base64.b64decode(cursor, validate=True).decode("ascii")
-    except (binascii.Error, ValueError):
-        return None
-    return int(digits) if digits.isdigit() and len(digits) < 32 else None
-
-
 def cursors_of(cursor: str, following: str, count: int) -> list[str]:
     """The cursors of ``count`` LogGroups that an answer gave for ``cursor``, whose next cursor is ``following``.
 
@@ -174,7 +161,7 @@ def cursors_of(cursor: str, following: str, count: int) -> list[str]:
     """
     first, last = position_of(cursor), position_of(following)
     if first is not None and last is not None and last - first == count:
-        return [base64.b64encode(str(first + index).encode()).decode() for index in range(count)]
+        return [cursor_at(first + index) for index in range(count)]
     return [f"{cursor}#{index}" for index in range(count)]
 
 

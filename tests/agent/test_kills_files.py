@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from producer import Producer, ProjectConfig
+from producer.credentials import Credentials, StaticCredentials
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
 
@@ -32,6 +34,25 @@ spool_directory = "{folder}/spool"
 settle = 0
 poll_delay = 0.02
 delete_policy = "immediate"
+channels = ["disk"]
+
+[channels.disk]
+type = "file"
+minimum_free_space = 0
+"""
+_PULL = """
+[agent]
+name = "{name}"
+state = "{folder}/{name}"
+
+[sources.loghub]
+type = "loghub"
+project = "p"
+logstore = "in"
+endpoint = "{server.endpoint}"
+access_key_id = "{server.access_key_id}"
+access_key_secret = "{server.access_key_secret}"
+poll_delay = 0.02
 channels = ["disk"]
 
 [channels.disk]
@@ -139,6 +160,40 @@ def test_each_line_of_a_spool_directory_is_stored_once_in_loghub(tmp_path: Path)
         found = stored()
     print(f"seed {seed}, {_KILLS} kills, {spool.files} files, {spool.count} lines")
     assert found == Counter(wanted)
+
+
+def _stored(server: LogHubServer) -> Counter[bytes]:
+    try:
+        return Counter(dict(log.contents)["content"].encode() for log in server.logs("p", "l"))
+    except LookupError:
+        return Counter()
+
+
+def test_each_log_that_is_pulled_is_stored_once(tmp_path: Path) -> None:
+    """kill -9 between two logstores, a tenth of all answers lost: no log is lost, and none is stored twice."""
+    seed = seed_for(6)
+    chance, count = random.Random(seed), 0
+    with LogHubServer() as server:
+        config = _write(tmp_path / "a.toml", _PULL + _LOGHUB, server=server)
+        key = Credentials(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)
+        account = ProjectConfig("p", endpoint=server.endpoint, credentials=StaticCredentials(credentials=key))
+        with Producer(account) as producer:
+            for _ in range(_KILLS // 2):
+                before = _stored(server).total()
+                for _ in range(10):
+                    producer.stream("p", "in").send_many([{"content": str(count + n)} for n in range(100)])
+                    producer.flush(timeout=20)
+                    count += 100
+                server.faults.add(drop_answer(), probability=0.1, seed=seed, operation="PutLogs")
+                with agent(config):
+                    _soon(lambda: _stored(server).total() > before, "a delivery")  # noqa: B023  # called at once
+                    threading.Event().wait(chance.uniform(0, 0.3))
+                server.faults.clear()
+            with agent(config):
+                _soon(lambda: len(_stored(server)) == count, "the delivery of each log")
+        found = _stored(server)
+    print(f"seed {seed}, {_KILLS // 2} kills, {count} logs")
+    assert found == Counter(b"%d" % number for number in range(count))
 
 
 def test_a_hop_loses_nothing_when_either_end_is_killed(tmp_path: Path) -> None:

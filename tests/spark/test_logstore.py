@@ -10,8 +10,9 @@ from producer import Credentials, ProducerConfig, ProjectConfig
 from producer.server import LogHubServer
 from producer.server.faults import answer, cut, half_answer, raw_answer
 from producer.spark.errors import LogHubReadError
-from producer.spark.logstore import LogstoreClient, cursors_of, position_of
+from producer.spark.logstore import LogstoreClient, cursors_of
 from producer.spark.options import Target
+from producer.wire.cursors import position_of
 from producer.wire.schema import Content
 
 from .conftest import LOGSTORE, PROJECT, Put, plan_of, target_in

@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 
 from ...client import Producer
 from ...clock import Deadline
-from ...config import ProducerConfig, ProjectConfig
-from ...credentials import Credentials, StaticCredentials
+from ...config import ProducerConfig
 from ...errors import (
     CloseTimeoutError,
     InvalidArgumentError,
@@ -42,6 +41,7 @@ from ...stream import Stream
 from ..batch import EventBatch, Headers
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
+from ..protocols.loghub import LogstoreOptions
 from .loghub_pieces import MOST_PIECES, PIECE_BYTES, Pieces
 
 _CLOSE_SECONDS = 10.0
@@ -59,17 +59,9 @@ class LogHubSink:
     most_events = 1_000_000
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class Options:
+    class Options(LogstoreOptions):
         """Where to, and how."""
 
-        project: str = option(doc="the project")
-        logstore: str = option(doc="the logstore")
-        endpoint: str = option(doc="the service's endpoint, such as https://cn-hangzhou.log.aliyuncs.com")
-        access_key_id: str = option(doc="the id of an access key", secret=True)
-        access_key_secret: str = option(
-            doc="its secret; better ${env:NAME} or ${file:/path} than the text", secret=True
-        )
-        security_token: str | None = option(None, doc="of temporary credentials", secret=True)
         topic: str = option("", doc="the logs' topic")
         source: str | None = option(None, doc="the logs' source; by default this host's address")
         field: str = option("content", doc="the field that holds a body")
@@ -83,24 +75,10 @@ class LogHubSink:
         timeout: float = option(300.0, least=0.1, doc="seconds that a delivery may take")
         retries: int = option(2, least=0, doc="further attempts of a request, before its batch goes back and is told")
         compression: str = option("lz4", doc="of requests", choices=("lz4", "zstd", "deflate", "none"))
-        sign_version: str = option("v1", doc="of signatures; v4 needs a region", choices=("v1", "v4"))
-        region: str | None = option(None, doc="such as cn-hangzhou")
 
         def __post_init__(self) -> None:
             self.account()
             self.config("check")
-
-        def account(self) -> ProjectConfig:
-            """Where to deliver, and as who.
-
-            :raises ConfigError: something is wrong with it.
-            """
-            key = Credentials(
-                access_key_id=self.access_key_id,
-                access_key_secret=self.access_key_secret,
-                security_token=self.security_token,
-            )
-            return ProjectConfig(self.project, endpoint=self.endpoint, credentials=StaticCredentials(credentials=key))
 
         def config(self, name: str) -> ProducerConfig:
             """The producer's.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ..logstore import LogstoreClient, is_cursor, position_of
+from ...wire.cursors import position_of
+from ..logstore import LogstoreClient, is_cursor
 from .ranges import ShardRange
 
 

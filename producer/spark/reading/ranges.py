@@ -11,8 +11,9 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from ...wire.cursors import position_of
 from ..errors import LogHubReadError
-from ..logstore import LogstoreClient, Pulled, position_of
+from ..logstore import LogstoreClient, Pulled
 from .arrow import Batches
 from .plan import ReadPlan
 

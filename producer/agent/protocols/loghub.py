@@ -1,0 +1,38 @@
+"""What the source and the sink of LogHub share: a logstore, and who signs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...config import ProjectConfig
+from ...credentials import Credentials, StaticCredentials
+from ..options import option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogstoreOptions:
+    """Which logstore.
+
+    :raises ConfigError: it can be none.
+    """
+
+    project: str = option(doc="the project")
+    logstore: str = option(doc="the logstore")
+    endpoint: str = option(doc="the service's endpoint, such as https://cn-hangzhou.log.aliyuncs.com")
+    access_key_id: str = option(doc="the id of an access key", secret=True)
+    access_key_secret: str = option(doc="its secret; better ${env:NAME} or ${file:/path} than the text", secret=True)
+    security_token: str | None = option(None, doc="of temporary credentials", secret=True)
+    sign_version: str = option("v1", doc="of signatures; v4 needs a region", choices=("v1", "v4"))
+    region: str | None = option(None, doc="such as cn-hangzhou")
+
+    def account(self) -> ProjectConfig:
+        """Where it is, and who signs.
+
+        :raises ConfigError: something is wrong with it.
+        """
+        key = Credentials(
+            access_key_id=self.access_key_id,
+            access_key_secret=self.access_key_secret,
+            security_token=self.security_token,
+        )
+        return ProjectConfig(self.project, endpoint=self.endpoint, credentials=StaticCredentials(credentials=key))

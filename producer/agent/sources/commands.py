@@ -1,0 +1,172 @@
+"""Commands whose output is read: one that runs, with its guard, and the lines of what it writes.
+
+The command reads nothing, and runs in a process group of its own, which is ended with it: SIGTERM, and SIGKILL to what
+is left after some seconds. If this process dies instead, even by ``kill -9``, a guard ends the group: a small process,
+its leader, that sleeps at the end of a pipe of which only we have the other end, and wakes when we are gone. What the
+command starts in a group or session of its own is out of reach.
+"""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ...errors import ProducerError
+
+_log = logging.getLogger("producer.agent.exec")
+
+_READ_BYTES = 1 << 20
+#: Seconds between two looks whether to end.
+LOOK = 0.2
+#: After less than so many bytes the pipe gathers more for so many seconds: a commit for each line would cost too much.
+SMALL, GATHER = 64 << 10, 0.01
+#: Seconds that a command has to end in, once it was told to.
+_GRACE = 2.0
+
+_GUARD = "import os,signal;signal.signal(15,signal.SIG_IGN);os.read(0,1);os.killpg(0,9)"
+_PIPE_BYTES = 1 << 20
+
+
+class ExecError(ProducerError):
+    """The command cannot be run."""
+
+
+class Lines:
+    """Cuts what comes into whole lines.
+
+    :param most: bytes; a longer one comes in parts.
+    :param charset: of what comes; another than UTF-8 is converted to it.
+    """
+
+    def __init__(self, most: int, charset: str = "UTF-8") -> None:
+        self._most = most
+        utf8 = codecs.lookup(charset).name in ("utf-8", "ascii")
+        self._decoder = None if utf8 else codecs.getincrementaldecoder(charset)(errors="replace")
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> bytes:
+        """The lines that are whole with these bytes; empty if none is."""
+        if self._decoder is not None:
+            data = self._decoder.decode(data).encode()
+        end = data.rfind(b"\n") + 1
+        self._parts.append(data[:end] if end else data)
+        self._size += len(self._parts[-1])
+        if not end and self._size < self._most:
+            return b""
+        block = b"".join(self._parts)
+        self._parts = [data[end:]] if end else []
+        self._size = sum(map(len, self._parts))
+        return block
+
+    def rest(self) -> bytes:
+        """The last line, if it has no end."""
+        end = b"" if self._decoder is None else self._decoder.decode(b"", final=True).encode()
+        return b"".join([*self._parts, end])
+
+
+class Command:
+    """A running command, and its guard.
+
+    :param told: the command as messages name it.
+    :param log_errors: whether what it writes to its standard error is logged.
+    :raises ExecError: it cannot be run.
+    """
+
+    def __init__(self, arguments: Sequence[str], told: str, *, log_errors: bool) -> None:
+        self._guard = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-I", "-S", "-c", _GUARD], stdin=subprocess.PIPE, process_group=0
+        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # that is what the source is for
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if log_errors else subprocess.DEVNULL,
+                process_group=self._guard.pid,
+            )
+        except (OSError, ValueError, IndexError) as error:
+            self._end_guard()
+            raise ExecError(f"{told!r} cannot be run: {error}") from error
+        assert self._process.stdout is not None  # noqa: S101  # it was asked for
+        self._output = self._process.stdout
+        with suppress(OSError):  # more of a pipe than a user may have
+            fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._selector = selectors.DefaultSelector()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                os.set_blocking(stream.fileno(), False)
+                self._selector.register(stream, selectors.EVENT_READ)
+        self._errors = b""
+        self.is_open, self._ended = True, False
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._ended:
+            self._end()
+
+    def read(self, timeout: float) -> bytes:
+        """What it has written; empty if nothing came in time.
+
+        :param timeout: seconds.
+        """
+        found = b""
+        for key, _ in self._selector.select(timeout):
+            data = os.read(key.fd, _READ_BYTES)
+            if key.fileobj is self._output:
+                found = data
+                self.is_open = bool(data)
+            elif data:
+                self._log(data)
+            else:
+                self._selector.unregister(key.fileobj)
+        return found
+
+    def wait(self) -> int:
+        """Its exit status, once it has ended; as a shell gives it.
+
+        A command that closed its output and goes on has nothing more to say, and is ended.
+        """
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE)
+        self._end()
+        status = int(self._process.returncode)
+        return status if status >= 0 else 128 - status
+
+    def _log(self, data: bytes) -> None:
+        *lines, self._errors = (self._errors + data).split(b"\n")
+        for line in lines:
+            _log.warning("stderr of %s: %s", self._process.args, line.decode(errors="backslashreplace"))
+        self._errors = self._errors[-_READ_BYTES:]
+
+    def _end(self) -> None:
+        """End its group, and let go of all."""
+        self._ended = True
+        if self._process.poll() is None:
+            os.killpg(self._guard.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE)
+        self._end_guard()
+        self._process.wait()
+        self._selector.close()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _end_guard(self) -> None:
+        """End what is left of the group, the guard with it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._guard.pid, signal.SIGKILL)
+        self._guard.wait()
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()

@@ -1,0 +1,214 @@
+"""systemd's journal, by ``journalctl``, which runs as long as the source does.
+
+A journal's cursor is a text, and a position is a number. So each batch has a number, and the source notes which cursor
+stands at its end before it is put; the number lies in the channel's own commit. So after a death the source goes on
+behind what its channels have: nothing is lost, and nothing is twice in a file channel.
+
+The body of an event is ``MESSAGE``; ``timestamp`` is its time in milliseconds, and ``fields`` says which other fields
+are headers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...channels.file.store.notes import FileNotes
+from ...errors import ConfigError, ProducerError
+from ..batch import EventBatch, Position
+from ..interfaces import Context, Outlet, Stop
+from ..options import option
+from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
+
+_log = logging.getLogger("producer.agent.source.journald")
+
+_NAME, _NOTE = "journal", "cursors"
+_FIELDS = ("PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_PID", "_HOSTNAME")
+_MOST_LINE = 64 << 20
+#: Bytes that wait for the end of a batch that another channel has; then it is taken to be gone from the journal.
+_MOST_HELD = 32 << 20
+_PATIENCE = 30.0
+
+
+class JournalError(ProducerError):
+    """``journalctl`` has ended."""
+
+
+class JournaldSource:
+    """See the module."""
+
+    endless = True
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """What is read."""
+
+        start: str = option("begin", doc="where the first start begins", choices=("begin", "end"))
+        units: tuple[str, ...] = option((), doc="only of these units")
+        matches: tuple[str, ...] = option((), doc="only what matches, such as PRIORITY=3 or _TRANSPORT=kernel")
+        fields: tuple[str, ...] = option(_FIELDS, doc='fields that become headers; "all" for all of them')
+        command: str = option("journalctl", doc="the program")
+        directory: str | None = option(None, doc="of another journal than this machine's")
+
+        def arguments(self) -> list[str]:
+            """Of the command, whatever it is asked."""
+            wanted = [] if "all" in self.fields else [f"--output-fields={','.join(('MESSAGE', *self.fields))}"]
+            units = [f"--unit={unit}" for unit in self.units]
+            place = [] if self.directory is None else [f"--directory={self.directory}"]
+            return [self.command, "--output=json", "--all", "--quiet", "--no-pager", *wanted, *units, *place]
+
+        def missing(self) -> Iterator[ConfigError]:
+            """The program, if it is not there."""
+            if shutil.which(self.command) is None:
+                yield ConfigError("command", "there is no such program", self.command)
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._context = options, context
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~..interfaces.Source`.
+
+        :raises ExecError: ``journalctl`` cannot be run.
+        :raises JournalError: it has ended.
+        """
+        self._context.state.mkdir(parents=True, exist_ok=True)
+        notes = FileNotes(str(self._context.state), self._context.name)
+        try:
+            _Reading(self._options, self._context, notes, outlet, stop).run()
+        finally:
+            notes.close()
+
+
+class _Reading:
+    """One run of the source.
+
+    :ivar _cursors: of each batch that some channel may have to be given again, or has been given last: its end.
+    :ivar _known: ends of batches that some channels have, and others do not.
+    """
+
+    def __init__(
+        self, options: JournaldSource.Options, context: Context, notes: FileNotes, outlet: Outlet, stop: Stop
+    ) -> None:
+        self._options, self._context, self._notes = options, context, notes
+        self._outlet, self._stop = outlet, stop
+        noted = notes.read(_NOTE)
+        self._cursors: dict[int, str] = {} if noted is None else {int(n): c for n, c in json.loads(noted)}
+        self._known: dict[str, int] = {}
+        self._held: list[dict[str, Any]] = []
+        self._size = 0
+
+    def run(self) -> None:
+        """See :meth:`JournaldSource.run`."""
+        after, options = self._begin(), self._options
+        place = ["--after-cursor", after] if after else []
+        arguments = [*options.arguments(), "--follow", "--no-tail", *place, *options.matches]
+        lines = Lines(_MOST_LINE)
+        with Command(arguments, options.command, log_errors=True) as command:
+            while command.is_open and not self._stop.is_set():
+                data = command.read(LOOK)
+                if data and not self._take(lines.add(data)):
+                    return
+                if 0 < len(data) < SMALL:
+                    self._stop.wait(GATHER)
+            if self._stop.is_set():
+                return
+            status = command.wait()
+        raise JournalError(f"{options.command} ended with the exit status {status}; what it said is in the log")
+
+    def _begin(self) -> str | None:
+        """The cursor behind which to go on; None for the journal's begin."""
+        ends = [end for end in self._outlet.ends(_NAME) if end]
+        self._last = ends[-1] if ends else 0
+        if ends and ends[0] in self._cursors:
+            self._outlet.pass_over(Position(_NAME, ends[0]))  # a channel that is new begins where the others are
+            self._known = {cursor: n for n, cursor in self._cursors.items() if ends[0] < n <= ends[-1]}
+            return self._cursors[ends[0]]
+        if ends:
+            _log.error(
+                "source %s: its notes do not know where channels are: it reads the journal as at its first start, and"
+                " some of it comes twice",
+                self._context.name,
+            )
+        newest = self._newest() if self._options.start == "end" else None
+        if newest is not None:
+            self._last += 1
+            self._note(newest)
+            self._outlet.pass_over(Position(_NAME, self._last))
+        return newest
+
+    def _newest(self) -> str | None:
+        """The cursor of the newest entry; None if there is none."""
+        arguments = [*self._options.arguments(), "--lines=1", *self._options.matches]
+        try:
+            done = subprocess.run(arguments, check=False, capture_output=True, timeout=_PATIENCE)  # noqa: S603
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ExecError(f"{self._options.command!r} cannot be run: {error}") from error
+        entries = self._entries(done.stdout)
+        return entries[-1]["__CURSOR"] if entries else None
+
+    def _take(self, block: bytes) -> bool:
+        """Put what is in some lines; False if it had to stop."""
+        self._size += len(block)
+        for entry in self._entries(block):
+            self._held.append(entry)
+            number = self._known.pop(entry["__CURSOR"], None) if self._known else None
+            if number is not None and not self._put(number):
+                return False
+        if self._known and self._size > _MOST_HELD:
+            name = self._context.name
+            _log.error("source %s: the journal has lost where a channel ended: some of it may come twice", name)
+            self._known.clear()
+        return bool(self._known) or not self._held or self._put(None)
+
+    def _put(self, number: int | None) -> bool:
+        """Put what is held, as the batch of that number, or as a new one."""
+        held, self._held, self._size = self._held, [], 0
+        if number is None:
+            number = self._last = self._last + 1
+            self._note(held[-1]["__CURSOR"])
+        batch = EventBatch.of_events([self._event(entry) for entry in held], Position(_NAME, number))
+        return self._outlet.put_until(batch, self._stop)
+
+    def _note(self, cursor: str) -> None:
+        """Keep where the last batch ends, with those that channels may ask for after a death."""
+        first = self._outlet.ends(_NAME)[0]
+        self._cursors = {number: each for number, each in self._cursors.items() if number >= first}
+        self._cursors[self._last] = cursor
+        self._notes.write(_NOTE, json.dumps(list(self._cursors.items())).encode(), -1)
+
+    def _entries(self, block: bytes) -> list[dict[str, Any]]:
+        found = []
+        for line in block.splitlines():
+            try:
+                entry = json.loads(line)
+                found.append({**entry, "__CURSOR": str(entry["__CURSOR"])})
+            except (ValueError, TypeError, KeyError, RecursionError):
+                self._context.counters.add(EventReadFail=1)
+                _log.error("source %s: no entry of a journal: %r", self._context.name, line[:200])
+        return found
+
+    def _event(self, entry: dict[str, Any]) -> tuple[dict[str, str], bytes]:
+        wanted: Sequence[str] = self._options.fields
+        if "all" in wanted:
+            wanted = [name for name in entry if not name.startswith("__") and name != "MESSAGE"]
+        headers = {name: _bytes(entry[name]).decode(errors="backslashreplace") for name in wanted if name in entry}
+        time = str(entry.get("__REALTIME_TIMESTAMP", ""))
+        if time.isdecimal():
+            headers["timestamp"] = str(int(time) // 1000)
+        return headers, _bytes(entry.get("MESSAGE"))
+
+
+def _bytes(value: Any) -> bytes:
+    """A field: text; a list of bytes, if it is none; a list of these, if an entry has it several times."""
+    if isinstance(value, str):
+        return value.encode(errors="surrogatepass")
+    if isinstance(value, list):
+        if all(isinstance(each, int) and 0 <= each < 256 for each in value):
+            return bytes(value)
+        return b"\n".join(map(_bytes, value))
+    return b"" if value is None else json.dumps(value).encode()

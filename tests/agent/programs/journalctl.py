@@ -1,0 +1,30 @@
+#!/usr/bin/env -S python3 -IS
+"""What journalctl does with a file ``journal`` beside it: entries are lines of JSON, and a line ``end`` ends it."""
+
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+given = sys.argv[1:]
+after = given[given.index("--after-cursor") + 1] if "--after-cursor" in given else None
+with open(os.path.join(HERE, "called"), "a", encoding="ascii") as called:  # noqa: PTH118, PTH123
+    called.write(" ".join(given) + "\n")
+with open(os.path.join(HERE, "journal"), encoding="utf-8") as journal:  # noqa: PTH118, PTH123
+    lines = []
+    while True:
+        line = journal.readline()
+        if line == "end\n":
+            sys.exit("the journal is broken")
+        if line and after is not None:
+            after = None if f'"{after}"' in line else after
+        elif line and "--lines=1" in given:
+            lines = [line]
+        elif line:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        elif "--follow" in given:
+            time.sleep(0.01)
+        else:
+            break
+sys.stdout.write("".join(lines))

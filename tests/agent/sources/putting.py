@@ -1,0 +1,31 @@
+"""Sources on threads of their own, before real channels: what a test starts, and starts again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from producer.agent.channel import BatchChannel
+from producer.agent.counters import Counters
+from producer.agent.interfaces import Context, Stop
+from producer.agent.routing import SourceOutlet
+from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.clock import SystemClock
+from tests.agent.components import made
+from tests.support.waiting import Call
+
+
+@contextmanager
+def reading(name: str, state: Path, channels: Mapping[str, BatchChannel], **options: Any) -> Iterator[Call]:
+    """A source of a type at work until the end of the block, which says what was wrong."""
+    selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
+    outlet = SourceOutlet("s", [], selector, channels, Counters(), SystemClock())
+    stop, source = Stop(), made("sources", name, state / "source", **options)
+    call = Call(lambda: source.run(outlet, stop))
+    try:
+        yield call
+    finally:
+        stop.set()
+        call.thread.join(20)

@@ -1,0 +1,154 @@
+"""The source ``journald``, with a program that stands in for ``journalctl``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.channel import BatchChannel
+from producer.agent.sources.journald import JournalError
+from tests.agent import programs
+from tests.agent.doubles import file_channel, opened, taken
+from tests.agent.sources.putting import reading
+from tests.support.waiting import eventually
+
+
+class Journal:
+    """A journal, and the program that reads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file, self.program = folder / "journal", folder / "journalctl"
+        self._called = folder / "called"
+        shutil.copy(Path(programs.__file__).with_name("journalctl.py"), self.program)
+        self.program.chmod(0o755)
+        self._file.touch()
+        self._count = 0
+
+    def say(self, *messages: Any, **fields: Any) -> None:
+        with self._file.open("a", encoding="utf-8") as file:
+            for message in messages:
+                self._count += 1
+                entry = {"__CURSOR": f"s=1;i={self._count}", "__REALTIME_TIMESTAMP": "1700000000123456", **fields}
+                file.write(json.dumps({**entry, "MESSAGE": message}) + "\n")
+
+    def end(self) -> None:
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write("end\n")
+
+    @property
+    def called(self) -> list[str]:
+        return self._called.read_text().splitlines() if self._called.exists() else []
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path)
+
+
+def _holds(channel: BatchChannel, count: int) -> None:
+    eventually(lambda: channel.held >= count, f"{count} events")
+
+
+def test_entries_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path, journal: Journal) -> None:
+    """The cursor comes from the channel's own commit: nothing is lost and nothing is twice, read or not."""
+    options = {"command": str(journal.program), "units": ["ssh"], "matches": ["PRIORITY=3"]}
+    with opened(file_channel(tmp_path)) as channel:
+        journal.say("one", "two", PRIORITY="3", _PID="7", OTHER="x")
+        with reading("journald", tmp_path, {"c": channel}, **options):
+            _holds(channel, 2)
+        taking = channel.take(10, 1 << 20, 0)
+        assert taking is not None
+        headers = {"PRIORITY": "3", "_PID": "7", "timestamp": "1700000000123"}
+        assert next(taking.batches[0].events()) == (headers, b"one")
+        taking.rollback()
+    journal.say("three")
+    with opened(file_channel(tmp_path)) as channel:
+        with reading("journald", tmp_path, {"c": channel}, **options):
+            _holds(channel, 3)
+        assert taken(channel) == [b"one", b"two", b"three"]
+    first, second = journal.called
+    assert "--unit=ssh" in first
+    assert first.endswith("--follow --no-tail PRIORITY=3")
+    assert second.endswith("--follow --no-tail --after-cursor s=1;i=2 PRIORITY=3")
+
+
+def test_a_journal_may_be_read_from_its_end(tmp_path: Path, journal: Journal) -> None:
+    """What is there at the first start is passed over, and what comes while nobody reads is not."""
+    options = {"command": str(journal.program), "start": "end"}
+    journal.say("old", "older")
+    with opened(file_channel(tmp_path)) as channel:
+        with reading("journald", tmp_path, {"c": channel}, **options):
+            eventually(lambda: len(journal.called) == 2, "the second call")
+        journal.say("new")
+        with reading("journald", tmp_path, {"c": channel}, **options):
+            _holds(channel, 1)
+        assert taken(channel) == [b"new"]
+
+
+def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, journal: Journal) -> None:
+    """And the other one gets nothing twice; one that is new begins where the one behind is."""
+    options = {"command": str(journal.program)}
+    with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "b", capacity=1)) as b:
+        with reading("journald", tmp_path, {"a": a, "b": b}, **options):
+            journal.say("1")
+            _holds(b, 1)
+            journal.say("2")
+            _holds(a, 2)  # b is full
+        assert taken(b) == [b"1"]
+        b.capacity = None
+        journal.say("3")
+        with opened(file_channel(tmp_path, "n")) as new:
+            with reading("journald", tmp_path, {"a": a, "b": b, "n": new}, **options):
+                for channel, count in ((a, 3), (b, 2), (new, 2)):
+                    _holds(channel, count)
+            assert [taken(each) for each in (a, b, new)] == [[b"1", b"2", b"3"], [b"2", b"3"], [b"2", b"3"]]
+
+
+def test_without_its_notes_the_source_begins_again_and_says_so(
+    tmp_path: Path, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody has deleted them: what is in the journal comes once more, and nothing is lost."""
+    options = {"command": str(journal.program)}
+    with opened(file_channel(tmp_path)) as channel:
+        journal.say("1")
+        with reading("journald", tmp_path, {"c": channel}, **options):
+            _holds(channel, 1)
+        shutil.rmtree(tmp_path / "source")
+        with reading("journald", tmp_path, {"c": channel}, **options):
+            _holds(channel, 2)
+        assert taken(channel) == [b"1", b"1"]
+    assert "some of it comes twice" in caplog.text
+
+
+def test_bytes_and_repeated_fields_come_as_they_are(tmp_path: Path, journal: Journal) -> None:
+    """What is no text is a list of numbers there; a field may be there twice; what is no entry is counted and told."""
+    journal.say([255, 0, 65], ["a", "b"], None, TAG=["x", "y"])
+    with opened(file_channel(tmp_path)) as channel:
+        with reading("journald", tmp_path, {"c": channel}, command=str(journal.program), fields=["all"]):
+            _holds(channel, 3)
+        taking = channel.take(10, 1 << 20, 0)
+        assert taking is not None
+        tags = {"TAG": "x\ny", "timestamp": "1700000000123"}
+        assert [event for batch in taking.batches for event in batch.events()] == [
+            (tags, b"\xff\x00A"),
+            (tags, b"a\nb"),
+            (tags, b""),
+        ]
+        taking.commit()
+
+
+def test_a_journalctl_that_ends_is_told(tmp_path: Path, journal: Journal) -> None:
+    """With its exit status, so that the source is run again."""
+    journal.say("one")
+    journal.end()
+    with opened(file_channel(tmp_path)) as channel:
+        with (
+            reading("journald", tmp_path, {"c": channel}, command=str(journal.program)) as call,
+            pytest.raises(JournalError, match="ended with the exit status 1"),
+        ):
+            call.result()
+        assert taken(channel) == [b"one"]

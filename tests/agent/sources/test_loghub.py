@@ -1,0 +1,134 @@
+"""The source ``loghub``, before the embedded server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import Producer, ProjectConfig
+from producer.agent import AgentConfigError
+from producer.agent.channel import BatchChannel
+from producer.agent.sources import loghub as module
+from producer.credentials import Credentials, StaticCredentials
+from producer.server import LogHubServer
+from tests.agent.components import made
+from tests.agent.doubles import file_channel, memory_channel, opened, taken
+from tests.agent.sources.putting import reading
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[LogHubServer]:
+    with LogHubServer(shards=getattr(request, "param", 1)) as made_server:
+        yield made_server
+
+
+def _send(server: LogHubServer, *logs: dict[str, str], **of_the_group: Any) -> None:
+    """Each log in a LogGroup of its own."""
+    key = Credentials(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)
+    project = ProjectConfig("p", endpoint=server.endpoint, credentials=StaticCredentials(credentials=key))
+    with Producer(project) as producer:
+        stream = producer.stream("p", "l", **of_the_group)
+        for log in logs:
+            stream.send(log)
+            producer.flush(timeout=20)
+
+
+def _target(server: LogHubServer, **options: Any) -> dict[str, Any]:
+    return {
+        "project": "p",
+        "logstore": "l",
+        "endpoint": server.endpoint,
+        "poll_delay": 0.01,
+        "access_key_id": server.access_key_id,
+        "access_key_secret": server.access_key_secret,
+        **options,
+    }
+
+
+def _holds(channel: BatchChannel, count: int) -> None:
+    eventually(lambda: channel.held >= count, f"{count} events")
+
+
+@pytest.mark.parametrize("server", [2], indirect=True)
+def test_logs_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path, server: LogHubServer) -> None:
+    """All shards, each LogGroup once, also what had not been delivered when the first run ended."""
+    _send(server, *({"content": str(number)} for number in range(6)))
+    with opened(file_channel(tmp_path)) as channel, reading("loghub", tmp_path, {"c": channel}, **_target(server)):
+        _holds(channel, 6)
+    _send(server, *({"content": str(number)} for number in range(6, 9)))
+    with opened(file_channel(tmp_path)) as channel:
+        with reading("loghub", tmp_path, {"c": channel}, **_target(server)):
+            _holds(channel, 9)
+        assert sorted(taken(channel)) == [b"%d" % number for number in range(9)]
+
+
+def test_fields_time_topic_and_tags_are_headers(tmp_path: Path, server: LogHubServer) -> None:
+    """Those of the log under their names, those of its LogGroup under LogHub's; without the field it is JSON."""
+    own = {"content": "text", "level": "INFO", "timestamp": "x"}
+    _send(server, own, {"a": "b"}, topic="t", source="s", tags={"n": "v"})
+    with opened(memory_channel(tmp_path)) as channel:
+        with reading("loghub", tmp_path, {"c": channel}, **_target(server)):
+            _holds(channel, 2)
+        taking = channel.take(10, 1 << 20, 0)
+        assert taking is not None
+        events = [(dict(headers), body) for batch in taking.batches for headers, body in batch.events()]
+        taking.commit()
+    assert all(int(headers.pop("timestamp")) > 1_600_000_000_000 for headers, _ in events)
+    assert all(headers.pop("__tag__:__pack_id__") for headers, _ in events)
+    group = {"__topic__": "t", "__source__": "s", "__tag__:n": "v"}
+    assert ({**group, "level": "INFO", "field_timestamp": "x"}, b"text") in events
+    assert (group, b'{"a": "b"}') in events
+
+
+def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, server: LogHubServer) -> None:
+    """And the other one gets nothing twice: a batch ends where a channel is."""
+    target = _target(server, shards=[0])
+    with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "b")) as b:
+        _fill(server, 3)
+        with reading("loghub", tmp_path, {"a": a}, **target):
+            _holds(a, 3)
+        _fill(server, 2)
+        with reading("loghub", tmp_path, {"a": a, "b": b}, **target):
+            _holds(a, 5)
+            _holds(b, 5)
+        assert [len(taken(each)) for each in (a, b)] == [5, 5]
+
+
+def _fill(server: LogHubServer, count: int) -> None:
+    _send(server, *({"content": "x"} for _ in range(count)))
+
+
+def test_a_logstore_may_be_read_from_its_end(tmp_path: Path, server: LogHubServer) -> None:
+    """What is there at the first start is passed over; what comes while nobody reads is not."""
+    _fill(server, 3)
+    target = _target(server, start="end")
+    with opened(file_channel(tmp_path)) as channel:
+        with reading("loghub", tmp_path, {"c": channel}, **target):
+            eventually(lambda: len(set(channel.positions.names())) == 1, "the shard's position")
+        _send(server, {"content": "new"})
+        with reading("loghub", tmp_path, {"c": channel}, **target):
+            _holds(channel, 1)
+        assert taken(channel) == [b"new"]
+
+
+def test_batches_are_of_whole_loggroups(tmp_path: Path, server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of about as many bytes as a batch has: a large answer does not come at once."""
+    monkeypatch.setattr(module, "_BATCH_BYTES", 1)
+    _fill(server, 4)
+    with opened(memory_channel(tmp_path)) as channel:
+        with reading("loghub", tmp_path, {"c": channel}, **_target(server, shards=[0])):
+            _holds(channel, 4)
+        assert channel.stats().size == 4
+
+
+@pytest.mark.parametrize("wrong", [{"start": "yesterday"}, {"groups": 1001}, {"endpoint": ""}])
+def test_what_is_wrong_is_told(wrong: dict[str, Any]) -> None:
+    """Before anything starts."""
+    given = {"project": "p", "logstore": "l", "endpoint": "http://x", "access_key_id": "i", "access_key_secret": "s"}
+    with pytest.raises(AgentConfigError, match=next(iter(wrong))):
+        made("sources", "loghub", **{**given, **wrong})
+    made("sources", "loghub", **given, start="2026-01-31T08:00:00+08:00")
