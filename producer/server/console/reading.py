@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from ..messages import Answer, json_answer, parse_number
@@ -10,7 +13,7 @@ from ..operations.context import Neighbour, neighbours
 from ..operations.get_logs import parse_wanted
 from ..operations.histograms import count_parts
 from ..operations.rendering import log_fields, pack_meta
-from ..operations.search import Wanted, find_page, load_logs, searching, see_logs
+from ..operations.search import Part, Wanted, find_page, load_logs, searching, see_logs
 from ..service import Service
 from ..store.log_groups import StoredLog
 from ..store.rows import EVERYTHING
@@ -38,6 +41,8 @@ async def list_logstores(service: Service, _request: PlainRequest) -> Answer:
                     "project": one.place.project,
                     "logstore": one.place.logstore,
                     "ttl": one.ttl_days,
+                    "from": one.earliest,
+                    "to": one.latest,
                     "shards": [
                         {
                             "shard": shard.number,
@@ -68,26 +73,39 @@ async def search(service: Service, request: PlainRequest) -> Answer:
 
 
 async def histogram(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/histogram``, with the parameters of a search."""
-    parts = await count_parts(service, request.call(), parse_wanted(request.query, service.limits))
+    """``GET /console/api/histogram``, with the parameters of a search, and for a large one ``seconds`` and ``before``:
+    after so many seconds what was counted so far is answered, with the ``before`` that goes on from there; null at
+    the end.
+    """
+    query = request.query
+    wanted, part = parse_wanted(query, service.limits), _part(query)
+    counted = await count_parts(service, request.call(), wanted, part)
     return json_answer(
         {
-            "total": sum(count for _, _, count in parts),
-            "parts": [{"from": begin, "to": end, "count": count} for begin, end, count in parts],
+            "total": sum(count for _, _, count in counted.parts),
+            "parts": [{"from": begin, "to": end, "count": count} for begin, end, count in counted.parts],
+            "before": counted.before,
         }
     )
 
 
 async def fields(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/fields``, with the parameters of a search and ``top``: the fields of the first matching logs,
-    and the commonest values of each.
+    """``GET /console/api/fields``, with the parameters of a search and ``top``: the fields of the matching logs that
+    arrived last, as many as are found in ``seconds``, and the commonest values of each.
     """
     top = parse_number("top", request.query.get("top", "5"), 1, 100)
     counts = _FieldCounts()
+    wanted = parse_wanted(request.query, service.limits)
     async with searching(service):
-        with contextlib.suppress(_EnoughError):
-            await see_logs(service, request.call(), parse_wanted(request.query, service.limits), counts.see)
+        with contextlib.suppress(_EnoughError, TimeoutError):
+            async with asyncio.timeout(_part(request.query).seconds):
+                await see_logs(service, request.call(), wanted, counts.see, back=True)
     return json_answer({"sampled": counts.logs, "fields": counts.commonest(top)})
+
+
+def _part(query: Mapping[str, str]) -> Part:
+    seconds = parse_number("seconds", query["seconds"], 0, 60) if "seconds" in query else math.inf
+    return Part(before=parse_number("before", query["before"], 1) if "before" in query else None, seconds=seconds)
 
 
 async def tail(service: Service, request: PlainRequest) -> Answer:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, replace
+
 from ..messages import Answer, json_answer
 from ..service import Call, Service
 from .get_logs import parse_wanted
-from .search import TIME_SHIFT, Wanted, searching, see_all
+from .search import TIME_SHIFT, WHOLE, Part, Wanted, searching, see_back
 
 #: Parts of a range at most. A part has one of these lengths, seconds, and begins at a multiple of it.
 MAX_PARTS = 60
@@ -15,30 +18,63 @@ _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 
 async def get_histograms(service: Service, call: Call) -> Answer:
     """``GET /logstores/{logstore}?type=histogram&from=…&to=…[&query=…&topic=…]``, also below ``/index``."""
     wanted = parse_wanted(call.request.query, service.limits)
-    parts = await count_parts(service, call, wanted)
+    parts = (await count_parts(service, call, wanted)).parts
     total = sum(count for _, _, count in parts)
     found = [{"from": begin, "to": end, "count": count, "progress": "Complete"} for begin, end, count in parts]
     answer = json_answer(found)
     return Answer(headers={**answer.headers, "x-log-progress": "Complete", "x-log-count": str(total)}, body=answer.body)
 
 
-async def count_parts(service: Service, call: Call, wanted: Wanted) -> list[tuple[int, int, int]]:
-    """Begin, end and number of matching logs of each part of the range.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Begin, end and number of matching logs of each part of the range, as far as it was looked at.
+
+    :ivar before: where to go on; None, all were counted.
+    """
+
+    parts: list[tuple[int, int, int]]
+    before: int | None
+
+
+async def count_parts(service: Service, call: Call, wanted: Wanted, part: Part = WHOLE) -> Counted:
+    """Count what matches. Where all do, LogGroups that lie in one part of the range are not even read.
 
     :raises ApiError: as a search.
     """
     begin, end = wanted.search.begin, wanted.search.end
-    step = _step(begin, end)
-    counts: dict[int, int] = {}
+    counts = _Counts(_step(begin, end))
+    # The order of the keys means nothing here, and they must tell the times.
+    read = replace(wanted, reverse=False)
+    if wanted.matches.matches_all:
+        read = replace(read, search=replace(wanted.search, across=counts.step))
 
-    def see(key: int) -> None:
-        part = (key >> TIME_SHIFT) // step
-        counts[part] = counts.get(part, 0) + 1
+    async def see_rows(after: int, until: int) -> None:
+        if wanted.matches.matches_all:
+            found = service.store.counts(call.place, wanted.search, counts.step, (after, until), service.now())
+            counts.add(await service.stored(found))
 
     async with searching(service):
-        await see_all(service, call, wanted, see)
-    parts = range(begin // step, (end - 1) // step + 1) if begin < end else range(0)
-    return [(max(begin, part * step), min(end, (part + 1) * step), counts.get(part, 0)) for part in parts]
+        before = await see_back(service, call, read, counts.see, see_rows, part)
+    return Counted(counts.between(begin, end), before)
+
+
+class _Counts:
+    """How many logs there are in each part of ``step`` seconds."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self._counts: Counter[int] = Counter()
+
+    def see(self, key: int) -> None:
+        self._counts[(key >> TIME_SHIFT) // self.step] += 1
+
+    def add(self, counts: dict[int, int]) -> None:
+        self._counts.update(counts)
+
+    def between(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        step = self.step
+        parts = range(begin // step, (end - 1) // step + 1) if begin < end else range(0)
+        return [(max(begin, part * step), min(end, (part + 1) * step), self._counts[part]) for part in parts]
 
 
 def _step(begin: int, end: int) -> int:

@@ -19,12 +19,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from ..errors import ApiError
 from ..limits import Limits
-
-#: Tells whether a log matches, from the names and texts of all that can be searched of it.
-Matcher = Callable[[Iterable[tuple[str, str]]], bool]
 
 _LEXER = re.compile(
     r"""\s*(?:"((?:[^"\\]|\\.)*)"|(in\s*[\[(]\s*[^\s\])]+[\s,]+[^\s\])]+\s*[\])]|in\s*\[|>=|<=|[():<>=])|([^\s():"<>=]+))""",
@@ -87,9 +85,58 @@ class _Text:
 _Word = Callable[[_Text], bool]
 _Condition = Callable[[bytearray], bool]
 
+# The only letters beyond ASCII that become ASCII, or begin with it, without capitals.
+_FOLDED = ("\u0130".encode(), "\u212a".encode())
 
-def compile_query(text: str, limits: Limits) -> Matcher:
-    """The function that tells whether a log matches ``text``; an empty query matches all.
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a query.
+
+    :ivar holds: whether it holds for a log that has these words.
+    :ivar may_hold: whether it may hold for a log of a LogGroup whose encoded bytes, without capitals, are these.
+    """
+
+    holds: _Condition
+    may_hold: Callable[[bytes], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Tells whether a log matches.
+
+    :ivar matches_all: every log does.
+    """
+
+    words: list[_Word]
+    part: _Part
+    matches_all: bool = False
+
+    def __call__(self, texts: Iterable[tuple[str, str]]) -> bool:
+        """Whether a log matches, from the names and texts of all that can be searched of it.
+
+        Each text is looked at once, by all words that no text before had.
+        """
+        if self.matches_all:
+            return True
+        found = bytearray(len(self.words))
+        left = dict(enumerate(self.words))
+        for name, content in texts:
+            text = _Text(name, content)
+            for index in [index for index, has in left.items() if has(text)]:
+                found[index] = True
+                del left[index]
+            if not left:
+                break
+        return self.part.holds(found)
+
+    def may_match(self, raw: bytes) -> bool:
+        """False where no log of a LogGroup can match, told from its encoded bytes alone, without decoding it."""
+        return self.matches_all or self.part.may_hold(raw.lower())
+
+
+def compile_query(text: str, limits: Limits) -> Query:
+    """What tells whether a log matches ``text``; an empty query matches all, and so does a lone ``*``.
 
     :raises ApiError: ``ParameterInvalid``, the query cannot be read or is too long; it ends before a ``|``.
     """
@@ -98,36 +145,18 @@ def compile_query(text: str, limits: Limits) -> Matcher:
     if split_query(text)[1] is not None:
         raise _unreadable("nothing can follow a '|' here")
     parser = _Parser(list(_tokens(text)), limits.query_words)
-    if parser.at_end:
-        return lambda _texts: True
-    condition = parser.alternatives()
+    if parser.at_end or text.strip() == "*":
+        return Query([], _Part(lambda _found: True, lambda _raw: True), matches_all=True)
+    part = parser.alternatives()
     if not parser.at_end:
         raise _unreadable(f"{parser.next()[1]!r} is not expected")
-    return _matcher(parser.words, condition)
+    return Query(parser.words, part)
 
 
 def split_query(text: str) -> tuple[str, str | None]:
     """The keywords of a query, and what follows the first ``|`` outside quotation marks; None without one."""
     match = _PIPE.fullmatch(text)
     return (text, None) if match is None else (match[1], match[2].strip())
-
-
-def _matcher(words: list[_Word], condition: _Condition) -> Matcher:
-    """Each text of a log is looked at once, by all words that no text before had."""
-
-    def matches(texts: Iterable[tuple[str, str]]) -> bool:
-        found = bytearray(len(words))
-        left = dict(enumerate(words))
-        for name, content in texts:
-            text = _Text(name, content)
-            for index in [index for index, has in left.items() if has(text)]:
-                found[index] = True
-                del left[index]
-            if not left:
-                break
-        return condition(found)
-
-    return matches
 
 
 _Token = tuple[str, str]  # its kind ("word", "quoted", or the sign itself) and its text
@@ -191,38 +220,40 @@ class _Parser:
         self._place += seen
         return seen
 
-    def alternatives(self) -> _Condition:
+    def alternatives(self) -> _Part:
         parts = [self._conjunction()]
         while self._skip("or"):
             parts.append(self._conjunction())
-        return parts[0] if len(parts) == 1 else lambda found: any(part(found) for part in parts)
+        return parts[0] if len(parts) == 1 else _joined(any, parts)
 
-    def _conjunction(self) -> _Condition:
+    def _conjunction(self) -> _Part:
         parts = [self._term()]
         while self._skip("and") or not (self.at_end or self._sees("or") or self._sees(")")):
             parts.append(self._term())
-        return parts[0] if len(parts) == 1 else lambda found: all(part(found) for part in parts)
+        return parts[0] if len(parts) == 1 else _joined(all, parts)
 
-    def _term(self) -> _Condition:
+    def _term(self) -> _Part:
         kind, text = self.next()
         if kind in ("not", "("):
             return self._nested(kind)
         if kind not in ("word", "quoted"):
             raise _unreadable(f"{text!r} is not expected")
         if self._skip(":"):
-            return self._word(_of_key(text, self._value()))
+            has, needles = self._value()
+            return self._word(_of_key(text, has), needles)
         if self._sees("compare") or self._sees("range"):
-            return self._word(_of_key(text, self._number()))
-        return self._word(_word(text, quoted=kind == "quoted"))
+            return self._word(_of_key(text, self._number()), [])
+        quoted = kind == "quoted"
+        return self._word(_word(text, quoted=quoted), _needles(text, quoted=quoted))
 
-    def _word(self, word: _Word) -> _Condition:
+    def _word(self, word: _Word, needles: list[bytes]) -> _Part:
         if len(self.words) == self._max_words:
             raise _unreadable(f"it has more than {self._max_words} words")
         self.words.append(word)
         index = len(self.words) - 1
-        return lambda found: bool(found[index])
+        return _Part(lambda found: bool(found[index]), lambda raw: _has_all(raw, needles))
 
-    def _nested(self, kind: str) -> _Condition:
+    def _nested(self, kind: str) -> _Part:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise _unreadable(f"it is nested deeper than {_MAX_DEPTH} levels")
@@ -230,7 +261,7 @@ class _Parser:
         if kind == "(" and not self._skip(")"):
             raise _unreadable("a parenthesis is not closed")
         self._depth -= 1
-        return inner if kind == "(" else lambda found: not inner(found)
+        return inner if kind == "(" else _Part(lambda found: not inner.holds(found), lambda _raw: True)
 
     def _number(self) -> _Word:
         kind, sign = self.next()
@@ -239,11 +270,29 @@ class _Parser:
         compare, bound = _COMPARISONS[sign], _parse_bound(self.next()[1])
         return lambda text: text.number is not None and compare(text.number, bound)
 
-    def _value(self) -> _Word:
+    def _value(self) -> tuple[_Word, list[bytes]]:
         kind, text = self.next()
         if kind not in ("word", "quoted", *_OPERATORS):
             raise _unreadable(f"{text!r} is not expected after ':'")
-        return _word(text, quoted=kind == "quoted")
+        quoted = kind == "quoted"
+        return _word(text, quoted=quoted), _needles(text, quoted=quoted)
+
+
+def _joined(how: Callable[[Iterable[bool]], bool], parts: list[_Part]) -> _Part:
+    return _Part(
+        lambda found: how(part.holds(found) for part in parts), lambda raw: how(part.may_hold(raw) for part in parts)
+    )
+
+
+def _has_all(raw: bytes, needles: list[bytes]) -> bool:
+    return all(needle in raw for needle in needles) or any(letter in raw for letter in _FOLDED)
+
+
+def _needles(word: str, *, quoted: bool) -> list[bytes]:
+    """What the bytes of a LogGroup, without capitals, must contain for one of its logs to have ``word``."""
+    if not word.isascii() or (not quoted and ("*" in word or "?" in word)):
+        return []
+    return [token.encode() for token in _tokens_of(word.lower()).split("\0") if token]
 
 
 def _in_range(sign: str) -> _Word:

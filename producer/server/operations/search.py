@@ -6,24 +6,27 @@ number, its key; of the keys the smallest are kept while that suffices. For a pa
 counted in buckets: that tells in which bucket the page begins and how many logs lie before it, and that bucket is then
 counted in buckets of its own, until few enough lie before the page.
 
-Each round reads all LogGroups of the range, a few megabytes at a time, so a deep page costs time and no memory.
+Each round reads the LogGroups of the range, a few megabytes at a time, so a deep page costs time and no memory. Most
+have the order of their times, or nearly so: a search for the last logs begins at the last LogGroup, and one that has
+enough of them leaves out, by their times alone, those that cannot have any further.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
 from ..service import Call, Service
-from ..store.log_groups import StoredLog
-from ..store.rows import PackedGroup, Search
-from .query import Matcher
+from ..store.log_groups import StoredLog, StoredLogGroup
+from ..store.rows import PackedGroup, Page, Search
+from .query import Query
 
 T = TypeVar("T")
 
@@ -43,7 +46,7 @@ class Wanted:
     """What a reader asks for: a search, which logs of it match, which page of those, and the newest first or last."""
 
     search: Search
-    matches: Matcher
+    matches: Query
     offset: int
     line: int
     reverse: bool
@@ -58,21 +61,31 @@ class Wanted:
         key = _END - 1 - key if self.reverse else key
         return key >> _INDEX_BITS & (1 << _ROW_BITS) - 1, key & (1 << _INDEX_BITS) - 1
 
+    def before(self, key: int) -> Search:
+        """The search without the LogGroups whose logs all lie behind ``key`` in the order."""
+        search = self.search
+        if self.reverse:
+            return replace(search, begin=max(search.begin, (_END - 1 - key) >> TIME_SHIFT))
+        return replace(search, end=min(search.end, (key >> TIME_SHIFT) + 1))
+
 
 class Smallest:
-    """The smallest keys from ``low`` on."""
+    """The smallest keys from ``low`` on.
+
+    :ivar high: a key that is too large.
+    """
 
     def __init__(self, low: int, count: int) -> None:
         self._low = low
-        self._high = _END
+        self.high = _END
         self._count = count
         self._keys: list[int] = []
 
     def add(self, key: int) -> None:
         """See it."""
-        if self._low <= key < self._high:
+        if self._low <= key < self.high:
             self._keys.append(key)
-            if len(self._keys) > 2 * self._count + 1000:
+            if len(self._keys) > 2 * self._count + 100:
                 self._cut()
 
     def keys(self) -> list[int]:
@@ -83,7 +96,7 @@ class Smallest:
     def _cut(self) -> None:
         self._keys.sort()
         if len(self._keys) > self._count:
-            self._high = self._keys[self._count]
+            self.high = self._keys[self._count]
             del self._keys[self._count :]
 
 
@@ -114,6 +127,24 @@ class Histogram:
         return self._low - (-bucket * self._width // _BUCKETS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a search: LogGroups below row ``before``, None for all, during so many ``seconds`` or a little more."""
+
+    before: int | None = None
+    seconds: float = math.inf
+
+
+WHOLE = Part()
+
+#: Is shown the time, and the names and texts, of a log.
+SeeLog = Callable[[int, list[tuple[str, str]]], None]
+#: Is told of rows that were looked at.
+SeeRows = Callable[[int, int], Awaitable[None]]
+#: Is shown a row and its LogGroup, and may ask whether nobody waits any more.
+Sift = Callable[[int, StoredLogGroup, Callable[[], bool]], None]
+
+
 @asynccontextmanager
 async def searching(service: Service) -> AsyncIterator[None]:
     """Inside the block there is room for a search, and time.
@@ -142,7 +173,8 @@ async def find_page(service: Service, call: Call, wanted: Wanted) -> list[tuple[
         return []
     low, _, skip = part
     smallest = Smallest(low, skip + wanted.line)
-    await see_all(service, call, wanted, smallest.add)
+    scan = _Scan(service, call, wanted, lambda: wanted.before(smallest.high), back=wanted.reverse)
+    await scan.run(_keys_to(wanted, smallest.add))
     return [wanted.place(key) for key in smallest.keys()[skip:]]
 
 
@@ -169,56 +201,114 @@ async def load_logs(
 
 async def see_all(service: Service, call: Call, wanted: Wanted, see: Callable[[int], None]) -> None:
     """Show the keys of all logs that match to ``see``."""
-    await _sift_all(service, call, wanted, lambda groups, is_over: _sift(wanted, groups, see, is_over))
+    await _Scan(service, call, wanted, lambda: wanted.search).run(_keys_to(wanted, see))
 
 
-async def see_logs(
-    service: Service, call: Call, wanted: Wanted, see: Callable[[int, list[tuple[str, str]]], None]
-) -> None:
-    """Show times, and names and texts, of all logs that match to ``see``, in the order of arrival."""
-    await _sift_all(service, call, wanted, lambda groups, is_over: _sift_texts(wanted, groups, see, is_over))
+async def see_logs(service: Service, call: Call, wanted: Wanted, see: SeeLog, *, back: bool = False) -> None:
+    """Show times, and names and texts, of all logs that match to ``see``, LogGroup by LogGroup in the order of arrival.
+
+    :param back: or those that arrived last first.
+    """
+    await _Scan(service, call, wanted, lambda: wanted.search, back=back).run(_logs_to(wanted, see))
 
 
-async def _sift_all(
-    service: Service, call: Call, wanted: Wanted, sift: Callable[[list[PackedGroup], Callable[[], bool]], None]
-) -> None:
-    now = service.now()
-    until = await service.stored(service.store.last_row(call.place))
-    after: int | None = 0
-    ended = threading.Event()
-    try:
-        while after is not None:
-            page = await service.stored(service.store.search(call.place, wanted.search, after, until, now))
-            await service.search(sift, page.groups, lambda: ended.is_set() or call.is_gone())
-            after = page.after
-    finally:
-        # Whoever ends the search early does not stop its thread otherwise.
-        ended.set()
+async def see_back(
+    service: Service,
+    call: Call,
+    wanted: Wanted,
+    see: Callable[[int], None],
+    see_rows: Callable[[int, int], Awaitable[None]],
+    part: Part,
+) -> int | None:
+    """As :func:`see_all`, those that arrived last first, within the time of ``part``.
+
+    :param see_rows: is told of each run of rows that was looked at: beyond which one it began, and its last one.
+    :returns: the next part's ``before``; None, all were seen.
+    """
+    scan = _Scan(service, call, wanted, lambda: wanted.search, back=True)
+    return await scan.run(_keys_to(wanted, see), part, see_rows)
 
 
-def _sift(wanted: Wanted, groups: list[PackedGroup], see: Callable[[int], None], is_over: Callable[[], bool]) -> None:
+class _Scan:
+    """One way through the LogGroups of a search.
+
+    :param search: what is looked for, asked again and again: it may become narrower on the way.
+    :param back: from the last to arrive to the first.
+    """
+
+    def __init__(
+        self, service: Service, call: Call, wanted: Wanted, search: Callable[[], Search], *, back: bool = False
+    ) -> None:
+        self._service = service
+        self._call = call
+        self._matches = wanted.matches
+        self._search = search
+        self._back = back
+        self._now = service.now()
+        self._ended = threading.Event()
+
+    async def run(self, sift: Sift, part: Part = WHOLE, see_rows: SeeRows | None = None) -> int | None:
+        """Show each LogGroup that may have what matches to ``sift``; where the next part begins, None at the end."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + part.seconds
+        last = await self._service.stored(self._service.store.last_row(self._call.place))
+        at: int | None = 0
+        if self._back:
+            at = last + 1 if part.before is None else min(part.before, last + 1)
+        try:
+            while at is not None:
+                page = await self._page(at, last)
+                await self._service.search(self._sift, page.groups, sift)
+                if see_rows is not None:
+                    await see_rows((page.after or 1) - 1, at - 1)
+                at = page.after
+                if clock() >= end:
+                    break
+        finally:
+            # Whoever ends the search early does not stop its thread otherwise.
+            self._ended.set()
+        return at
+
+    async def _page(self, at: int, last: int) -> Page:
+        store, place = self._service.store, self._call.place
+        if self._back:
+            return await self._service.stored(store.search_back(place, self._search(), at, self._now))
+        return await self._service.stored(store.search(place, self._search(), at, last, self._now))
+
+    def _sift(self, groups: list[PackedGroup], sift: Sift) -> None:
+        for packed in groups:
+            group = packed.unpack()
+            if self._matches.may_match(group.raw):
+                sift(packed.row, group, self._is_over)
+
+    def _is_over(self) -> bool:
+        return self._ended.is_set() or self._call.is_gone()
+
+
+def _keys_to(wanted: Wanted, see: Callable[[int], None]) -> Sift:
     begin, end, matches = wanted.search.begin, wanted.search.end, wanted.matches
-    for group in groups:
-        for index, (time, time_ns, texts) in enumerate(group.unpack().scan()):
+
+    def sift(row: int, group: StoredLogGroup, is_over: Callable[[], bool]) -> None:
+        for index, (time, time_ns, texts) in enumerate(group.scan()):
             if is_over():
                 raise ClientGoneError
             if begin <= time < end and matches(texts):
-                see(wanted.key(time, time_ns, group.row, index))
+                see(wanted.key(time, time_ns, row, index))
+
+    return sift
 
 
-def _sift_texts(
-    wanted: Wanted,
-    groups: list[PackedGroup],
-    see: Callable[[int, list[tuple[str, str]]], None],
-    is_over: Callable[[], bool],
-) -> None:
+def _logs_to(wanted: Wanted, see: SeeLog) -> Sift:
     begin, end, matches = wanted.search.begin, wanted.search.end, wanted.matches
-    for group in groups:
-        for time, _, texts in group.unpack().scan():
+
+    def sift(_row: int, group: StoredLogGroup, is_over: Callable[[], bool]) -> None:
+        for time, _, texts in group.scan():
             if is_over():
                 raise ClientGoneError
             if begin <= time < end and matches(found := list(texts)):
                 see(time, found)
+
+    return sift
 
 
 def _render(group: PackedGroup, indexes: set[int], render: Callable[[StoredLog, int], T]) -> dict[tuple[int, int], T]:

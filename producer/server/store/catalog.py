@@ -12,9 +12,10 @@ from .shards import find_shard, make_shards
 
 _SIZES = """
 SELECT s.shard, s.status, COALESCE(g.logs, 0), COALESCE(g.bytes, 0), g.first, g.last,
-    COALESCE(g.new_logs, 0), COALESCE(g.new_bytes, 0)
+    COALESCE(g.new_logs, 0), COALESCE(g.new_bytes, 0), g.earliest, g.latest
 FROM shards s LEFT JOIN (
     SELECT shard, SUM(logs) AS logs, SUM(raw_size) AS bytes, MIN(received) AS first, MAX(received) AS last,
+        MIN(min_time) AS earliest, MAX(max_time) AS latest,
         SUM(CASE WHEN received >= ? THEN logs END) AS new_logs,
         SUM(CASE WHEN received >= ? THEN raw_size END) AS new_bytes
     FROM log_groups WHERE logstore = ? AND received >= ? GROUP BY shard
@@ -123,7 +124,8 @@ def sizes_of(connection: sqlite3.Connection, now: float, lately: float) -> list[
     for project, name in places:
         place = Place(project=project, logstore=name)
         logstore = logstore_of(connection, place)
-        rows = connection.execute(_SIZES, (lately, lately, logstore.row, logstore.horizon(now), logstore.row))
+        values = (lately, lately, logstore.row, logstore.horizon(now), logstore.row)
+        rows = connection.execute(_SIZES, values).fetchall()
         shards = [
             ShardSize(
                 number=row[0],
@@ -137,7 +139,16 @@ def sizes_of(connection: sqlite3.Connection, now: float, lately: float) -> list[
             )
             for row in rows
         ]
-        found.append(LogstoreSize(place=place, ttl_days=logstore.ttl_days, shards=shards))
+        times = [time for row in rows for time in row[8:] if time is not None]
+        found.append(
+            LogstoreSize(
+                place=place,
+                ttl_days=logstore.ttl_days,
+                shards=shards,
+                earliest=min(times, default=None),
+                latest=max(times, default=None),
+            )
+        )
     return found
 
 

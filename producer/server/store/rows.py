@@ -86,11 +86,15 @@ class ShardSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogstoreSize:
-    """What one logstore holds, by shard."""
+    """What one logstore holds, by shard; and the earliest and latest time of its logs (Unix seconds, None without
+    any).
+    """
 
     place: Place
     ttl_days: int
     shards: list[ShardSize]
+    earliest: int | None
+    latest: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +136,14 @@ class Page:
 class Search:
     """Which LogGroups may hold what a reader looks for: those with a log in [begin, end), and of that topic unless it
     is None.
+
+    :ivar across: only those whose logs lie in several parts of so many seconds, or not all in [begin, end); or None.
     """
 
     begin: int
     end: int
     topic: str | None = None
+    across: int | None = None
 
 
 EVERYTHING = Search(begin=0, end=1 << 33)

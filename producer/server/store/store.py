@@ -38,10 +38,17 @@ _READ_SHARD = (
     f"SELECT {_GROUP_COLUMNS} FROM log_groups"  # noqa: S608 - a constant
     " WHERE logstore = ? AND shard = ? AND position >= ? AND position < ? AND received >= ? ORDER BY position LIMIT ?"
 )
+_MATCHING = (
+    "FROM log_groups WHERE logstore = :logstore AND id > :after AND id <= :until AND received >= :horizon"
+    " AND max_time >= :begin AND min_time < :end AND (:topic IS NULL OR topic = :topic)"
+)
 _SEARCH = (
-    f"SELECT {_GROUP_COLUMNS} FROM log_groups"  # noqa: S608 - a constant
-    " WHERE logstore = :logstore AND id > :after AND id <= :until AND received >= :horizon"
-    " AND max_time >= :begin AND min_time < :end AND (:topic IS NULL OR topic = :topic) ORDER BY id"
+    f"SELECT {_GROUP_COLUMNS} {_MATCHING} AND (:across IS NULL OR min_time / :across != max_time / :across"
+    " OR min_time < :begin OR max_time >= :end) ORDER BY id"
+)
+_COUNT = (
+    f"SELECT min_time / :step, SUM(logs) {_MATCHING} AND min_time / :step = max_time / :step"
+    " AND min_time >= :begin AND max_time < :end GROUP BY 1"
 )
 
 
@@ -241,20 +248,38 @@ class Store:
         """
 
         def job(connection: sqlite3.Connection) -> Page:
-            logstore = logstore_of(connection, place)
             step = min(until, after + _ROWS_PER_STEP)
-            values = {
-                "logstore": logstore.row,
-                "after": after,
-                "until": step,
-                "horizon": logstore.horizon(now),
-                "begin": search.begin,
-                "end": search.end,
-                "topic": search.topic,
-            }
+            values = _values(logstore_of(connection, place), search, (after, step), now)
             groups, whole = _take(connection.execute(_SEARCH, values), _BYTES_PER_STEP)
             seen = step if whole else groups[-1].row
             return Page(groups=groups, after=seen if seen < until else None)
+
+        return self._database.submit(job)
+
+    def search_back(self, place: Place, search: Search, before: int, now: float) -> Future[Page]:
+        """As :meth:`search` from below row ``before`` down: the last to arrive first. The page's ``after`` is the next
+        ``before``.
+        """
+
+        def job(connection: sqlite3.Connection) -> Page:
+            step = max(0, before - 1 - _ROWS_PER_STEP)
+            values = _values(logstore_of(connection, place), search, (step, before - 1), now)
+            groups, whole = _take(connection.execute(f"{_SEARCH} DESC", values), _BYTES_PER_STEP)
+            seen = step + 1 if whole else groups[-1].row
+            return Page(groups=groups, after=seen if seen > 1 else None)
+
+        return self._database.submit(job)
+
+    def counts(
+        self, place: Place, search: Search, step: int, rows: tuple[int, int], now: float
+    ) -> Future[dict[int, int]]:
+        """How many logs lie in each part of ``step`` seconds, by the part's number: of LogGroups beyond the first of
+        these rows, up to the second, that lie in one part as a whole, and within the search.
+        """
+
+        def job(connection: sqlite3.Connection) -> dict[int, int]:
+            values = _values(logstore_of(connection, place), search, rows, now) | {"step": step}
+            return dict(connection.execute(_COUNT, values).fetchall())
 
         return self._database.submit(job)
 
@@ -350,6 +375,19 @@ def _insert_groups(
             for position, group in enumerate(groups, first)
         ],
     )
+
+
+def _values(logstore: Logstore, search: Search, rows: tuple[int, int], now: float) -> dict[str, Any]:
+    return {
+        "logstore": logstore.row,
+        "after": rows[0],
+        "until": rows[1],
+        "horizon": logstore.horizon(now),
+        "begin": search.begin,
+        "end": search.end,
+        "topic": search.topic,
+        "across": search.across,
+    }
 
 
 def _take(cursor: sqlite3.Cursor, max_raw_bytes: int) -> tuple[list[PackedGroup], bool]:

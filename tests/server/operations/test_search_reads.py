@@ -1,0 +1,159 @@
+"""What a search reads, and what it leaves out because its LogGroups cannot have what is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer.server import LogHubServer
+from producer.server.limits import Limits
+from producer.server.operations.query import compile_query
+from producer.server.store import store as store_module
+from producer.server.store.log_groups import StoredLogGroup
+
+from ..client import LOGSTORE, PROJECT, Client, log_group
+
+T = 1_700_000_040
+GROUPS = 30
+LOGS = 100
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The position of each LogGroup that was decoded; a step of a search gives one of them."""
+    seen: list[int] = []
+    scan = StoredLogGroup.scan
+
+    def note(self: StoredLogGroup) -> Iterator[Any]:
+        seen.append(self.position)
+        return scan(self)
+
+    monkeypatch.setattr(StoredLogGroup, "scan", note)
+    monkeypatch.setattr(store_module, "_BYTES_PER_STEP", 1)
+    return seen
+
+
+@pytest.fixture
+def client(server: LogHubServer, client: Client) -> Client:
+    """There are 30 LogGroups of 100 logs, a second a log, in their order."""
+    for number in range(GROUPS):
+        raw = log_group(*[f"log{number * LOGS + index}" for index in range(LOGS)], time=T + number * LOGS)
+        client.put(raw, path="/shards/route", params={"key": "00"})
+    return client
+
+
+def ask(server: LogHubServer, operation: str, **params: object) -> Any:
+    given = {"project": PROJECT, "logstore": LOGSTORE, "from": "0", "to": str(T + 10_000), **params}
+    answer = requests.get(f"{server.endpoint}/console/api/{operation}", params=given, timeout=20)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.usefixtures("client")
+def test_the_newest_logs_are_found_without_the_old_ones(server: LogHubServer, decoded: list[int]) -> None:
+    """A page of the newest reads from the end until nothing before can be newer; the oldest likewise from the start."""
+    newest = ask(server, "search", line="5", reverse="true")["logs"]
+    assert [log["fields"]["message"] for log in newest] == [f"log{GROUPS * LOGS - 1 - index}" for index in range(5)]
+    assert max(decoded) == GROUPS - 1
+    assert min(decoded) >= GROUPS - 4
+    decoded.clear()
+    oldest = ask(server, "search", line="5")["logs"]
+    assert [log["fields"]["message"] for log in oldest] == [f"log{index}" for index in range(5)]
+    assert max(decoded) <= 3
+
+
+@pytest.mark.usefixtures("decoded")
+def test_the_newest_are_found_in_whatever_order_they_arrived(server: LogHubServer, client: Client) -> None:
+    """What arrived first can be the newest, and one LogGroup can have the newest and the oldest."""
+    client.put(log_group("late", time=T + 5000), path="/shards/route", params={"key": "00"})
+    client.put(log_group(*["x"] * 3, time=T - 10), path="/shards/route", params={"key": "00"})
+    for number in range(3):
+        client.put(log_group(*[f"last{number}"] * 200, time=T + 2000), path="/shards/route", params={"key": "00"})
+    logs = ask(server, "search", line="3", reverse="true")["logs"]
+    assert [log["fields"]["message"] for log in logs] == ["late", "log2999", "log2998"]
+
+
+@pytest.mark.usefixtures("client")
+def test_a_histogram_of_everything_counts_whole_log_groups(server: LogHubServer, decoded: list[int]) -> None:
+    """Where all logs match, only LogGroups that lie across an edge are decoded, and the counts are the same."""
+    found = ask(server, "histogram", **{"from": str(T), "to": str(T + 3000)})
+    assert {part["count"] for part in found["parts"]} == {60}
+    assert found["total"] == 3000
+    decoded.clear()
+    coarse = ask(server, "histogram", **{"from": str(T + 50), "to": str(T + 300_000)})
+    assert coarse["total"] == 2950
+    assert set(decoded) == {0}
+    assert ask(server, "histogram", **{"from": str(T + 50), "to": str(T + 300_000)}, query="log*")["total"] == 2950
+
+
+@pytest.mark.usefixtures("client", "decoded")
+def test_a_histogram_is_counted_in_parts(server: LogHubServer) -> None:
+    """Each answer says where to go on; together they count each log once, whatever matches."""
+    for query in ("", "log*", "log7"):
+        total, answers, before = 0, 0, None
+        while before is not None or not answers:
+            found = ask(server, "histogram", query=query, seconds="0", **({} if before is None else {"before": before}))
+            total, answers, before = total + found["total"], answers + 1, found["before"]
+        assert answers >= (GROUPS if query else 1)
+        assert total == {"log7": 1}.get(query, GROUPS * LOGS)
+
+
+@pytest.mark.usefixtures("client")
+def test_a_log_group_without_the_words_is_not_decoded(server: LogHubServer, decoded: list[int]) -> None:
+    """What no log of it can match is told from its bytes; a query that negates reads all."""
+    assert ask(server, "search", query="message: LOG1234", reverse="true")["logs"][0]["index"] == 34
+    assert decoded == [12]
+    decoded.clear()
+    ask(server, "histogram", query="log1234 or log77")
+    assert set(decoded) == {12, 0, 7}
+    decoded.clear()
+    ask(server, "histogram", query="not log1234")
+    assert set(decoded) == set(range(GROUPS))
+
+
+_WORDS = [
+    "fail",
+    "Fail",
+    "k",
+    "i",
+    '"one two"',
+    "not fail",
+    "(a or fail)",
+    "a:fail",
+    "n > 3",
+    "fa*",
+    "é",
+    "__topic__: k",
+]
+_TEXTS = ["fail", "FAIL over", "K", "\u212a", "\u0130", "one, two", "a", "4", "é", "fast"]
+
+
+@given(st.lists(st.sampled_from(_WORDS), min_size=1, max_size=4), st.lists(st.sampled_from(_TEXTS), max_size=3))
+def test_no_log_group_is_left_out_that_has_a_match(words: list[str], texts: list[str]) -> None:
+    """Whatever matches a log may match its LogGroup, for letters too that only lose their capitals to be ASCII."""
+    query = compile_query(" ".join(words), Limits())
+    raw = log_group(*texts, topic="k") if texts else log_group("none")
+    logs = [[("__topic__", "k"), ("message", text)] for text in texts]
+    if any(query(log) for log in logs):
+        assert query.may_match(raw)
+
+
+def test_every_letter_that_becomes_ascii_is_known() -> None:
+    """Of all letters beyond ASCII only these two are, or begin with, an ASCII letter without capitals."""
+    folded = {chr(code) for code in range(128, 0x110000) if any(sign.isascii() for sign in chr(code).lower())}
+    assert folded == {"\u0130", "\u212a"}
+    assert compile_query("k", Limits()).may_match(log_group("\u212a"))
+
+
+def test_the_commonest_values_are_those_of_the_last_logs(server: LogHubServer, client: Client) -> None:
+    """Of more logs than are looked at, those that arrived last are."""
+    for number in range(3):
+        client.put(log_group(*[f"word{number}"] * 6000))
+    (field,) = [one for one in ask(server, "fields")["fields"] if one["name"] == "message"]
+    assert field["top"][0] == ["word2", 6000]
+    assert "word0" not in dict(field["top"])
