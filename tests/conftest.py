@@ -19,13 +19,14 @@ pytest_plugins = ["tests.support.spark_session"] if find_spec("pyspark") else []
 _TESTS = Path(__file__).parent
 
 #: Where several processes run the tests, those of a group all run in one of them: one Spark session serves them all, as
-#: does one cluster, what is published is built once, documents may name the same port, and what counts bytes and CPU
-#: time has no rival of its kind. A test in two groups is in a third, that of both.
+#: does one cluster and one browser, what is published is built once, documents may name the same port, and what counts
+#: bytes and CPU time has no rival of its kind. A test in two groups is in a third, that of both.
 _GROUPS = {
     "spark": ("spark", "ship"),
     "programs": ("spark/cluster", "spark/test_example.py", "spark/writing/test_stream_kill.py"),
     "documents": ("test_docs.py",),
     "packages": ("processes/test_packages.py",),
+    "pages": ("browser",),
     "measuring": ("processes/test_resources.py", "benchmarks"),
 }
 

@@ -1,52 +1,27 @@
-// The console: one view at a time over the JSON below /console/api. Whatever comes from a log is set as text, never as HTML.
-"use strict";
+// The console: one view at a time over the JSON below /console/api. What is looked at stands in the address, so that a
+// browser can go back to it.
 
-const $ = (selector, root = document) => root.querySelector(selector);
+import { $, KeyWanted, Unreachable, api, bytes, count, exactTime, key, make, many, rate, table, time, value } from "./dom.js";
+import { logItem, showNeighbours } from "./logs.js";
+import { download, filtered, restart, show as showSearch, turn as turnPage, watchHistogram } from "./search.js";
+
 const VIEWS = ["logstores", "search", "tail", "requests", "faults", "producers"];
-const PAGE = 50;
 const LIVE = { logstores: 2000, tail: 1000, requests: 2000, faults: 2000, producers: 2000 };  // milliseconds between two looks
-const state = { view: "logstores", offset: 0, after: null, paused: false, shown: [], parts: [], timer: null, turn: 0 };
+const AGAIN = 2000;       // milliseconds until a server that did not answer is asked again
+const TAILED = 500;       // logs that the tail keeps
+const MEANING = {
+  answer: "An error instead of what was asked for; nothing is stored.",
+  delay: "The answer is late by so many seconds.",
+  drop_answer: "Stored, and then a reset instead of the answer.",
+  cut: "A reset while the client sends; nothing is stored.",
+  half_answer: "Stored, and an answer that breaks off.",
+  raw_answer: "Bytes that are no answer; nothing is stored.",
+  drip_answer: "An answer byte by byte, so many seconds apart.",
+  clock_offset: "A clock that is wrong by so many seconds.",
+};
+const state = { view: "logstores", after: null, paused: false, tailed: 0, timer: null, turn: 0, logstores: [], isDeed: false };
 
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(/^(rect|title)$/.test(tag) ? "http://www.w3.org/2000/svg" : "http://www.w3.org/1999/xhtml", tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null) element.setAttribute(name, value);
-  }
-  element.append(...children.map(child => child instanceof Node ? child : String(child)));
-  return element;
-}
-
-async function api(path, parameters = {}, options = {}) {
-  const given = Object.entries(parameters).filter(([, value]) => value !== "" && value !== null);
-  const answer = await fetch(`/console/api/${path}?${new URLSearchParams(given)}`, options);
-  const content = await answer.json();
-  if (!answer.ok) throw new Error(content.errorMessage);
-  return content;
-}
-
-// Texts -----------------------------------------------------------------------------------------------------------
-
-const count = number => Math.round(number).toLocaleString();
-const time = seconds => seconds === null ? "" : new Date(seconds * 1000).toISOString().replace("T", " ").replace(/\.?0*Z$/, "");
-
-function bytes(number) {
-  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
-    if (number < 1024) return `${number.toFixed(unit === "B" ? 0 : 1)} ${unit}`;
-    number /= 1024;
-  }
-  return `${number.toFixed(1)} TiB`;
-}
-
-const quoted = text => `"${text.replace(/[\\"]/g, "\\$&")}"`;
-
-function table(view, heads, rows) {
-  const head = make("tr", {}, ...heads.map(name => make("th", { scope: "col" }, name)));
-  const cells = row => row.map(cell => make("td", { class: typeof cell === "number" ? "number" : null }, typeof cell === "number" ? count(cell) : cell ?? ""));
-  $(`#${view} table`).replaceChildren(head, ...rows.map(row => make("tr", {}, ...cells(row))));
-}
-
-// What to look at ---------------------------------------------------------------------------------------------------
+// What to look at -----------------------------------------------------------------------------------------------------
 
 function place() {
   const [project, logstore] = $("#logstore").value.split("/");
@@ -55,10 +30,15 @@ function place() {
 
 function range() {
   const span = $("#span").value, now = Math.floor(Date.now() / 1000) + 1;
-  if (span === "all") return { from: 0, to: 4294967296 };
+  if (span === "all") return everything();
   if (span !== "chosen") return { from: now - Number(span), to: now };
-  const seconds = id => Math.floor(Date.parse($(id).value + "Z") / 1000) || 0;
+  const seconds = id => Math.floor(Date.parse(`${$(id).value}Z`) / 1000) || 0;
   return { from: seconds("#from"), to: seconds("#to") || now };
+}
+
+function everything() {
+  const here = state.logstores.find(one => `${one.project}/${one.logstore}` === $("#logstore").value);
+  return here && here.from !== null ? { from: here.from, to: here.to + 1 } : { from: 0, to: 4294967296 };
 }
 
 function choose(from, to) {
@@ -67,197 +47,256 @@ function choose(from, to) {
   submit();
 }
 
-function filter(name, value) {
-  const part = `${quoted(name)}: ${quoted(value)}`, query = $("#query").value.trim();
-  $("#query").value = query ? `(${query}) and ${part}` : part;
+function filter(name, text) {
+  $("#query").value = filtered($("#query").value, name, text);
   submit();
 }
 
+// What is looked at, into the address and out of it. The time of "last hour" is none yet, of "from … to" it is.
+const ADDRESS = { logstore: "#logstore", query: "#query", span: "#span", from: "#from", to: "#to" };
+
+function address() {
+  if (!["search", "tail"].includes(state.view)) return `#${state.view}`;
+  const chosen = Object.entries(ADDRESS).filter(([name, id]) => $(id).value && (!["from", "to"].includes(name) || $("#span").value === "chosen"));
+  return `#${state.view}?${new URLSearchParams(chosen.map(([name, id]) => [name, $(id).value]))}`;
+}
+
+async function restore() {
+  const [view, chosen] = location.hash.slice(1).split("?");
+  state.view = VIEWS.includes(view) ? view : "logstores";
+  const given = new URLSearchParams(chosen ?? "");
+  const wanted = given.get("logstore");
+  if (wanted && ![...$("#logstore").options].some(option => option.value === wanted)) $("#logstore").append(make("option", {}, wanted));
+  for (const [name, id] of Object.entries(ADDRESS)) if (given.has(name)) $(id).value = given.get(name);
+  if (!given.has("query") && chosen !== undefined) $("#query").value = "";
+  open(state.view, false);
+}
+
 function submit() {
-  Object.assign(state, { offset: 0, after: null });
+  state.after = null;
+  state.tailed = 0;
   $("#tailed").replaceChildren();
-  look();
+  $("#tailing").textContent = "";
+  restart();
+  open(state.view);
 }
 
-// Views ---------------------------------------------------------------------------------------------------------------
-
-function logItem(log, here = false) {
-  const fields = Object.entries(log.fields).filter(([name, text]) => name !== "__time__" && text !== "");
-  const more = make("button", { type: "button", onclick: () => showNeighbours(log), title: "Neighbours of this log" }, "around");
-  return make("li", { class: here ? "here" : null }, make("b", {}, time(log.time)), " ", more, " ",
-    ...fields.flatMap(([name, text]) => [make("b", {}, `${name}=`), text, "  "]));
-}
-
-async function showNeighbours(log) {
-  try {
-    const found = await api("neighbours", { ...place(), shard: log.shard, position: log.position, index: log.index });
-    $("#neighbours ol").replaceChildren(...found.before.map(one => logItem(one)), logItem(found.log, true), ...found.after.map(one => logItem(one)));
-    if (!$("#neighbours").open) $("#neighbours").showModal();
-  } catch (error) { tell(error.message); }
-}
-
-function drawHistogram(parts) {
-  const svg = $("#histogram"), most = Math.max(1, ...parts.map(part => part.count));
-  state.parts = parts;
-  svg.setAttribute("viewBox", `0 0 ${Math.max(1, parts.length)} 100`);
-  svg.replaceChildren(...parts.map((part, x) => {
-    const height = part.count ? Math.max(1, 100 * part.count / most) : 0;
-    return make("rect", { x: x + 0.05, y: 100 - height, width: 0.9, height }, make("title", {}, `${time(part.from)}: ${count(part.count)}`));
-  }), make("rect", { class: "chosen", x: 0, y: 0, width: 0, height: 100 }));
-}
-
-function drawFields(found) {
-  const value = (field, [text, logs]) => make("button", { type: "button", title: "Only logs with this value",
-    disabled: text === "" ? "" : null, onclick: () => filter(field.name, text) },
-    make("span", {}, text || "(empty)"), make("span", {}, count(logs)));
-  $("#fields").replaceChildren(make("p", {}, `Fields of ${count(found.sampled)} logs`),
-    ...found.fields.flatMap(field => [make("h3", {}, field.name), ...field.top.map(pair => value(field, pair))]));
-}
+// Views -------------------------------------------------------------------------------------------------------------------
 
 const show = {
   async logstores() {
-    const found = await api("logstores");
-    fillLogstores(found.logstores);
-    table("logstores", ["Project", "Logstore", "Shard", "Status", "Logs", "Size", "Logs/s", "Bytes/s", "First", "Last", "Days kept"],
-      found.logstores.flatMap(one => one.shards.map(shard => [one.project, one.logstore, String(shard.shard), shard.status, shard.logs,
-        bytes(shard.bytes), shard.logs_per_second.toFixed(1), bytes(shard.bytes_per_second), time(shard.first), time(shard.last), String(one.ttl)])));
+    await askLogstores();
+    const sum = (shards, name) => shards.reduce((total, shard) => total + shard[name], 0);
+    const figures = shards => [sum(shards, "logs"), bytes(sum(shards, "bytes")), rate(sum(shards, "logs_per_second")), `${bytes(sum(shards, "bytes_per_second"))}/s`];
+    const ends = shards => [Math.min, Math.max].map((end, at) => {
+      const found = shards.map(shard => at ? shard.last : shard.first).filter(when => when !== null);
+      return found.length ? time(Math.floor(end(...found))) : "";
+    });
+    const go = (one, view, text) => make("button", { type: "button", "data-focus": `${view} ${one.project}/${one.logstore}`,
+      "aria-label": `${text} ${one.project}/${one.logstore}`, onclick: () => { $("#logstore").value = `${one.project}/${one.logstore}`; $("#query").value = ""; state.view = view; submit(); } }, text);
+    const kept = one => one.ttl === 3650 ? "kept for ever" : `kept ${many(one.ttl, "day")}`;
+    table($("#logstores"), ["Project", "Logstore", "Shard", "#Logs", "#Size", "#Logs/s", "#Rate", "First received", "Last received", ""],
+      state.logstores.flatMap(one => [
+        { class: "sum", cells: [one.project, one.logstore, kept(one), ...figures(one.shards), ...ends(one.shards),
+          make("span", { class: "buttons" }, go(one, "search", "Search"), go(one, "tail", "Tail"))] },
+        ...one.shards.map(shard => ({ class: "part", cells: ["", "", `${shard.shard} ${shard.status}`, ...figures([shard]), ...ends([shard]), ""] }))]),
+      ["No logstore yet: the first write makes one. ", make("code", {}, `producer send my-project my-logstore --endpoint ${location.origin} …`), " sends a line."]);
   },
-  async search(turn) {
-    const wanted = { ...place(), ...range(), query: $("#query").value };
-    const [found, counted] = await Promise.all([
-      api("search", { ...wanted, reverse: true, line: PAGE, offset: state.offset }), api("histogram", wanted)]);
-    if (turn !== state.turn) return;
-    state.shown = found.logs;
-    $("#logs").replaceChildren(...found.logs.map(log => logItem(log)));
-    const shown = found.logs.length ? `, ${state.offset + 1} to ${state.offset + found.logs.length} shown, the newest first` : "";
-    $("#total").textContent = `${count(counted.total)} logs${shown}`;
-    drawHistogram(counted.parts);
-    const sampled = await api("fields", wanted);
-    if (turn === state.turn) drawFields(sampled);
+
+  async search(isOver) {
+    const all = $("#span").value !== "all" && (() => { $("#span").value = "all"; submit(); });
+    await showSearch({ ...place(), ...range(), query: $("#query").value }, { isOver, filter, everything: all });
   },
-  async tail(turn) {
+
+  async tail(isOver) {
     if (state.paused) return;
+    const isFirst = state.after === null;
     const found = await api("tail", { ...place(), query: $("#query").value, after: state.after });
-    if (turn !== state.turn) return;
+    if (isOver()) return;
     state.after = found.after;
-    $("#tailed").prepend(...found.logs.reverse().map(log => logItem(log)));
-    while ($("#tailed").children.length > 1000) $("#tailed").lastChild.remove();
+    state.tailed += found.logs.length;
+    const here = place(), use = { around: log => showNeighbours(here, log).catch(failed), filter };
+    $("#tailed").prepend(...found.logs.reverse().map(log => logItem(log, use)), ...(found.skipped ? [make("li", { class: "empty" }, "More arrived than is shown here.")] : []));
+    while ($("#tailed").children.length > TAILED) $("#tailed").lastChild.remove();
+    const told = `${state.tailed ? `${many(state.tailed, "log")} ${state.tailed === 1 ? "has" : "have"} arrived` : "Waiting for logs that match"}${state.tailed > TAILED ? `, the last ${TAILED} shown` : ""}`;
+    if ($("#tailing").textContent !== told) $("#tailing").textContent = told;
+    if (isFirst) $("#tailed").replaceChildren();
   },
+
   async requests() {
     const found = await api("requests");
-    table("requests", ["Time", "Operation", "Logstore", "Status", "Bytes", "Logs", "ms", "Client"], found.requests.map(one => [
-      time(one.time), one.operation, `${one.project}/${one.logstore}`,
-      make("span", { class: one.status === 200 ? null : "bad" }, `${one.status ?? "no answer"} ${one.error ?? ""}`),
-      one.bytes, one.logs, String(one.milliseconds), one.user_agent]));
+    table($("#requests"), ["Time", "Operation", "Logstore", "Status", "#Sent", "#Raw", "#Logs", "#Latency", "Client"], found.requests.map(one => ({ cells: [
+      exactTime(one.time), one.operation, [one.project, one.logstore].filter(Boolean).join("/"),
+      make("span", { class: one.status !== null && one.status < 400 ? "good" : "bad" }, `${one.status ?? "no answer"} ${one.error ?? ""}`),
+      bytes(one.bytes), bytes(one.raw_bytes), one.logs, `${one.milliseconds.toFixed(1)} ms`, make("span", { class: "quiet" }, value(one.user_agent))] })),
+    ["No request yet. Each one is listed here as it comes, the newest first."]);
   },
+
   async faults() {
     const found = await api("faults"), kinds = $("#fault select");
-    if (!kinds.children.length) kinds.append(...found.kinds.map(kind => make("option", {}, kind)));
-    table("faults", ["Fault", "For", "Met", "Left", ""], found.faults.map(one => [
-      one.what, Object.entries(one.for).map(pair => pair.join(" ")).join(", ") || "all", one.fired, one.left === null ? "no end" : one.left,
-      make("button", { type: "button", onclick: () => removeFault(one.id) }, "Remove")]));
+    if (!kinds.children.length) {
+      kinds.append(...found.kinds.map(kind => make("option", {}, kind)));
+      explainFault();
+    }
+    table($("#installed"), ["Fault", "For", "#Met", "Left", ""], found.faults.map(one => ({ cells: [
+      one.what, Object.entries(one.for).map(pair => pair.join(" ")).join(", ") || "every request", one.fired,
+      one.left === null ? "no end" : one.left || "used up",
+      make("button", { type: "button", "data-focus": `fault ${one.id}`, "aria-label": `Remove ${one.what}`, onclick: () => act(`faults/${one.id}`, { method: "DELETE" }) }, "Remove")] })),
+    ["No fault is installed: every request gets what it asks for."]);
   },
+
   async producers() {
     const found = await api("producers");
-    table("producers", ["User agent", "Address", "Requests", "Refused", "Logs", "Size", "ms", "Last"], found.producers.map(one => [
-      one.user_agent, one.address, one.requests, one.errors, one.logs, bytes(one.bytes), String(one.milliseconds), time(one.seen)]));
+    table($("#producers"), ["User agent", "Address", "#Requests", "#Refused", "#Logs", "#Size", "#Mean latency", "Last seen"], found.producers.map(one => ({ cells: [
+      value(one.user_agent), one.address, one.requests, make("span", { class: one.errors ? "bad" : null }, count(one.errors)), one.logs, bytes(one.bytes),
+      `${one.milliseconds.toFixed(1)} ms`, time(Math.floor(one.seen))] })),
+    ["Nobody has written yet."]);
   },
 };
 
-function fillLogstores(logstores) {
-  const names = logstores.map(one => `${one.project}/${one.logstore}`), select = $("#logstore"), chosen = select.value;
+async function askLogstores() {
+  const found = await api("logstores");
+  state.logstores = found.logstores;
+  const names = found.logstores.map(one => `${one.project}/${one.logstore}`), select = $("#logstore"), chosen = select.value;
   if (names.join() === [...select.options].map(option => option.value).join()) return;
   select.replaceChildren(...names.map(name => make("option", {}, name)));
   if (names.includes(chosen)) select.value = chosen;
 }
 
-function tell(text) { $("#message").textContent = text; }
+// One look at a view, and the next one after a while ------------------------------------------------------------------------
+
+// What somebody did is told until they do the next thing; what a look at a view found, until the next look.
+function tell(text, look = "", isDeed = false) {
+  const message = $("#message");
+  if (state.isDeed && !isDeed && !text) return;
+  state.isDeed = isDeed && text !== "";
+  if (message.textContent !== text) message.textContent = text;
+  message.className = look;
+}
+
+function failed(error, isDeed = false) {
+  if (error instanceof KeyWanted) return askForKey();
+  tell(error.message, "bad", isDeed);
+}
 
 async function look() {
   clearTimeout(state.timer);
-  const turn = ++state.turn, view = state.view;
+  const turn = ++state.turn, view = state.view, isOver = () => turn !== state.turn;
+  let wait = LIVE[view];
   try {
-    if ("search tail".includes(view) && !$("#logstore").value) fillLogstores((await api("logstores")).logstores);
-    await show[view](turn);
-    if (turn === state.turn) tell("");
-  } catch (error) { if (turn === state.turn) tell(error.message); }
-  if (turn === state.turn && LIVE[view]) state.timer = setTimeout(look, LIVE[view]);
+    if (["search", "tail"].includes(view)) {
+      if (!state.logstores.length || $("#span").value === "all" || view === "search") await askLogstores();
+      if (isOver()) return;
+      if (!$("#logstore").value) throw new Error("There is no logstore yet: the first write makes one.");
+    }
+    await show[view](isOver);
+    if (!isOver()) tell("");
+  } catch (error) {
+    if (isOver()) return;
+    failed(error);
+    if (error instanceof KeyWanted) return;
+    if (error instanceof Unreachable) wait = AGAIN;
+  }
+  if (!isOver() && wait) state.timer = setTimeout(look, wait);
 }
 
-function open(view) {
+function open(view, isNew = true) {
   state.view = view;
   for (const name of VIEWS) $(`#${name}`).classList.toggle("shown", name === view);
-  for (const button of document.querySelectorAll("nav button")) button.toggleAttribute("aria-current", false);
-  $(`nav [data-view=${view}]`).setAttribute("aria-current", "page");
+  for (const button of document.querySelectorAll("nav button")) button.dataset.view === view ? button.setAttribute("aria-current", "page") : button.removeAttribute("aria-current");
+  $("#login").hidden = true;
+  $("#leave").hidden = !key.get();
+  tell("", "", true);
   $("#where").hidden = !["search", "tail"].includes(view);
-  for (const label of document.querySelectorAll(".range")) label.hidden = view === "tail";
-  location.hash = view;
+  for (const label of document.querySelectorAll(".range")) label.hidden = view === "tail" || label.classList.contains("ends") && $("#span").value !== "chosen";
+  document.title = `${$(`nav [data-view=${view}]`).textContent} – LogHub console`;
+  if (isNew && location.hash !== address()) history.pushState(null, "", address());
   look();
 }
 
-// What one does ---------------------------------------------------------------------------------------------------------
+// What one does ---------------------------------------------------------------------------------------------------------------
 
-async function removeFault(id) {
-  try { await api(`faults/${id}`, {}, { method: "DELETE" }); } catch (error) { tell(error.message); }
-  look();
+function askForKey() {
+  clearTimeout(state.timer);
+  state.turn++;
+  const isWrong = key.get() !== null;
+  key.forget();
+  for (const name of VIEWS) $(`#${name}`).classList.remove("shown");
+  $("#where").hidden = $("#leave").hidden = true;
+  $("#login").hidden = false;
+  tell(isWrong ? "This is no access key of the server, or it is disabled." : "", isWrong ? "bad" : "");
+  $("#key").focus();
 }
 
-async function installFault(event) {
+async function act(path, options) {
+  try {
+    await api(path, {}, options);
+    tell("", "", true);
+    look();
+  } catch (error) { failed(error, true); }
+}
+
+function installFault(event) {
   event.preventDefault();
-  const given = Object.fromEntries([...new FormData(event.target)].filter(([, value]) => value !== ""));
+  const given = Object.fromEntries([...new FormData(event.target)].filter(([, text]) => text !== ""));
   for (const name of ["times", "probability", "status", "seconds"]) if (name in given) given[name] = Number(given[name]);
-  try { await api("faults", {}, { method: "POST", body: JSON.stringify(given) }); } catch (error) { return tell(error.message); }
-  look();
+  act("faults", { method: "POST", body: JSON.stringify(given) });
 }
 
-function download(kind) {
-  const rows = state.shown.map(log => log.fields), names = [...new Set(rows.flatMap(Object.keys))];
-  const cell = text => `"${String(text ?? "").replaceAll('"', '""')}"`;
-  const csv = () => [names, ...rows.map(row => names.map(name => row[name]))].map(row => row.map(cell).join(",")).join("\r\n");
-  const link = make("a", { download: `logs.${kind}`, href: URL.createObjectURL(new Blob([kind === "csv" ? csv() : JSON.stringify(rows, null, 1)])) });
-  link.click();
-  URL.revokeObjectURL(link.href);
+function explainFault() {
+  const kind = $("#fault select").value;
+  $("#meaning").textContent = MEANING[kind] ?? "";
+  for (const label of document.querySelectorAll("#fault [data-for]")) {
+    label.hidden = !label.dataset.for.split(" ").includes(kind);
+    $("input", label).disabled = label.hidden;
+  }
 }
 
-function dragRange() {
-  const svg = $("#histogram");
-  let start = null;
-  const at = event => (event.clientX - svg.getBoundingClientRect().left) / svg.clientWidth * state.parts.length;
-  const ends = event => [Math.max(0, Math.min(start, at(event))), Math.min(state.parts.length, Math.max(start, at(event)))];
-  svg.addEventListener("pointerdown", event => { start = at(event); svg.setPointerCapture(event.pointerId); });
-  svg.addEventListener("pointermove", event => {
-    if (start === null) return;
-    const [low, high] = ends(event);
-    $(".chosen", svg).setAttribute("x", low);
-    $(".chosen", svg).setAttribute("width", high - low);
-  });
-  svg.addEventListener("pointerup", event => {
-    if (start === null || !state.parts.length) return;
-    const [low, high] = ends(event);
-    start = null;
-    choose(state.parts[Math.floor(low)].from, state.parts[Math.max(Math.ceil(high) - 1, Math.floor(low))].to);
-  });
+async function saveFile(kind) {
+  try { tell(`${many(await download(kind), "log")} in the file: what matches from this page on, 1,000 at most.`, "good", true); } catch (error) { failed(error, true); }
+}
+
+function pause() {
+  state.paused = !state.paused;
+  $("#pause").setAttribute("aria-pressed", state.paused);
+  if (state.paused) $("#tailing").textContent = "Paused";
+  else look();
 }
 
 function keys(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || $("#neighbours").open || !$("#login").hidden) return;
   if (VIEWS[event.key - 1]) open(VIEWS[event.key - 1]);
-  else if (event.key === "/") { event.preventDefault(); if ($("#where").hidden) open("search"); $("#query").focus(); }
+  else if (event.key === "/") {
+    event.preventDefault();
+    if ($("#where").hidden) open("search");
+    $("#query").focus();
+  }
 }
 
 for (const button of document.querySelectorAll("nav button")) button.addEventListener("click", () => open(button.dataset.view));
 $("#where").addEventListener("submit", event => { event.preventDefault(); submit(); });
 $("#logstore").addEventListener("change", submit);
-$("#span").addEventListener("change", submit);
+$("#span").addEventListener("change", () => {
+  if ($("#span").value !== "chosen") return submit();
+  const now = Math.floor(Date.now() / 1000);
+  if (!$("#from").value) choose(now - 3600, now); else submit();
+});
 $("#fault").addEventListener("submit", installFault);
-$("#newer").addEventListener("click", () => { state.offset = Math.max(0, state.offset - PAGE); look(); });
-$("#older").addEventListener("click", () => { if (state.shown.length === PAGE) state.offset += PAGE; look(); });
-$("#json").addEventListener("click", () => download("json"));
-$("#csv").addEventListener("click", () => download("csv"));
-$("#pause").addEventListener("click", event => {
-  state.paused = !state.paused;
-  event.target.setAttribute("aria-pressed", state.paused);
+$("#fault select").addEventListener("change", explainFault);
+$("#newer").addEventListener("click", () => { turnPage(-1); look(); });
+$("#older").addEventListener("click", () => { turnPage(1); look(); });
+$("#json").addEventListener("click", () => saveFile("json"));
+$("#csv").addEventListener("click", () => saveFile("csv"));
+$("#pause").addEventListener("click", pause);
+$("#clear").addEventListener("click", () => { $("#tailed").replaceChildren(); });
+$("#leave").addEventListener("click", () => { key.forget(); look(); });
+$("#login").addEventListener("submit", event => {
+  event.preventDefault();
+  key.set($("#key").value, $("#secret").value);
+  $("#secret").value = "";
+  restore();
 });
 document.addEventListener("keydown", keys);
-dragRange();
-open(VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "logstores");
+window.addEventListener("popstate", () => { restart(); restore(); });
+watchHistogram(choose);
+restore();

@@ -1,4 +1,7 @@
-"""The page of the console: three files that are sent as they are, and reach nothing but this server."""
+"""The page of the console: a few files that are sent as they are, and reach nothing but this server.
+
+They are for everybody, since they tell nothing: where the console wants a key, the page asks for it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from ..messages import Answer
 from ..service import Service
 from .plain import PlainHandler, PlainRequest
 
+#: ``dom`` is what all of it uses, ``logs`` one log, ``search`` the search; ``console`` puts the views together.
+SCRIPTS = ("console.js", "dom.js", "logs.js", "search.js")
+
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
     " frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 

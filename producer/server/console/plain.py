@@ -3,7 +3,9 @@
 ``/healthz`` and ``/metrics`` tell no names and are for everybody. The console shows and changes everything. It is open
 where the access keys are the default ones, since that server listens on this machine only; then the Host must be this
 machine, so that no page of another site, whose name was made to lead here, can ask. With keys of one's own it wants one
-of them as user and password. A request that changes something must come from the console's own page, or from none.
+of them as user and password (Basic). The console's page asks for it by itself and keeps it in its tab: the challenge
+has a name of its own, so that no browser asks too, and then adds the key to whatever another page requests. A request
+that changes something must come from the console's own page, or from none.
 """
 
 from __future__ import annotations
@@ -79,11 +81,20 @@ def check_console(keys: Mapping[str, AccessKey | str], request: PlainRequest) ->
     origin = request.headers.get("origin")
     if request.method != "GET" and origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
         raise ApiError("Unauthorized", f"a page of {origin[:128]} cannot change anything here")
-    if dict(keys) == dict([TEST_ACCESS_KEY]):
+    if _is_open(keys):
         if not _is_this_machine(request.headers.get("host", "")):
             raise ApiError("Unauthorized", "the console is open on this machine only: use 127.0.0.1 or localhost")
     elif not _knows_a_key(keys, request.headers.get("authorization", "")):
         raise ApiError("Unauthorized", "the console wants an access key: its id as user, its secret as password")
+
+
+def challenge(keys: Mapping[str, AccessKey | str]) -> dict[str, str]:
+    """The header that tells who was refused that a key would do; none where no key would."""
+    return {} if _is_open(keys) else {"WWW-Authenticate": 'LogHub-Key realm="LogHub console", scheme="Basic"'}
+
+
+def _is_open(keys: Mapping[str, AccessKey | str]) -> bool:
+    return dict(keys) == dict([TEST_ACCESS_KEY])
 
 
 def _is_this_machine(host: str) -> bool:

@@ -24,9 +24,9 @@ _API = "/console/api"
 PLAIN_ROWS: list[PlainRow] = [
     PlainRow("GET", "/healthz", healthz, is_public=True),
     PlainRow("GET", "/metrics", metrics, is_public=True),
-    PlainRow("GET", "/console", page.file("console.html", "text/html")),
-    PlainRow("GET", "/console/console.css", page.file("console.css", "text/css")),
-    PlainRow("GET", "/console/console.js", page.file("console.js", "text/javascript")),
+    PlainRow("GET", "/console", page.file("console.html", "text/html"), is_public=True),
+    PlainRow("GET", "/console/console.css", page.file("console.css", "text/css"), is_public=True),
+    *(PlainRow("GET", f"/console/{name}", page.file(name, "text/javascript"), is_public=True) for name in page.SCRIPTS),
     PlainRow("GET", f"{_API}/logstores", reading.list_logstores),
     PlainRow("GET", f"{_API}/search", reading.search),
     PlainRow("GET", f"{_API}/histogram", reading.histogram),

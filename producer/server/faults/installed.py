@@ -91,7 +91,7 @@ class Faults:
             raise ValueError(f"probability is {probability}: it must be from 0.0 to 1.0")
         wanted = {"project": project and project.lower(), "logstore": logstore, "operation": operation}
         chosen = {name: value for name, value in wanted.items() if value is not None}
-        name = (next(self._numbers), getattr(fault, "__qualname__", repr(fault)) if label is None else label)
+        name = (next(self._numbers), _name_of(fault) if label is None else label)
         installed = InstalledFault(fault, times, _chance(probability, seed), chosen, name)
         with self._lock:
             self._installed.append(installed)
@@ -116,6 +116,11 @@ class Faults:
         """What shall go wrong with ``request``."""
         actions = [fault.action_for(request) for fault in self.installed()]
         return combine(action for action in actions if action is not None)
+
+
+def _name_of(fault: Fault) -> str:
+    """Of a function that another one made, the other one's."""
+    return str(getattr(fault, "__qualname__", repr(fault))).partition(".<locals>")[0]
 
 
 def _chance(probability: float, seed: int | None) -> Callable[[], bool]:

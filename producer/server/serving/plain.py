@@ -7,7 +7,7 @@ import logging
 from starlette.types import Receive, Scope, Send
 
 from ..budget import Lease
-from ..console.plain import PlainRequest, check_console
+from ..console.plain import PlainRequest, challenge, check_console
 from ..console.table import PlainRow
 from ..errors import ApiError, ClientGoneError
 from ..messages import Answer, error_answer, new_request_id, parse_query
@@ -50,7 +50,7 @@ class PlainEndpoint:
             return await self._row.handler(self._service, _request(wire, lease, headers, content))
         except ApiError as error:
             await body.discard()
-            asked = {"WWW-Authenticate": 'Basic realm="LogHub console"'} if error.status == 401 else {}
+            asked = challenge(self._service.access_keys) if error.status == 401 else {}
             return error_answer(error.status, error.code, error.message, asked)
         except ClientGoneError:
             raise

@@ -56,6 +56,7 @@ def test_logstores_are_shown_with_what_their_shards_hold(console: Console, clien
     assert (first["shard"], first["status"], first["logs"], first["bytes"]) == (0, "readwrite", 6, 3 * len(raw))
     assert (first["logs_per_second"], first["bytes_per_second"]) == (6 / 60, 3 * len(raw) / 60)
     assert first["first"] <= first["last"]
+    assert (found["from"], found["to"]) == (T, T + 1)
     assert (second["logs"], second["first"], second["logs_per_second"]) == (0, None, 0)
 
 
@@ -75,7 +76,7 @@ def test_logs_are_searched_counted_and_told_apart(console: Console, client: Clie
 
 
 def test_fields_are_a_sample_of_many_logs(console: Console, client: Client) -> None:
-    """Of more than 10,000 logs the first are looked at, and a field of many values takes bounded memory."""
+    """Of more than 10,000 logs the last are looked at, and a field of many values takes bounded memory."""
     for number in range(3):
         client.put(log_group(*[str(one) for one in range(5_000)], time=T - 1000 * number))
     found = console.get("fields", **{**RANGE, "from": "0", "to": str(T + 9999)}, top="2")
@@ -121,7 +122,7 @@ def test_faults_are_installed_and_removed(console: Console, client: Client) -> N
         {"operation": "PutLogs"},
     )
     assert (installed[number]["fired"], installed[number]["left"]) == (2, 0)
-    assert len(installed) == 2
+    assert sorted(one["what"] for one in installed.values()) == ["answer status=503 code=ServerBusy", "delay"]
     assert console.ask(f"faults/{number}", "DELETE").status_code == 200
     assert console.ask(f"faults/{number}", "DELETE").status_code == 400
     assert client.put(log_group("x")).status_code == 200
@@ -167,7 +168,7 @@ def test_with_keys_of_ones_own_the_console_wants_one() -> None:
     with LogHubServer(access_keys=keys) as server:
         console = Console(server)
         refused = console.ask("logstores")
-        assert (refused.status_code, refused.headers["WWW-Authenticate"][:5]) == (401, "Basic")
+        assert (refused.status_code, 'scheme="Basic"' in refused.headers["WWW-Authenticate"]) == (401, True)
         assert [console.ask("logstores", auth=(key, "secret")).status_code for key in ("me", "off", "sts", "no")] == [
             *(200, 401, 401, 401)
         ]

@@ -1,4 +1,7 @@
-"""The page of the console: what is sent, and that its three files and the operations fit together."""
+"""The page of the console: what is sent, and that its files and the operations fit together.
+
+What it does is looked at in a browser, in ``tests/browser``.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,22 @@ import pytest
 import requests
 
 from producer.server import LogHubServer, console
+from producer.server.console.page import SCRIPTS as SCRIPT_NAMES
 from producer.server.console.table import PLAIN_ROWS
 
 FOLDER = Path(console.__file__).parent
-HTML, CSS, SCRIPT = ((FOLDER / f"console.{ending}").read_text() for ending in ("html", "css", "js"))
+HTML, CSS = ((FOLDER / f"console.{ending}").read_text() for ending in ("html", "css"))
+SCRIPTS = {name: (FOLDER / name).read_text() for name in SCRIPT_NAMES}
+SCRIPT = "".join(SCRIPTS.values())
 
 
 @pytest.mark.parametrize(
     ("path", "kind", "text"),
-    [("", "text/html", HTML), ("/console.css", "text/css", CSS), ("/console.js", "text/javascript", SCRIPT)],
+    [
+        ("", "text/html", HTML),
+        ("/console.css", "text/css", CSS),
+        *((f"/{name}", "text/javascript", text) for name, text in SCRIPTS.items()),
+    ],
 )
 def test_the_page_is_sent_as_it_is(server: LogHubServer, path: str, kind: str, text: str) -> None:
     """Each file has its type, and a policy that lets it reach nothing but this server."""
@@ -36,17 +46,24 @@ def test_a_browser_that_looks_at_the_server_is_led_to_the_console(server: LogHub
     assert (other.status_code, other.json()["errorCode"]) == (400, "InvalidAPIVersion")
 
 
-def test_with_keys_of_ones_own_the_page_asks_for_one() -> None:
-    """A browser then shows its own form for user and password."""
+def test_with_keys_of_ones_own_the_page_is_there_and_its_data_is_not() -> None:
+    """The page, which asks for a key, is for everybody; the challenge is none for which a browser shows a form."""
     with LogHubServer(access_keys={"me": "secret"}) as server:
-        asked = requests.get(f"{server.endpoint}/console", timeout=10)
-        assert (asked.status_code, asked.headers["WWW-Authenticate"]) == (401, 'Basic realm="LogHub console"')
-        assert requests.get(f"{server.endpoint}/console", auth=("me", "secret"), timeout=10).status_code == 200
+        assert requests.get(f"{server.endpoint}/console", timeout=10).status_code == 200
+        asked = requests.get(f"{server.endpoint}/console/api/logstores", timeout=10)
+        assert (asked.status_code, asked.headers["WWW-Authenticate"].split()[0]) == (401, "LogHub-Key")
+
+
+def test_where_no_key_would_do_none_is_asked_for(server: LogHubServer) -> None:
+    """The console that is open to this machine tells others so, without a challenge."""
+    answer = requests.get(f"{server.endpoint}/console/api/logstores", headers={"Host": "evil.example"}, timeout=10)
+    assert answer.status_code == 401
+    assert "WWW-Authenticate" not in answer.headers
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
     """No file names another site, but for the names of the languages that it is written in."""
-    for text in (HTML, CSS, SCRIPT):
+    for text in (HTML, CSS, *SCRIPTS.values()):
         assert set(re.findall(r"https?://[^/\"]+", text)) <= {"http://www.w3.org"}
         assert "innerHTML" not in text
 
@@ -57,6 +74,6 @@ def test_the_script_finds_what_it_looks_for() -> None:
     assert set(re.findall(r'\$\("#([\w-]+)', SCRIPT)) <= ids
     views = re.findall(r'data-view="(\w+)"', HTML)
     assert views == re.findall(r'"(\w+)"', re.search(r"const VIEWS = \[(.*?)\]", SCRIPT)[1])  # type: ignore[index]
-    assert all(re.search(rf"async {view}\(", SCRIPT) and view in ids for view in views)
-    asked = set(re.findall(r"""api\(["`](\w+)""", SCRIPT))
+    assert all(re.search(rf"async {view}\(", SCRIPTS["console.js"]) and view in ids for view in views)
+    asked = set(re.findall(r"""(?:api|act)\(["`](\w+)""", SCRIPT))
     assert asked == {row.path.split("/")[3] for row in PLAIN_ROWS if row.path.startswith("/console/api/")}

