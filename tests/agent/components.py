@@ -18,10 +18,10 @@ def made(kind: str, name: str, state: Path | str = "unused", clock: Clock | None
     return cls(read_options(cls.Options, options, name), context)
 
 
-def made_of_flume(kind: str, name: str, clock: Clock | None = None, **texts: str) -> Any:
+def made_of_flume(kind: str, name: str, clock: Clock | None = None, state: Path | str = "unused", **texts: str) -> Any:
     """A component, of the keys and texts of Flume's file; ``__`` stands for a dot."""
     given = {key.replace("__", "."): text for key, text in texts.items()}
-    return made(kind, name, clock=clock, **from_flume(class_of(kind, name).Options, given))
+    return made(kind, name, state, clock, **from_flume(class_of(kind, name).Options, given))
 
 
 def interceptor(name: str, clock: Clock | None = None, **options: Any) -> Any:

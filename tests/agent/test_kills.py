@@ -21,6 +21,8 @@ _KILLS = int(os.environ.get("KILLS", "50" if _SOAK else "6"))
 #: After so many seconds a copy is a file of its own.
 _COPY_SETTLE = 4.0
 _REPOSITORY = Path(__file__).parents[2]
+#: So many kills take longer than other tests may.
+pytestmark = pytest.mark.timeout(3600 if _SOAK else 300)
 
 
 class Log:

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
 
 from ..support.waiting import eventually
+from .killing import SOAK
 from .test_kills import _KILLS, Log
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -43,6 +46,8 @@ access_key_id = "{key}"
 access_key_secret = "{secret}"
 retries = 0
 """
+#: So many kills take longer than other tests may.
+pytestmark = pytest.mark.timeout(3600 if SOAK else 300)
 
 
 def _stored(server: LogHubServer) -> Counter[str]:

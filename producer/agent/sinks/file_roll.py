@@ -5,7 +5,8 @@ with the sink. So whoever reads the directory sees whole files only, and no empt
 is on the disk before its take is committed.
 
 A write that fails is taken back to the last byte that was acknowledged. What a death left under a hidden name is ended
-at the next start, without a half line at its end; what had been written and not yet committed comes once more.
+at the next start. With ``fsync``, and one sink at a file channel, each event stands in a file once, whenever the
+process dies: see :mod:`.written`. Otherwise what had been written and not yet committed comes once more.
 
 Lines are the bodies, each with ``\n`` behind it; of ``json`` a line is ``{"headers": {…}, "body": "…"}``, with
 ``body_base64`` in place of ``body`` where that is not UTF-8.
@@ -22,10 +23,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from ...errors import ChannelError
 from ..batch import EventBatch
 from ..interfaces import Context, SinkError
 from ..options import option
 from .json_lines import json_line
+from .written import Written
 
 _log = logging.getLogger("producer.agent.sink.file_roll")
 
@@ -75,19 +78,38 @@ class FileRollSink:
         self._started = self._stamp()
         self._file: _OpenFile | None = None
         options.directory.mkdir(parents=True, exist_ok=True)
-        self._finish_old()
+        self._written = Written(context.state, context.name) if options.fsync else None
+        try:
+            self._finish_old()
+        except BaseException:
+            self._let_go()
+            raise
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
         try:
             self.tick()
+            batches = [batch for batch in batches if self._written is None or not self._written.has(batch)]
+            if not batches:
+                return
             if self._file is None:
                 self._file = self._open()
-            self._file.append([self._text(batch) for batch in batches], self._options.fsync)
+            self._append(self._file, batches)
             if 0 < self._options.roll_size <= self._file.size:
                 self._roll()
         except OSError as error:
             raise SinkError(f"{self._options.directory}: {error.strerror or error}") from error
+
+    def _append(self, file: _OpenFile, batches: Sequence[EventBatch]) -> None:
+        """Write batches, and note that they are written; all of it or nothing."""
+        before = file.size
+        file.append([self._text(batch) for batch in batches], self._options.fsync)
+        try:
+            if self._written is not None:
+                self._written.note(file.hidden.name, file.size, batches)
+        except ChannelError as error:
+            file.shorten(before)
+            raise SinkError(f"{self._options.directory}: {error}") from error
 
     def tick(self) -> None:
         """End the file, if it is time."""
@@ -97,16 +119,21 @@ class FileRollSink:
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
-        if self._file is not None:
-            try:
-                self._roll()
-            finally:
-                self._file = None
+        try:
+            self._roll()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._written is not None:
+            self._written.close()
 
     def _roll(self) -> None:
-        if self._file is not None:
-            _finish(self._file, self._options.fsync)
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            _finish(file, self._options.fsync)
+            if self._written is not None:
+                self._written.ended(file.hidden.name)
 
     def _text(self, batch: EventBatch) -> bytes:
         if self._options.serializer == "json":
@@ -138,10 +165,22 @@ class FileRollSink:
         for hidden in sorted(self._options.directory.glob(f"{self._hidden}*")):
             with contextlib.suppress(BlockingIOError, FileNotFoundError):  # another process is at work on it
                 file = _OpenFile(hidden, hidden.with_name(hidden.name.removeprefix(self._hidden)), 0.0, new=False)
-                if self._options.append_newline or self._options.serializer == "json":
-                    file.cut_half_line()
+                self._cut(file)
                 _log.warning("%s was left behind, with %d bytes; it is ended now", hidden, file.size)
                 _finish(file, self._options.fsync)
+                if self._written is not None:
+                    self._written.ended(hidden.name)
+
+    def _cut(self, file: _OpenFile) -> None:
+        """Take away what nobody has acknowledged; half a line, if nothing was noted."""
+        if self._written is not None and not self._written.is_new:
+            noted = self._written.size_of(file.hidden.name)
+            if noted > file.size:
+                _log.error("%s has %d bytes, and had %d: some of it may come again", file.hidden, file.size, noted)
+                self._written.distrust()
+            file.shorten(min(noted, file.size))
+        elif self._options.append_newline or self._options.serializer == "json":
+            file.cut_half_line()
 
 
 class _OpenFile:
@@ -195,8 +234,12 @@ class _OpenFile:
             if found >= 0:
                 break
         if end < self.size:
-            self.size = end
+            self.shorten(end)
             self._take_back()
+
+    def shorten(self, size: int) -> None:
+        """Only so many bytes count; the others go before the next write, or with the end."""
+        self.size, self._is_clean = size, False
 
     def settle(self, sync: bool) -> None:
         """Have what was acknowledged, and nothing else, in it."""

@@ -10,12 +10,14 @@ import os
 import pytest
 
 from producer.agent import AgentConfigError, SinkError
+from producer.errors import ChannelIOError
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
 
 
-def _sink(directory, clock=None, **options):
-    return made("sinks", "file_roll", clock=clock or ManualClock(1000.0), directory=directory, **options)
+def _sink(directory, clock=None, own="", **options):
+    state = directory.with_name(f"{directory.name}-state{own}")
+    return made("sinks", "file_roll", state, clock or ManualClock(1000.0), directory=directory, **options)
 
 
 def _visible(directory):
@@ -82,7 +84,7 @@ def test_texts_without_line_ends(tmp_path):
         "sink.pathManager.extension": "txt",
         "sink.rollInterval": "0",
     }
-    sink = made_of_flume("sinks", "file_roll", **options)
+    sink = made_of_flume("sinks", "file_roll", state=tmp_path.with_name("state"), **options)
     sink.write([lines("a", "b")])
     sink.close()
     ((name, content),) = _visible(tmp_path).items()
@@ -170,11 +172,75 @@ def test_what_a_death_left_is_ended_at_the_next_start(tmp_path):
     assert _hidden(tmp_path) == [".other~9-9"]
 
 
+def _numbered(*numbers, origin="o"):
+    """Batches as a file channel gives them: a line each, with its number."""
+    return [lines(str(number)).numbered(number, origin) for number in numbers]
+
+
+def _dead(directory):
+    """As if the process had died: the next one finds what is on the disk."""
+    sink = _sink(directory)
+    sink.write(_numbered(1, 2))
+    sink._file.close()
+    sink._let_go()
+
+
+def test_what_was_written_before_a_death_does_not_come_twice(tmp_path):
+    """Its take was not committed: the channel gives it again, with what follows, also of another opening."""
+    _dead(tmp_path)
+    sink = _sink(tmp_path)
+    sink.write([*_numbered(1, 2), *_numbered(3, origin="p")])
+    sink.close()
+    assert sorted(_visible(tmp_path).values()) == [b"1\n2\n", b"3\n"]
+
+
+def test_what_was_not_noted_before_a_death_is_cut_off_and_comes_again(tmp_path):
+    """The process died between the write and the note: nobody has acknowledged it."""
+    _dead(tmp_path)
+    (hidden,) = _hidden(tmp_path)
+    with (tmp_path / hidden).open("ab") as file:
+        file.write(b"3\n")
+    (tmp_path / ".file_roll~9-9").write_bytes(b"3\n")
+    sink = _sink(tmp_path)
+    sink.write(_numbered(2, 3))
+    sink.close()
+    assert sorted(_visible(tmp_path).values()) == [b"1\n2\n", b"3\n"]
+
+
+def test_what_the_disk_has_lost_is_written_again(tmp_path, caplog):
+    """A file is shorter than was noted: what comes again is written, and it is said."""
+    _dead(tmp_path)
+    (hidden,) = _hidden(tmp_path)
+    os.truncate(tmp_path / hidden, 2)
+    sink = _sink(tmp_path)
+    sink.write(_numbered(1, 2))
+    sink.close()
+    assert sorted(_visible(tmp_path).values()) == [b"1\n", b"1\n2\n"]
+    assert "has 2 bytes, and had 4: some of it may come again" in caplog.text
+
+
+def test_what_cannot_be_noted_is_taken_back(tmp_path, monkeypatch):
+    """The batch that comes again stands once in the file."""
+    sink = _sink(tmp_path)
+    sink.write(_numbered(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(sink._written._notes, "write", _not_noted)
+        with pytest.raises(SinkError, match="no disk"):
+            sink.write(_numbered(2))
+    sink.write(_numbered(2))
+    sink.close()
+    assert _visible(tmp_path) == {"1000000-1": b"1\n2\n"}
+
+
+def _not_noted(*_):
+    raise ChannelIOError("k", "no disk")
+
+
 def test_a_file_of_a_living_process_is_left_alone(tmp_path):
     """Two sinks of one name in one directory: neither takes the other's file, and no file is overwritten."""
     first = _sink(tmp_path)
     first.write([lines("a")])
-    second = _sink(tmp_path)
+    second = _sink(tmp_path, own="2")
     second.write([lines("b")])
     first.close()
     second.close()
