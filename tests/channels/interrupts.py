@@ -12,6 +12,7 @@ import gc
 import itertools
 import sys
 from collections.abc import Callable, Collection
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
@@ -23,7 +24,7 @@ class _Code:
 
     def __init__(self, code: CodeType) -> None:
         bytecode = dis.Bytecode(code)
-        self.names = {instruction.offset: instruction.opname for instruction in bytecode}
+        self.before = {instruction.offset for instruction in bytecode if instruction.opname in _BEFORE}
         self.handled = [(entry.start, entry.end, entry.target) for entry in bytecode.exception_entries]  # type: ignore[attr-defined]
 
     def handler(self, offset: int) -> int | None:
@@ -34,7 +35,7 @@ class _Code:
         """Whether a handler may run between two instructions. Python counts what it raises to the first of them; a
         trace function raises at the second one, which is the same only where both have the same handler.
         """
-        return self.names.get(last) in _BEFORE and self.handler(last) == self.handler(offset)
+        return last in self.before and self.handler(last) == self.handler(offset)
 
 
 _known: dict[CodeType, _Code] = {}
@@ -55,23 +56,39 @@ class _Tracer:
         self.raised = False
         self._last: dict[FrameType, int] = {}
 
-    def __call__(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        if "/producer/" not in frame.f_code.co_filename or _in_finalizer(frame):
+    def __call__(self, frame: FrameType, _event: str, _argument: Any) -> Any:
+        """A frame begins, or goes on: whether its instructions are looked at is decided here, once for all of them."""
+        code = frame.f_code
+        if "/producer/" not in code.co_filename or _in_finalizer(frame):
             return None
-        frame.f_trace_opcodes = True
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        known = _known.get(code) or _known.setdefault(code, _Code(code))
+        return self._everywhere if code.co_name in self._anywhere else partial(self._step, known)
+
+    def _everywhere(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if event == "opcode":
-            last = self._last.get(frame)
+            if frame in self._last:
+                self._count()
             self._last[frame] = frame.f_lasti
-            code = _known.get(frame.f_code) or _known.setdefault(frame.f_code, _Code(frame.f_code))
-            anywhere = frame.f_code.co_name in self._anywhere
-            if not self.raised and last is not None and (anywhere or code.is_place(last, frame.f_lasti)):
-                self.left -= 1
-                if self.left == 0:
-                    self.raised = True
-                    raise KeyboardInterrupt
         elif event == "return":
             self._last.pop(frame, None)
-        return self
+        return self._everywhere
+
+    def _step(self, code: _Code, frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "opcode":
+            last, offset = self._last.get(frame), frame.f_lasti
+            self._last[frame] = offset
+            if last is not None and code.is_place(last, offset):
+                self._count()
+        elif event == "return":
+            self._last.pop(frame, None)
+        return None
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.raised = True
+            raise KeyboardInterrupt  # Python ends the tracing
 
     def forget(self) -> None:
         """Let go of the frames."""
