@@ -20,10 +20,19 @@ _TESTS = Path(__file__).parent
 
 #: Where several processes run the tests, those of a group all run in one of them: one Spark session serves them all, as
 #: does one cluster and one browser, what is published is built once, documents may name the same port, and what counts
-#: bytes and CPU time has no rival of its kind. A test in two groups is in a third, that of both.
+#: bytes and CPU time has no rival of its kind. Those that take longest come first, by their number of tests: no process
+#: should be left alone with one of them at the end.
 _GROUPS = {
-    "spark": ("spark", "ship"),
-    "programs": ("spark/cluster", "spark/test_example.py", "spark/writing/test_stream_kill.py"),
+    "spark": (
+        *("ship/follow/test_query.py", "ship/test_account.py", "ship/test_command.py", "ship/test_demo.py"),
+        *("ship/test_exactly_once.py", "ship/test_names.py", "ship/test_remote.py", "ship/test_session.py"),
+        *("spark/reading/test_on_spark.py", "spark/test_benchmark.py", "spark/test_executor_on_spark.py"),
+        "spark/writing/test_datasource.py",
+    ),
+    "programs": (
+        *("spark/cluster", "spark/test_example.py", "spark/writing/test_stream_kill.py"),
+        *("ship/test_interrupts.py", "ship/test_java.py"),
+    ),
     "documents": ("test_docs.py",),
     "packages": ("processes/test_packages.py",),
     "pages": ("browser",),
@@ -55,15 +64,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Groups(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "+".join(_groups_of(Path(nodeid.partition("::")[0]))) or nodeid
+            return _group_of(nodeid) or nodeid
 
     return Groups(config, log)
 
 
-def _groups_of(path: Path) -> list[str]:
-    """The groups of a test file, whose path begins at the root of the project."""
-    own = path.relative_to(_TESTS.name)
-    return [name for name, places in _GROUPS.items() if any(own.is_relative_to(place) for place in places)]
+def _group_of(nodeid: str) -> str | None:
+    own = Path(nodeid.partition("::")[0]).relative_to(_TESTS.name)
+    return next((name for name, places in _GROUPS.items() if any(own.is_relative_to(place) for place in places)), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A second session would cost a minute, and nobody would notice."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and _group_of(item.nodeid) != "spark":
+            raise pytest.UsageError(f"{item.nodeid} needs the session: put its file into _GROUPS of tests/conftest.py")
 
 
 @pytest.fixture
