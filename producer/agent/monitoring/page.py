@@ -21,7 +21,7 @@ def page(figures: Mapping[str, Any], nonce: str) -> str:
     """
     rows = "".join(
         f'<tr data-row="{kind}.{html.escape(name)}"><td>{kind}</td>'
-        f"<td>{html.escape(name)}</td><td>{html.escape(row['type'])}</td>"
+        f"<td class=name>{html.escape(name)}</td><td>{html.escape(row['type'])}</td>"
         f"<td class=state>{html.escape(_state(row))}</td><td class=rate></td><td class=total></td>"
         f"<td class=waits></td><td class=error>{html.escape(row['error'] or '')}</td></tr>\n"
         for kind, rows in (("source", "sources"), ("channel", "channels"), ("sink", "sinks"))

@@ -93,9 +93,10 @@ class MonitoringServer:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
 
     def close(self) -> None:
-        """Listen no more."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        """Listen no more. Calling it again does nothing."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
 
     def _run(self) -> None:
         try:

@@ -1,0 +1,104 @@
+"""The monitoring page of an agent: what it draws, that it lives, and that everybody can use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from producer.agent import Agent
+from producer.agent.config import parse_toml
+from producer.agent.monitoring import MonitoringServer
+
+from ..agent.parts import Hub, plug_in
+from .pages import picture, wrong_for_people
+
+Open = Callable[..., Page]
+CONFIG = """
+[agent]
+name = "web-logs"
+state = "{state}"
+[sources.access-log]
+type = "feed"
+hub = "in"
+channels = ["spool"]
+[sources.web-servers-of-all-regions-by-syslog]
+type = "feed"
+hub = "other"
+channels = ["spool"]
+[channels.spool]
+type = "memory"
+capacity = 100
+[channels.refused]
+type = "memory"
+[sinks.loghub]
+type = "keep"
+hub = "in"
+channel = "spool"
+dead_letters = "refused"
+"""
+
+
+class Running:
+    """An agent with its page."""
+
+    def __init__(self, folder: Path, hubs: tuple[Hub, ...]) -> None:
+        self.hub = hubs[0]
+        self.agent = Agent(parse_toml(CONFIG.format(state=folder)))
+        self.agent.start()
+        # The browser's client has an event loop in this thread.
+        with ThreadPoolExecutor(1) as thread:
+            self.monitoring = thread.submit(MonitoringServer, self.agent, port=0).result()
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    running = Running(tmp_path, plug_in(monkeypatch, "in", "other"))
+    yield running
+    running.monitoring.close()
+    running.agent.stop(10)
+
+
+def feed(running: Running, count: int) -> None:
+    for number in range(count):
+        running.hub.lines.put(f"line {number}".encode())
+
+
+def test_the_page_draws_what_flows(running: Running, open_page: Open) -> None:
+    """Sources, channels and sinks stand there with their states, then with their rates, and what flows is marked."""
+    page = open_page(running.monitoring.url)
+    boxes = page.locator("#drawing g")
+    expect(boxes).to_have_count(5)
+    expect(page.locator("h1")).to_have_text("web-logs")
+    expect(page.locator("tbody tr")).to_have_count(5)
+    expect(page.locator("#health")).to_have_text("ready")
+    feed(running, 40)
+    expect(page.locator("tr[data-row='sink.loghub'] .total")).to_have_text("40")
+    expect(page.locator("tr[data-row='sink.loghub'] .rate")).not_to_have_text("")
+    feed(running, 40)
+    expect(page.locator("#drawing path.flows")).not_to_have_count(0)
+    picture(page, "agent-page", 520)
+    for box in boxes.all():
+        assert box.evaluate(
+            "box => Math.max(...[...box.querySelectorAll('text')].map(text => text.getBBox().width)) <= 205"
+        )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_people_out(running: Running, open_page: Open, scheme: str) -> None:
+    """No serious fault of accessibility in light or dark, and a telephone needs no scrolling sideways."""
+    page = open_page(running.monitoring.url, color_scheme=scheme, viewport={"width": 375, "height": 700})
+    expect(page.locator("#drawing g").first).to_be_visible()
+    assert wrong_for_people(page, scheme) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+def test_an_agent_that_ended_is_told(running: Running, open_page: Open) -> None:
+    """When nobody answers any more, the page says so instead of showing what was."""
+    page = open_page(running.monitoring.url)
+    expect(page.locator("#health")).to_have_text("ready")
+    running.monitoring.close()
+    expect(page.locator("#health")).to_contain_text("The agent does not answer")
