@@ -26,6 +26,7 @@ from .config.model import AgentConfig
 from .counters import Counters
 from .health import Health
 from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
+from .limits import Pace
 from .positions import DeliveredPositions
 from .routing import SourceOutlet
 from .sink_runner import CountedSink, SinkRunner
@@ -63,6 +64,7 @@ class Agent:
     ) -> None:
         self._clock = clock or SystemClock()
         self.blueprint: Blueprint = draw(config)
+        self._pace = Pace(config.limits.max_cpu, self._clock)
         self.counters: dict[str, Counters] = {}
         self._health: dict[str, Health] = {}
         self.channels: dict[str, BatchChannel] = {}
@@ -115,6 +117,7 @@ class Agent:
         self.channels = kept | opened
         self._forget(changes)
         self.blueprint = new
+        self._pace.share = config.limits.max_cpu
         self._begin(new, changes.sinks_begun, changes.sources_begun)
         return changes
 
@@ -298,6 +301,7 @@ class Agent:
                     hurried=lambda: bool(self.sources) and self.finished(),
                     clock=self._clock,
                     health=self._health_of(context),
+                    pace=self._pace,
                 ).run(stop)
             finally:
                 processor.close()
@@ -322,7 +326,7 @@ class Agent:
         def run(stop: Stop) -> None:
             interceptors = [each.make(self._context(f"interceptors/{name}", each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
-            outlet = SourceOutlet(name, interceptors, selector, channels, context.counters, self._clock)
+            outlet = SourceOutlet(name, interceptors, selector, channels, context.counters, self._clock, self._pace)
             source: Source = part.source.make(context)
             self._reading[name] = source
             source.run(outlet, stop)

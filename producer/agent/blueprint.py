@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,11 @@ from typing import Any
 from ..installing import how_to_install
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .config.references import hide
+from .limits import COMPONENT_BYTES, PROCESS_BYTES
 from .options import AgentConfigError, Problem, nearest, read_options
 from .registry import BUILT_IN, class_of, plugged_in
+
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class _Drawer:
         sinks = {part.name: part for part in self._sink_parts()}
         self._check_channels_are_served()
         self._check_shared(sources, channels)
+        self._check_memory(channels, sources, sinks)
         return Blueprint(config, channels, sources, sinks, tuple(self._notes))
 
     def _source(self, source: SourceConfig) -> SourcePart:
@@ -212,6 +216,26 @@ class _Drawer:
                 path = str(Path(directory or own).absolute())
                 self._check_owner(owners, path, config.channels[name], f"channels.{name}", "directory", path)
 
+    def _check_memory(
+        self, channels: Mapping[str, Part], sources: Mapping[str, SourcePart], sinks: Mapping[str, SinkPart]
+    ) -> None:
+        """What components hold at most is within the agent's bound."""
+        config = self._config
+        limit = config.limits.max_memory_bytes
+        if limit is None:
+            return
+        parts = [(f"channels.{name}", part) for name, part in channels.items()]
+        parts += [(f"sources.{name}", part.source) for name, part in sources.items()]
+        parts += [(f"sinks.{sink.name}", sink) for part in sinks.values() for sink in part.sinks]
+        held = [("the process", PROCESS_BYTES), *((where, _most_held(part)) for where, part in parts if part.kind)]
+        total = sum(size for _, size in held)
+        if total > limit:
+            listed = ", ".join(f"{where} {size / _MIB:.0f}" for where, size in held)
+            least = f"must be at least {-(-total // _MIB)}m, got {limit / _MIB:.0f}m"
+            message = f"{least}; so much may be needed, in MiB: {listed}"
+            line = config.lines.get("max_memory_bytes")
+            self.problems.append(Problem("agent", "max_memory_bytes", message, line))
+
     def _check_owner(
         self, owners: dict[object, str], place: object, component: ComponentConfig, where: str, key: str, told: str
     ) -> None:
@@ -271,6 +295,12 @@ class _Drawer:
 
     def _wrong(self, component: ComponentConfig, where: str, key: str, message: str) -> None:
         self.problems.append(placed(Problem(where, key, message), component))
+
+
+def _most_held(part: Part) -> int:
+    """Bytes that a component holds at most, as its options say."""
+    holds: Callable[[], int] | None = getattr(part.options, "holds", None)
+    return COMPONENT_BYTES if holds is None else holds()
 
 
 def _is_installed(package: str) -> bool:

@@ -69,6 +69,10 @@ class MemoryChannelBuilder:
         byte_capacity: int = option(64 << 20, least=1, unit="bytes", doc=_BYTES)
         byte_capacity_buffer_percentage: int = option(20, least=0, most=99, doc="of them for headers, per cent")
 
+        def holds(self) -> int:
+            """Bytes at most."""
+            return self.byte_capacity
+
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context = options, context
 
@@ -169,6 +173,10 @@ class SpillableChannelBuilder:
             None, flume="overflowByteCapacity", least=1, unit="bytes", doc="bytes on the disk"
         )
         memory_bytes: int = option(64 << 20, flume="byteCapacity", least=1, unit="bytes", doc="bytes in memory")
+
+        def holds(self) -> int:
+            """Bytes at most."""
+            return self.memory_bytes
 
         @staticmethod
         def translate_flume(values: Mapping[str, str]) -> dict[str, str]:

@@ -11,12 +11,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ..clock import Clock
+from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelError, ChannelFullError
 from .batch import EventBatch, Position
 from .channel import BatchChannel
 from .counters import Counters
 from .interfaces import Interceptor, Selector, Stop
+from .limits import Pace
 from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.source")
@@ -30,6 +31,7 @@ class SourceOutlet:
 
     :param source: the source's name.
     :param channels: all that the source writes to, by name.
+    :param pace: says how long to wait behind a batch.
     """
 
     def __init__(
@@ -40,7 +42,10 @@ class SourceOutlet:
         channels: Mapping[str, BatchChannel],
         counters: Counters,
         clock: Clock,
+        pace: Pace | None = None,
     ) -> None:
+        self._pace = pace or Pace(None, clock)
+        self._room = WaitingRoom(clock, look_again=1.0)
         self._source, self._interceptors, self._selector = source, interceptors, selector
         self._channels, self._counters, self._clock = channels, counters, clock
         self._prefix = f"{source}/"
@@ -49,12 +54,16 @@ class SourceOutlet:
     def put(self, batch: EventBatch, timeout: float | None = None) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
         self._passage(batch).commit(timeout)
+        if (pause := self._pace.pause()) > 0:
+            self._room.wait_until(bool, Deadline.after(self._clock, pause))
 
     def put_until(self, batch: EventBatch, stop: Stop) -> bool:
         passage, pause = self._passage(batch), _FIRST_PAUSE
         while True:
             try:
                 passage.commit(None)
+                if (paced := self._pace.pause()) > 0:
+                    stop.wait(paced)
                 return True
             except ChannelError as error:
                 self._tell(error)

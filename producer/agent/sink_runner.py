@@ -18,6 +18,7 @@ from .channel import BatchChannel, Taking
 from .counters import Counters
 from .health import Health
 from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, give_up, tick
+from .limits import Pace
 from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.sink")
@@ -41,6 +42,7 @@ class SinkRunner:
     :param patience: how long to wait for so much; None not at all.
     :param hurried: whether nothing more will come.
     :param health: is told how each delivery ended.
+    :param pace: says how long to wait before the next one.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class SinkRunner:
         hurried: Callable[[], bool] = bool,
         clock: Clock | None = None,
         health: Health | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._name, self._channel, self._processor = name, channel, processor
         self._counters, self._dead_letters = counters, dead_letters
         self._repeated, self._clock = RepeatedLog(clock), clock or SystemClock()
         self._patience, self._hurried = patience, hurried
         self._health = health or Health(counters, self._clock)
+        self._pace = pace or Pace(None, self._clock)
         self._most_events, self._most_bytes = most_events, most_bytes
         self._pause = _FIRST_PAUSE
 
@@ -78,6 +82,8 @@ class SinkRunner:
                 stop.wait(self._pause)
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             tick(self._processor)
+            if (pause := self._pace.pause()) > 0 and not self._channel.hurried:
+                stop.wait(pause)
 
     def deliver(self, timeout: float, stop: Stop | None = None) -> bool:
         """Take, deliver and commit once; False if it failed. Nothing to take is no failure.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..limits import Limits
 from ..options import Problem
 
 
@@ -72,6 +73,7 @@ class AgentConfig:
     :ivar state: a directory for what its components keep.
     :ivar monitoring: where to listen for who looks, ``host:port``; None for nowhere.
     :ivar stop_timeout: seconds that an orderly end may take.
+    :ivar limits: of memory and processors.
     :ivar lines: where in the file the agent's own keys stand.
     :ivar origin: the file, for messages.
     :ivar problems: what is wrong with the file itself.
@@ -87,6 +89,7 @@ class AgentConfig:
     state: Path = Path("loghub-agent")
     monitoring: str | None = None
     stop_timeout: float = 30.0
+    limits: Limits = field(default_factory=Limits)
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     origin: str = field(default="configuration", compare=False)
     problems: tuple[Problem, ...] = field(default=(), compare=False)

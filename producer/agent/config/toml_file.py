@@ -38,7 +38,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..options import AgentConfigError, Problem, nearest, shown
+from ..limits import Limits
+from ..options import AgentConfigError, Problem, fields_of, nearest, read_options, shown
 from . import toml_lines
 from .file_bytes import read_file
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
@@ -46,7 +47,7 @@ from .references import References
 from .toml_syntax import syntax_problem
 
 _TABLES = ("agent", "sources", "channels", "sinks", "groups")
-_AGENT = ("name", "state", "monitoring", "stop_timeout")
+_AGENT = ("name", "state", "monitoring", "stop_timeout", *fields_of(Limits))
 
 
 def read_toml(path: Path) -> AgentConfig:
@@ -111,6 +112,7 @@ class _Reader:
             state=Path(state).expanduser(),
             monitoring=None if monitoring is None else self._address(("agent", "monitoring"), monitoring),
             stop_timeout=self._seconds(("agent", "stop_timeout"), agent.get("stop_timeout", 30.0)),
+            limits=self._limits(agent),
             lines={key: self._line(("agent", key)) for key in agent},
             origin=self._origin,
             problems=tuple(self._problems),
@@ -249,6 +251,14 @@ class _Reader:
             return float(value)
         self._wrong(path, f"must be seconds above 0, got {shown(value)}")
         return 30.0
+
+    def _limits(self, agent: Mapping[str, Any]) -> Limits:
+        given = {key: self._resolved(("agent", key), agent[key]) for key in fields_of(Limits) if key in agent}
+        try:
+            return read_options(Limits, given, "agent", {key: self._line(("agent", key)) for key in given})
+        except AgentConfigError as error:
+            self._problems += error.problems
+            return Limits()
 
     def _resolved(self, path: toml_lines.Path, value: Any) -> Any:
         try:

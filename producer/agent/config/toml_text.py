@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..limits import Limits
+from ..options import fields_of
 from .model import AgentConfig, ComponentConfig
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -43,6 +45,8 @@ def _agent(config: AgentConfig) -> str:
         values["monitoring"] = config.monitoring
     if config.stop_timeout != 30.0:
         values["stop_timeout"] = config.stop_timeout
+    limits = {name: getattr(config.limits, name) for name in fields_of(Limits)}
+    values |= {name: value for name, value in limits.items() if value is not None}
     return "".join(_table(("agent",), values))
 
 

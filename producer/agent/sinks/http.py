@@ -88,6 +88,10 @@ class HttpSink:
             for name in ("authorities", "certificate", "key"):
                 yield from missing_file(name, getattr(self, name))
 
+        def holds(self) -> int:
+            """Bytes at most: a delivery, its events as a request has them, and that request."""
+            return 4 * self.most_bytes
+
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
             """Flume sends event by event; of what it counts there is nothing to choose here."""

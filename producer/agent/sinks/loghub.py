@@ -80,6 +80,13 @@ class LogHubSink:
             self.account()
             self.config("check")
 
+        def _sending(self) -> int:
+            return max(64 << 20, 6 * self.batch_bytes)
+
+        def holds(self) -> int:
+            """Bytes at most."""
+            return self._sending() + self.batch_bytes
+
         def config(self, name: str) -> ProducerConfig:
             """The producer's.
 
@@ -87,7 +94,7 @@ class LogHubSink:
             :raises ConfigError: something is wrong with it.
             """
             return ProducerConfig(
-                total_size_in_bytes=max(64 << 20, 6 * self.batch_bytes),
+                total_size_in_bytes=self._sending(),
                 retries=self.retries,
                 compression=self.compression,
                 sign_version=self.sign_version,

@@ -71,6 +71,10 @@ class ForwardSource:
         )
         frame_timeout: float = option(60.0, least=0.001, doc="seconds that a message may take to come")
 
+        def holds(self) -> int:
+            """Bytes at most."""
+            return self.max_memory
+
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
         self._budget = Budget(options.max_memory)

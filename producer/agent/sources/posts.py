@@ -47,6 +47,10 @@ class RequestOptions(TcpOptions):
         if (self.user is None) != (self.password is None):
             raise ConfigError("user", "and password go together", self.user)
 
+    def holds(self) -> int:
+        """Bytes at most."""
+        return self.max_memory
+
 
 class PostSource(ABC):
     """See the module.

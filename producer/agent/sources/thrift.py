@@ -50,6 +50,10 @@ class ThriftSource:
             """Connections have threads, and both protocols are understood."""
             return {name: value for name, value in texts.items() if name not in ("threads", "protocol")}
 
+        def holds(self) -> int:
+            """Bytes at most."""
+            return self.max_memory
+
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
         self._budget = Budget(options.max_memory)

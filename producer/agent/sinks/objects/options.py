@@ -75,6 +75,10 @@ class ObjectsOptions:
     )
     storage: Mapping[str, str] = option({}, secret=True, doc="what fsspec is given: key, secret, endpoint_url, …")
 
+    def holds(self) -> int:
+        """Bytes at most: a delivery, and the objects that are made of it."""
+        return 3 * (self.roll_size or _MOST_BYTES)
+
     def __post_init__(self) -> None:
         check_scheme(self.path)
         self.places()

@@ -1,0 +1,112 @@
+"""Limits of a whole agent."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from producer.agent import Agent, AgentConfigError
+from producer.agent.blueprint import draw
+from producer.agent.config import parse_toml
+from producer.agent.config.toml_text import write_toml
+from producer.agent.limits import Pace
+from producer.testing import ManualClock
+
+_TEXT = """
+[agent]
+name = "a"
+state = "{state}"
+{limits}
+[sources.numbers]
+type = "{source}"
+{options}
+channels = ["queue"]
+[channels.queue]
+type = "memory"
+byte_capacity = "32m"
+[sinks.none]
+type = "null"
+channel = "queue"
+"""
+
+
+def _text(limits: str, state: Path = Path("unused"), source: str = "stress", options: str = "") -> str:
+    return _TEXT.format(limits=limits, state=state, source=source, options=options)
+
+
+class _Used:
+    """Seconds of CPU, as a test says."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_a_pause_brings_the_process_back_to_its_share() -> None:
+    """What was used beyond the share has to be waited for, a second at most at once; what was not used is not saved."""
+    clock, used = ManualClock(), _Used()
+    pace = Pace(0.5, clock, used)
+    clock.advance(100)
+    assert pace.pause() == 0
+    used.seconds += 0.3
+    assert pace.pause() == pytest.approx(0.4)
+    clock.advance(0.4)
+    assert pace.pause() == pytest.approx(0)
+    used.seconds += 10
+    assert pace.pause() == 1
+    pace.share = None
+    assert pace.pause() == 0
+
+
+def test_an_agent_stays_within_its_share_of_the_processors(tmp_path: Path) -> None:
+    """Its source would use a whole one; both ends pause."""
+    agent = Agent(parse_toml(_text("max_cpu = 0.2", tmp_path, options="batch_size = 1000\nsize = 5000")))
+    agent.start()
+    try:
+        used, begun = time.process_time(), time.monotonic()
+        assert not agent.wait(1.0)
+        share = (time.process_time() - used) / (time.monotonic() - begun)
+        assert agent.counters["sinks.none"].get("EventDrainSuccessCount")
+    finally:
+        assert agent.stop(10)
+    assert share < 0.4
+
+
+@pytest.mark.parametrize(("limit", "well"), [("88m", True), ("87m", False)])
+def test_memory_that_is_not_enough_is_told_before_anything_starts(limit: str, well: bool) -> None:
+    """With what each component may hold, and the line of the bound."""
+    config = parse_toml(_text(f'max_memory_bytes = "{limit}"'))
+    if well:
+        draw(config)
+        return
+    with pytest.raises(AgentConfigError) as raised:
+        draw(config)
+    (problem,) = raised.value.problems
+    assert str(problem) == (
+        "line 5: agent.max_memory_bytes: must be at least 88m, got 87m; so much may be needed, in MiB: the process 40,"
+        " channels.queue 32, sources.numbers 8, sinks.none 8"
+    )
+
+
+def test_what_a_source_lets_strangers_take_counts() -> None:
+    """The bound of all requests together."""
+    text = _text('max_memory_bytes = "100m"', source="http", options="port = 0")
+    with pytest.raises(AgentConfigError, match=r"sources\.numbers 128"):
+        draw(parse_toml(text))
+
+
+@pytest.mark.parametrize("wrong", ["max_cpu = 0", 'max_cpu = "half"', 'max_memory_bytes = "much"'])
+def test_a_limit_that_is_none_is_a_problem_with_its_line(wrong: str) -> None:
+    """As those of components."""
+    with pytest.raises(AgentConfigError, match=f"line 5: agent.{wrong.split(maxsplit=1)[0]}: must be"):
+        draw(parse_toml(_text(wrong)))
+
+
+def test_limits_are_written_as_they_are_read() -> None:
+    """By ``convert``."""
+    config = parse_toml(_text('max_memory_bytes = "88m"\nmax_cpu = 0.5'))
+    assert parse_toml(write_toml(config)).limits == config.limits
