@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from google.protobuf.message import DecodeError
-
 from ..clock import Clock
 from ..config import ProducerConfig
 from ..sinks.http.transport import Answer, target_of
 from ..wire.compression import decompress
 from ..wire.cursors import cursor_at, position_of
-from ..wire.schema import FramedLogGroupList
+from ..wire.read_columns import ReadGroups, read_groups
 from .options import Target
 from .signed_client import Question, SignedClient
 
@@ -42,14 +40,14 @@ _PROTOBUF = {"Accept": "application/x-protobuf"}
 class Pulled:
     """One answer of PullLogs.
 
-    :ivar groups: its LogGroups, as messages of :data:`~producer.wire.schema.FramedLogGroupList`.
+    :ivar groups: its LogGroups.
     :ivar cursors: the cursor of each; see :func:`cursors_of`.
     :ivar next_cursor: where to go on.
     :ivar at_end: nothing follows at this moment, or not before the end cursor.
     :ivar size: bytes of the answer, decompressed.
     """
 
-    groups: Sequence[Any]
+    groups: ReadGroups
     cursors: Sequence[str]
     next_cursor: str
     at_end: bool
@@ -145,12 +143,9 @@ def _pulled(answer: Answer, headers: Mapping[str, str], asked: Mapping[str, str]
     following = headers["x-log-cursor"]
     size = int(headers["x-log-bodyrawsize"])
     body = decompress(answer.body, headers.get("x-log-compresstype", "none"), size)
-    try:
-        groups = FramedLogGroupList.FromString(body).LogGroups
-    except DecodeError as error:
-        raise ValueError(f"no list of LogGroups: {error}") from error
+    groups = read_groups(body)
     at_end = following in (asked["cursor"], end_cursor)
-    return Pulled(groups, cursors_of(asked["cursor"], following, len(groups)), following, at_end, size)
+    return Pulled(groups, cursors_of(asked["cursor"], following, len(groups.sizes)), following, at_end, size)
 
 
 def cursors_of(cursor: str, following: str, count: int) -> list[str]:

@@ -106,10 +106,10 @@ def refusing_after(count: int) -> Callable[[ApiRequest], Refuse | None]:
     return refuse
 
 
-def wait_for_lines(started: Started, server: LogHubServer, goal: int) -> None:
+def wait_for_lines(started: Started, server: LogHubServer, goal: int, patience: float = PATIENCE) -> None:
     """Wait until a command has stored so many, or has ended."""
     come = lambda: started.process.poll() is not None or server.count(PROJECT, LOGSTORE) >= goal  # noqa: E731
-    eventually(come, "lines", PATIENCE)
+    eventually(come, "lines", patience)
 
 
 def run_until_killed(started: Started, server: LogHubServer, goal: int, chance: random.Random) -> None:
@@ -304,11 +304,12 @@ def test_kills_on_spark_store_nothing_twice(
     command[command.index("--engine=local")] = "--engine=spark"
     server.faults.add(of_lines(drop_answer()), operation="PutLogs", probability=0.2, seed=7)
     slow = server.faults.add(of_lines(delay(0.05)), operation="PutLogs")
+    patience = PATIENCE if few else 5 * PATIENCE  # a cluster takes its time to start, and to replace an executor
     started, kills = start(*command), Counter[str]()
     for turn in range(SPARK_KILLS):
         if follow:
             expected += write_lines(logs / "a.log", 10_000 * (turn + 1), 1500)
-        wait_for_lines(started, server, server.count(PROJECT, LOGSTORE) + 300)
+        wait_for_lines(started, server, server.count(PROJECT, LOGSTORE) + 300, patience)
         kills[kinds[turn % len(kinds)]] += started.process.poll() is None
         kill_of_spark(started, kinds[turn % len(kinds)])
         if started.process.poll() is not None and turn < SPARK_KILLS - 1:
@@ -322,7 +323,7 @@ def test_kills_on_spark_store_nothing_twice(
             assert ship_plan(engine, plan_file, plan_file.read() or [], job, console=QUIET).failure is None
     else:
         last = start(*command, *(["--once", "--settle=0.001"] if follow else []))
-        out, err = last.process.communicate(timeout=PATIENCE)
+        out, err = last.process.communicate(timeout=patience)
         assert last.process.returncode == 0, f"{out}\n{err}"
     assert stored(server) == Counter(expected)
     assert set(kills) == set(kinds)

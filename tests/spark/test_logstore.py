@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pytest
 
 from producer import Credentials, ProducerConfig, ProjectConfig
@@ -13,15 +14,16 @@ from producer.spark.errors import LogHubReadError
 from producer.spark.logstore import LogstoreClient, cursors_of
 from producer.spark.options import Target
 from producer.wire.cursors import position_of
-from producer.wire.schema import Content
+from producer.wire.read_columns import ReadGroups
 
 from .conftest import LOGSTORE, PROJECT, Put, plan_of, target_in
 
 FAST = ProducerConfig(base_retry_backoff_ms=1, max_retry_backoff_ms=5, retries=3)
 
 
-def texts(groups: list[object]) -> list[str]:
-    return [Content.FromString(each).Value.decode() for group in groups for log in group.Logs for each in log.Contents]  # type: ignore[attr-defined]
+def texts(groups: ReadGroups) -> list[str]:
+    found = groups.contents(0, sum(groups.sizes), pa.map_(pa.string(), pa.string()))
+    return [value for log in found.to_pylist() for _, value in log]
 
 
 def test_a_shard_is_read_from_cursor_to_cursor(client: LogstoreClient, put: Put) -> None:
@@ -34,7 +36,7 @@ def test_a_shard_is_read_from_cursor_to_cursor(client: LogstoreClient, put: Put)
     while True:
         pulled = client.pull("0", cursor, 2, end)
         seen += texts(pulled.groups)
-        sizes.append(len(pulled.groups))
+        sizes.append(len(pulled.groups.sizes))
         cursor = pulled.next_cursor
         if pulled.at_end:
             break

@@ -63,7 +63,7 @@ def _advance(client: LogstoreClient, part: ShardRange, rows: int, count: int) ->
     cursor, taken = part.begin, 0
     while taken < rows:
         pulled = client.pull(part.shard, cursor, count, part.end)
-        sizes = [len(group.Logs) for group in pulled.groups]
+        sizes = pulled.groups.sizes
         fitting = max(_fitting(sizes, rows - taken), 0 if taken else 1)
         if fitting >= len(sizes):
             cursor, taken = pulled.next_cursor, taken + sum(sizes)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from ...wire.read_columns import Head, ReadGroups
+from ...wire.read_fields import as_text, map_array
 from ..errors import MalformedValueError
-from .fields import Fields, as_text, map_array
 from .number_columns import plain_numbers
 from .schema import CONTENTS, CURSOR, FIXED, PACK_ID, SOURCE, TAGS, TIME, TOPIC, arrow_schema
 from .values import Parse, parser_of
@@ -21,6 +23,19 @@ BATCH_ROWS = 10_000
 BATCH_BYTES = 16 * 1024 * 1024
 
 _MOST_SHOWN = 200
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Logs of one answer, one behind the other.
+
+    :ivar first: the number of the first one in the answer.
+    :ivar stop: that of the one behind the last.
+    """
+
+    groups: ReadGroups
+    first: int
+    stop: int
 
 
 class Batches:
@@ -39,70 +54,83 @@ class Batches:
         self._parsers: dict[str, Parse] = {
             field.name: parser_of(field.dataType) for field in schema.fields if field.name not in FIXED
         }
-        self._needs_fields = CONTENTS in schema.names or bool(self._parsers)
+        self._needs_heads = any(name in _OF_GROUP for name in schema.names)
         self._clear()
 
     def _clear(self) -> None:
-        self._groups: list[tuple[Any, str]] = []
-        self._sizes: list[int] = []  # logs of each group
-        self._times: list[int] = []  # microseconds
-        self._framed: list[bytes] = []
-        self._counts: list[int] = []  # fields of each log
+        self._segments: list[_Segment] = []
+        self._heads: list[tuple[Head, str]] = []  # and the cursor of each LogGroup
+        self._sizes: list[int] = []  # logs of each LogGroup
+        self._rows = 0
         self._bytes = 0.0
 
-    def add(self, groups: Sequence[Any], cursors: Sequence[str], size: int) -> Iterator[Any]:
+    def add(self, groups: ReadGroups, cursors: Sequence[str], size: int) -> Iterator[Any]:
         """Take LogGroups in, and hand out the record batches that are full.
 
         :param cursors: of each LogGroup.
         :param size: bytes of all of them.
         """
-        share = size / max(1, len(groups))
-        for group, cursor in zip(groups, cursors, strict=True):
-            self._add(group, cursor)
+        share = size / max(1, len(cursors))
+        first = 0
+        for index, (logs, cursor) in enumerate(zip(groups.sizes, cursors, strict=True)):
+            self._heads.append((groups.head(index) if self._needs_heads else _NO_HEAD, cursor))
+            self._add(groups, first, logs)
+            first += logs
             self._bytes += share
-            if len(self._times) >= BATCH_ROWS or self._bytes >= BATCH_BYTES:
+            if self._rows >= BATCH_ROWS or self._bytes >= BATCH_BYTES:
                 yield from self.rest()
 
-    def _add(self, group: Any, cursor: str) -> None:
-        logs = group.Logs
-        self._groups.append((group, cursor))
-        self._sizes.append(len(logs))
-        times, framed, counts = self._times, self._framed, self._counts
-        needs_fields = self._needs_fields
-        for log in logs:
-            times.append(log.Time * 1_000_000 + log.Time_ns // 1000)
-            if needs_fields:
-                contents = log.Contents
-                framed.extend(contents)
-                counts.append(len(contents))
+    def _add(self, groups: ReadGroups, first: int, logs: int) -> None:
+        self._sizes.append(logs)
+        self._rows += logs
+        last = self._segments[-1] if self._segments else None
+        if last is not None and last.groups is groups and last.stop == first:
+            last.stop += logs
+        else:
+            self._segments.append(_Segment(groups, first, first + logs))
 
     def rest(self) -> Iterator[Any]:
         """Hand out what is not in a record batch yet."""
-        rows = len(self._times)
-        if rows:
+        if self._rows:
             batch = pa.RecordBatch.from_arrays(self._columns(), schema=self._arrow)
-            for start in range(0, rows, BATCH_ROWS):
+            for start in range(0, self._rows, BATCH_ROWS):
                 yield batch.slice(start, BATCH_ROWS)
         self._clear()
 
     def _columns(self) -> list[Any]:
-        group_of = pa.array(np.repeat(np.arange(len(self._groups)), self._sizes))
-        fields = Fields(self._framed, self._counts)
+        of_groups = self._of_groups()
+        own = iter(self._named())
         columns = []
         for field, arrow in zip(self._schema.fields, self._arrow, strict=True):
             if field.name == TIME:
-                columns.append(pa.array(self._times, pa.int64()).cast(arrow.type))
+                times = _joined([part.groups.times(part.first, part.stop) for part in self._segments])
+                columns.append(times.cast(arrow.type))
             elif field.name == CONTENTS:
-                columns.append(fields.as_map(arrow.type))
+                parts = [part.groups.contents(part.first, part.stop, arrow.type) for part in self._segments]
+                columns.append(_joined(parts))
             elif field.name in FIXED:
-                columns.append(self._of_groups(_OF_GROUP[field.name], arrow.type).take(group_of))
+                columns.append(of_groups(_OF_GROUP[field.name], arrow.type))
             else:
-                columns.append(self._own(field, arrow.type, fields.named(field.name)))
+                columns.append(self._own(field, arrow.type, next(own)))
         return columns
 
-    def _of_groups(self, value_of: Callable[[Any, str, str], Any], kind: Any) -> Any:
-        values = [value_of(group, self._shard, cursor) for group, cursor in self._groups]
-        return map_array(values, kind) if pa.types.is_map(kind) else pa.array(values, kind)
+    def _named(self) -> list[Any]:
+        """The fields that the user's columns are made of, as bytes."""
+        names = list(self._parsers)
+        if not names:
+            return []
+        found = [part.groups.named(part.first, part.stop, names) for part in self._segments]
+        return [_joined(parts) for parts in zip(*found, strict=True)]
+
+    def _of_groups(self) -> Callable[[Callable[[Head, str, str], Any], Any], Any]:
+        """What makes a column of what is the same for all logs of a LogGroup."""
+        group_of = pa.array(np.repeat(np.arange(len(self._heads)), self._sizes))
+
+        def column(value_of: Callable[[Head, str, str], Any], kind: Any) -> Any:
+            values = [value_of(head, self._shard, cursor) for head, cursor in self._heads]
+            return (map_array(values, kind) if pa.types.is_map(kind) else pa.array(values, kind)).take(group_of)
+
+        return column
 
     def _own(self, field: StructField, kind: Any, found: Any) -> Any:
         """A column of the user's, from the field of that name."""
@@ -143,26 +171,32 @@ class Batches:
         ends = np.cumsum(self._sizes)
         group = int(np.searchsorted(ends, row, side="right"))
         log = row - int(ends[group]) + self._sizes[group]
-        return f"shard {self._shard}, cursor {self._groups[group][1]}, log {log} of that LogGroup"
+        return f"shard {self._shard}, cursor {self._heads[group][1]}, log {log} of that LogGroup"
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def _text(value: bytes) -> str:
     return value.decode(errors="backslashreplace")
 
 
-def _tags(group: Any, _shard: str, _cursor: str) -> dict[str, str]:
-    return {_text(tag.Key): _text(tag.Value) for tag in group.LogTags if tag.Key != PACK_ID.encode()}
+def _tags(head: Head, _shard: str, _cursor: str) -> dict[str, str]:
+    return {_text(key): _text(value) for key, value in head.tags if key != PACK_ID.encode()}
 
 
-def _pack_id(group: Any, _shard: str, _cursor: str) -> str | None:
-    return next((_text(tag.Value) for tag in group.LogTags if tag.Key == PACK_ID.encode()), None)
+def _pack_id(head: Head, _shard: str, _cursor: str) -> str | None:
+    return next((_text(value) for key, value in head.tags if key == PACK_ID.encode()), None)
 
+
+_NO_HEAD = Head(b"", b"", ())
 
 # The columns that are the same for all logs of a LogGroup.
-_OF_GROUP: dict[str, Callable[[Any, str, str], Any]] = {
-    TOPIC: lambda group, _shard, _cursor: _text(group.Topic),
-    SOURCE: lambda group, _shard, _cursor: _text(group.Source),
+_OF_GROUP: dict[str, Callable[[Head, str, str], Any]] = {
+    TOPIC: lambda head, _shard, _cursor: _text(head.topic),
+    SOURCE: lambda head, _shard, _cursor: _text(head.source),
     TAGS: _tags,
     PACK_ID: _pack_id,
-    CURSOR: lambda _group, shard, cursor: f"{shard}/{cursor}",
+    CURSOR: lambda _head, shard, cursor: f"{shard}/{cursor}",
 }

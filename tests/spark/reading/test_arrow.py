@@ -20,10 +20,11 @@ from producer.spark.errors import MalformedValueError
 from producer.spark.reading import arrow
 from producer.spark.reading.arrow import Batches
 from producer.spark.reading.schema import arrow_schema, default_schema
-from producer.wire.schema import FramedLogGroupList, LogGroupList
+from producer.wire.read_columns import ReadGroups, read_groups
+from producer.wire.schema import LogGroupList
 
 
-def groups_of(*groups: list[dict[str, Any]], tags: dict[str, str] | None = None, time_ns: int = 0) -> list[Any]:
+def groups_of(*groups: list[dict[str, Any]], tags: dict[str, str] | None = None, time_ns: int = 0) -> ReadGroups:
     """LogGroups whose logs have these fields."""
     made = LogGroupList()
     for number, logs in enumerate(groups):
@@ -34,12 +35,12 @@ def groups_of(*groups: list[dict[str, Any]], tags: dict[str, str] | None = None,
             log = group.Logs.add(Time=1_700_000_000 + second, Time_ns=time_ns)
             for key, value in fields.items():
                 log.Contents.add(Key=key, Value=value if isinstance(value, bytes) else str(value).encode())
-    return list(FramedLogGroupList.FromString(made.SerializeToString()).LogGroups)
+    return read_groups(made.SerializeToString())
 
 
-def batches_of(groups: list[Any], schema: StructType | None = None, *, failfast: bool = False) -> list[Any]:
+def batches_of(groups: ReadGroups, schema: StructType | None = None, *, failfast: bool = False) -> list[Any]:
     batches = Batches(schema or default_schema(), "3", failfast=failfast)
-    cursors = [f"cursor {number}" for number in range(len(groups))]
+    cursors = [f"cursor {number}" for number in range(len(groups.sizes))]
     return [*batches.add(groups, cursors, 1000), *batches.rest()]
 
 
@@ -70,7 +71,7 @@ def test_what_a_log_group_leaves_out_is_empty() -> None:
     """No topic and no source are empty text; no pack id is null."""
     made = LogGroupList()
     made.LogGroups.add().Logs.add(Time=1)
-    (batch,) = batches_of(list(FramedLogGroupList.FromString(made.SerializeToString()).LogGroups))
+    (batch,) = batches_of(read_groups(made.SerializeToString()))
     (row,) = batch.to_pylist()
     assert (row["__topic__"], row["__source__"], row["__tags__"], row["__pack_id__"]) == ("", "", [], None)
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 
-from ...wire.schema import Content
+from .schema import Content
 
 _KEY_TAG, _VALUE_TAG = 0x0A, 0x12  # fields 1 and 2, both with a length
 # A length of up to 32 bits has at most 35 in steps of seven.
@@ -80,13 +81,14 @@ def split_fields(framed: Sequence[bytes]) -> tuple[Any, Any]:
     """The keys and the values of fields, as arrays of bytes.
 
     :param framed: each field as the bytes of its ``Content``.
+    :raises ValueError: one is none.
     """
     if not framed:
         return pa.array([], pa.binary()), pa.array([], pa.binary())
     array = pa.array(framed, pa.binary())
     cuts = _cuts(array)
     if cuts is None:  # written in an unusual way, which only the library knows
-        contents = [Content.FromString(each) for each in framed]
+        contents = _decoded(framed)
         return (
             pa.array([content.Key for content in contents], pa.binary()),
             pa.array([content.Value for content in contents], pa.binary()),
@@ -94,6 +96,13 @@ def split_fields(framed: Sequence[bytes]) -> tuple[Any, Any]:
     # Each field as four pieces that follow each other: tag and length, key, tag and length, value.
     pieces = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), array.buffers()[2]])
     return tuple(pieces.take(pa.array(np.arange(first, len(cuts) - 1, 4))) for first in (1, 3))
+
+
+def _decoded(framed: Sequence[bytes]) -> list[Any]:
+    try:
+        return [Content.FromString(each) for each in framed]
+    except DecodeError as error:
+        raise ValueError(f"a field of a log that is none: {error}") from error
 
 
 def _cuts(array: Any) -> Any:

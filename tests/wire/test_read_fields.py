@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.spark.reading import fields
-from producer.spark.reading.fields import Fields, split_fields
+from producer.wire import read_fields as fields
+from producer.wire.read_fields import Fields, split_fields
 from producer.wire.schema import Content
 
 MAP = pa.map_(pa.string(), pa.string())

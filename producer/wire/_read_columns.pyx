@@ -1,0 +1,376 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of ``PureGroups`` in ``read_columns.py``: an answer's bytes become the buffers of Arrow's columns.
+
+An answer is looked through once, when it comes: whatever is not written as encoders write it (another order inside a
+field, a field that is not known, a length that leads nowhere) makes it ``UnusualError``, and the protobuf library's. So all
+that comes behind that look goes by lengths that have been checked.
+
+Source: LogHub protocol, Protobuf; the layouts of Arrow's columnar format.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memset
+
+from ._bytes cimport PyBytes_FromStringAndSize, Text, owned, put_text, text_of
+
+cdef enum:
+    # Of a log with more fields, those of one name are the library's to find.
+    MOST_FIELDS = 256
+
+
+class UnusualError(Exception):
+    """Only the protobuf library knows what these bytes say."""
+
+
+cdef struct Log:
+    const uint8_t* at
+    const uint8_t* end
+    int64_t time  # microseconds
+
+
+cdef struct Group:
+    const uint8_t* at
+    const uint8_t* end
+    int64_t first
+
+
+cdef inline const uint8_t* varint(const uint8_t* at, const uint8_t* end, uint64_t* number) noexcept nogil:
+    """Read a number of up to 35 bits; what is behind it, or NULL."""
+    cdef int shift = 0
+    number[0] = 0
+    while at < end and shift < 35:
+        number[0] |= <uint64_t> (at[0] & 127) << shift
+        if at[0] < 128:
+            return at + 1
+        at += 1
+        shift += 7
+    return NULL
+
+
+cdef inline const uint8_t* sized(const uint8_t* at, const uint8_t* end, Text* text) noexcept nogil:
+    """Read a length and so many bytes; what is behind them, or NULL."""
+    cdef uint64_t size
+    text.data, text.size = at, 0
+    at = varint(at, end, &size)
+    if at == NULL or size > <uint64_t> (end - at):
+        return NULL
+    text.data, text.size = at, size
+    return at + size
+
+
+cdef inline const uint8_t* pair(const uint8_t* at, const uint8_t* end, Text* key, Text* value) noexcept nogil:
+    """Read a field or a tag that is a key, and then a value, and nothing else; what is behind it, or NULL."""
+    key.data, key.size, value.data, value.size = at, 0, at, 0
+    if at == end or at[0] != 0x0A:
+        return NULL
+    at = sized(at + 1, end, key)
+    if at == NULL or at == end or at[0] != 0x12:
+        return NULL
+    at = sized(at + 1, end, value)
+    return at if at == end else NULL
+
+
+cdef bint look_at_log(Log* log) noexcept nogil:
+    """Whether a log is written as usual; its time."""
+    cdef const uint8_t* at = log.at
+    cdef uint64_t number, seconds = 0
+    cdef uint32_t nanos = 0
+    cdef Text part, key, value
+    while at < log.end:
+        if at[0] == 0x12:
+            at = sized(at + 1, log.end, &part)
+            if at == NULL or pair(part.data, part.data + part.size, &key, &value) == NULL:
+                return False
+        elif at[0] == 0x08:
+            at = varint(at + 1, log.end, &number)
+            if at == NULL or number >> 32:
+                return False
+            seconds = number
+        elif at[0] == 0x25 and log.end - at >= 5:
+            nanos = <uint32_t> at[1] | <uint32_t> at[2] << 8 | <uint32_t> at[3] << 16 | <uint32_t> at[4] << 24
+            at += 5
+        else:
+            return False
+    log.time = <int64_t> seconds * 1000000 + nanos // 1000
+    return True
+
+
+cdef inline const uint8_t* next_field(const uint8_t* at, const uint8_t* end, Text* key, Text* value) noexcept nogil:
+    """The next field of a log that was looked at, and what is behind it; NULL where there is none."""
+    cdef uint64_t number
+    cdef Text part
+    while at < end:
+        if at[0] == 0x12:
+            at = sized(at + 1, end, &part)
+            pair(part.data, part.data + part.size, key, value)
+            return at
+        at = varint(at + 1, end, &number) if at[0] == 0x08 else at + 5
+    return NULL
+
+
+cdef inline bint same(const Text* one, const Text* other) noexcept nogil:
+    return one.size == other.size and memcmp(one.data, other.data, one.size) == 0
+
+
+cdef class Groups:
+    """The LogGroups of an answer; see the pure twin.
+
+    :raises UnusualError: see the module.
+    """
+
+    cdef bytes body
+    cdef Log* logs
+    cdef Group* groups
+    cdef int64_t log_count, log_room, group_count, group_room
+
+    def __cinit__(self, bytes body not None):
+        self.body = body
+        if len(body) >= 1 << 31:  # columns have offsets of 32 bits
+            raise UnusualError
+        cdef const uint8_t* at = <const uint8_t*> PyBytes_AS_STRING(body)
+        if not self.look_at_all(at, at + len(body)):
+            raise UnusualError
+
+    def __dealloc__(self):
+        PyMem_Free(self.logs)
+        PyMem_Free(self.groups)
+
+    def __len__(self):
+        return self.group_count
+
+    def sizes(self):
+        """How many logs each LogGroup has."""
+        cdef int64_t index
+        firsts = [self.groups[index].first for index in range(self.group_count)] + [self.log_count]
+        return [after - first for first, after in zip(firsts, firsts[1:])]
+
+    def head(self, int64_t index):
+        """Topic, source and tags of a LogGroup, as bytes."""
+        if not 0 <= index < self.group_count:
+            raise IndexError(index)
+        cdef const uint8_t* at = self.groups[index].at
+        cdef const uint8_t* end = self.groups[index].end
+        cdef Text part, key, value
+        cdef uint8_t tag
+        topic, source, tags = b"", b"", []
+        while at < end:
+            tag = at[0]
+            at = sized(at + 1, end, &part)
+            if tag == 0x1A:
+                topic = part.data[: part.size]
+            elif tag == 0x22:
+                source = part.data[: part.size]
+            elif tag == 0x32:
+                pair(part.data, part.data + part.size, &key, &value)
+                tags.append((key.data[: key.size], value.data[: value.size]))
+        return topic, source, tags
+
+    def times(self, int64_t first, int64_t stop):
+        """The times of some logs as int64 in bytes, microseconds since the epoch."""
+        self.check(first, stop)
+        made = owned(PyBytes_FromStringAndSize(NULL, 8 * (stop - first)))
+        cdef int64_t* times = <int64_t*> PyBytes_AS_STRING(made)
+        cdef int64_t row
+        for row in range(first, stop):
+            times[row - first] = self.logs[row].time
+        return made
+
+    def named(self, int64_t first, int64_t stop, list names not None):
+        """The fields of some logs that have these names: for each name the buffers of a binary array, and its nulls."""
+        self.check(first, stop)
+        cdef int64_t rows = stop - first, count = len(names), column
+        cdef Text* wanted = <Text*> taken(count * sizeof(Text))
+        cdef Text* found = NULL
+        try:
+            found = <Text*> taken(rows * count * sizeof(Text))
+            for column in range(count):
+                wanted[column] = text_of(names[column])
+            with nogil:
+                memset(found, 0, rows * count * sizeof(Text))
+                self.find(first, stop, wanted, count, found)
+            return [array_of(found + column * rows, rows) for column in range(count)]
+        finally:
+            PyMem_Free(wanted)
+            PyMem_Free(found)
+
+    cdef void find(self, int64_t first, int64_t stop, const Text* wanted, int64_t count, Text* found) noexcept nogil:
+        cdef int64_t row, tried, place, rows = stop - first, likely
+        cdef const uint8_t* at
+        cdef Text key, value
+        for row in range(first, stop):
+            at, likely = self.logs[row].at, 0
+            while True:
+                at = next_field(at, self.logs[row].end, &key, &value)
+                if at == NULL:
+                    break
+                place = likely  # fields come in the same order, most often
+                for tried in range(count):
+                    if same(&key, wanted + place):
+                        found[place * rows + row - first] = value
+                        likely = place + 1 if place + 1 < count else 0
+                        break
+                    place = place + 1 if place + 1 < count else 0
+
+    def contents(self, int64_t first, int64_t stop):
+        """All fields of some logs, of several with one name the last: where each log's begin, int32 in bytes, and the
+        buffers of their keys and values, as of ``named``; None where that is the library's to find.
+        """
+        self.check(first, stop)
+        cdef int64_t rows = stop - first, fields = 0
+        cdef Text* keys = NULL
+        cdef Text* values = NULL
+        made = owned(PyBytes_FromStringAndSize(NULL, 4 * (rows + 1)))
+        cdef int32_t* starts = <int32_t*> PyBytes_AS_STRING(made)
+        with nogil:
+            fields = self.count_fields(first, stop)
+        if fields < 0 or fields >= 1 << 31:
+            return None
+        try:
+            keys = <Text*> taken(fields * sizeof(Text))
+            values = <Text*> taken(fields * sizeof(Text))
+            with nogil:
+                fields = self.gather(first, stop, keys, values, starts)
+            return made, array_of(keys, fields), array_of(values, fields)
+        finally:
+            PyMem_Free(keys)
+            PyMem_Free(values)
+
+    cdef int64_t count_fields(self, int64_t first, int64_t stop) noexcept nogil:
+        """The fields of some logs; a negative number if one has too many."""
+        cdef int64_t row, total = 0, own
+        cdef const uint8_t* at
+        cdef Text key, value
+        for row in range(first, stop):
+            own, at = 0, next_field(self.logs[row].at, self.logs[row].end, &key, &value)
+            while at != NULL:
+                own += 1
+                at = next_field(at, self.logs[row].end, &key, &value)
+            if own > MOST_FIELDS:
+                return -1
+            total += own
+        return total
+
+    cdef int64_t gather(self, int64_t first, int64_t stop, Text* keys, Text* values, int32_t* starts) noexcept nogil:
+        """Put the fields that no later one of the same log hides one behind the other; how many they are."""
+        cdef int64_t row, end = 0, start, place
+        cdef const uint8_t* at
+        for row in range(first, stop):
+            start, at = end, self.logs[row].at
+            starts[row - first] = <int32_t> start
+            while True:
+                at = next_field(at, self.logs[row].end, keys + end, values + end)
+                if at == NULL:
+                    break
+                for place in range(start, end):
+                    if same(keys + place, keys + end):
+                        drop(keys, values, place, end)
+                        end -= 1
+                        break
+                end += 1
+        starts[stop - first] = <int32_t> end
+        return end
+
+    cdef int check(self, int64_t first, int64_t stop) except -1:
+        if not 0 <= first <= stop <= self.log_count:
+            raise IndexError(f"{first}:{stop} of {self.log_count} logs")
+        return 0
+
+    cdef bint look_at_all(self, const uint8_t* at, const uint8_t* end) except -1:
+        """Whether the answer is written as usual; where its LogGroups and logs lie."""
+        cdef Text part
+        while at < end:
+            if at[0] != 0x0A:
+                return False
+            at = sized(at + 1, end, &part)
+            if at == NULL:
+                return False
+            if self.group_count == self.group_room:
+                self.group_room = 2 * self.group_room + 64
+                self.groups = <Group*> grown(self.groups, self.group_room * sizeof(Group))
+            self.groups[self.group_count] = Group(part.data, part.data + part.size, self.log_count)
+            self.group_count += 1
+            if not self.look_at_group(part.data, part.data + part.size):
+                return False
+        return True
+
+    cdef bint look_at_group(self, const uint8_t* at, const uint8_t* end) except -1:
+        cdef Text part, key, value
+        cdef uint8_t tag
+        while at < end:
+            tag = at[0]
+            at = sized(at + 1, end, &part)
+            if at == NULL:
+                return False
+            if tag == 0x0A:
+                if self.log_count == self.log_room:
+                    self.log_room = 2 * self.log_room + 1024
+                    self.logs = <Log*> grown(self.logs, self.log_room * sizeof(Log))
+                self.logs[self.log_count] = Log(part.data, part.data + part.size, 0)
+                if not look_at_log(self.logs + self.log_count):
+                    return False
+                self.log_count += 1
+            elif tag == 0x32:
+                if pair(part.data, part.data + part.size, &key, &value) == NULL:
+                    return False
+            elif tag not in (0x12, 0x1A, 0x22, 0x2A):
+                return False
+        return True
+
+
+cdef inline void drop(Text* keys, Text* values, int64_t place, int64_t last) noexcept nogil:
+    """Take one out; what is behind it, up to the last, comes nearer."""
+    while place < last:
+        keys[place], values[place] = keys[place + 1], values[place + 1]
+        place += 1
+
+
+cdef void* taken(size_t size) except NULL:
+    cdef void* memory = PyMem_Malloc(size or 1)
+    if memory == NULL:
+        raise MemoryError
+    return memory
+
+
+cdef void* grown(void* memory, size_t size) except NULL:
+    memory = PyMem_Realloc(memory, size)
+    if memory == NULL:
+        raise MemoryError
+    return memory
+
+
+cdef tuple array_of(const Text* texts, int64_t count):
+    """Texts as the buffers of a binary array: validity (None where nothing is null), offsets, data; and how many are
+    null, which is what has no place.
+    """
+    cdef int64_t row, nulls = 0
+    cdef size_t size = 0
+    for row in range(count):
+        nulls += texts[row].data == NULL
+        size += texts[row].size
+    bits = None
+    cdef uint8_t* valid = NULL
+    if nulls:
+        bits = owned(PyBytes_FromStringAndSize(NULL, (count + 7) // 8))
+        valid = <uint8_t*> PyBytes_AS_STRING(bits)
+        memset(valid, 0, (count + 7) // 8)
+    offsets = owned(PyBytes_FromStringAndSize(NULL, 4 * (count + 1)))
+    data = owned(PyBytes_FromStringAndSize(NULL, size))
+    cdef int32_t* ends = <int32_t*> PyBytes_AS_STRING(offsets)
+    cdef uint8_t* begin = <uint8_t*> PyBytes_AS_STRING(data)
+    with nogil:
+        put_texts(texts, count, valid, ends, begin)
+    return bits, offsets, data, nulls
+
+
+cdef void put_texts(const Text* texts, int64_t count, uint8_t* valid, int32_t* ends, uint8_t* begin) noexcept nogil:
+    cdef int64_t row
+    cdef uint8_t* at = begin
+    ends[0] = 0
+    for row in range(count):
+        if texts[row].data != NULL:
+            at = put_text(at, texts[row])
+            if valid != NULL:
+                valid[row >> 3] |= 1 << (row & 7)
+        ends[row + 1] = <int32_t> (at - begin)

@@ -1,0 +1,158 @@
+"""LogGroups of an answer become columns: the same by both twins, whatever the bytes say."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeAlias
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from producer.wire import read_columns
+from producer.wire.protobuf import delimited
+from producer.wire.read_columns import Head, NativeGroups, PureGroups, ReadGroups, read_groups
+from producer.wire.schema import LogGroupList
+from tests.wire.twins import native
+
+Pairs: TypeAlias = list[tuple[bytes, bytes]]
+#: Topic, tags, and logs: seconds, nanoseconds, fields.
+Groups: TypeAlias = list[tuple[bytes, Pairs, list[tuple[int, int, Pairs]]]]
+
+#: Of each property: ``READ_COLUMNS_EXAMPLES=5000`` looks for rarer ones.
+EXAMPLES = int(os.environ.get("READ_COLUMNS_EXAMPLES", "20"))
+
+MAP = pa.map_(pa.string(), pa.string())
+_NAMES = ["a", "b", "", "Größe", "k" * 130, "\\xff", "c"]
+_KEYS = st.sampled_from([*(name.encode() for name in _NAMES), b"\xff"])
+_CONTENTS = st.lists(st.tuples(_KEYS, st.binary(max_size=3) | st.sampled_from([b"v" * 33, b"w" * 200])), max_size=6)
+_TIMES = st.sampled_from([0, 1_700_000_000, 2**32 - 1])
+_LOGS = st.lists(st.tuples(_TIMES, st.integers(0, 10**9 - 1), _CONTENTS), max_size=3)
+_GROUPS = st.lists(st.tuples(st.sampled_from([b"", b"t"]), _CONTENTS, _LOGS), max_size=3)
+
+
+def field(number: int, payload: bytes) -> bytes:
+    return delimited(number << 3 | 2, payload)
+
+
+def pair(key: bytes, value: bytes) -> bytes:
+    return field(1, key) + field(2, value)
+
+
+def log_of(time: int, nanos: int, contents: Pairs) -> bytes:
+    made = LogGroupList().LogGroups.add().Logs.add(Time=time, Time_ns=nanos)
+    return bytes(made.SerializeToString()) + b"".join(field(2, pair(*content)) for content in contents)
+
+
+def answer_of(groups: Groups) -> bytes:
+    """An answer, as an encoder writes it."""
+    parts = []
+    for topic, tags, logs in groups:
+        body = b"".join(field(1, log_of(*log)) for log in logs) + field(3, topic) + field(4, b"s") + field(5, b"uuid")
+        parts.append(field(1, body + b"".join(field(6, pair(*tag)) for tag in tags)))
+    return b"".join(parts)
+
+
+def all_of(groups: ReadGroups) -> list[object]:
+    """Everything that can be asked for, of all logs and of all but the first."""
+    count = sum(groups.sizes)
+    found: list[object] = [list(groups.sizes), [groups.head(index) for index in range(len(groups.sizes))]]
+    for first in range(min(count, 1) + 1):
+        found += [groups.times(first, count), groups.contents(first, count, MAP), *groups.named(first, count, _NAMES)]
+        found += groups.named(first, count, ["c", "a"])
+    return found
+
+
+@native
+@settings(max_examples=EXAMPLES)
+@given(groups=_GROUPS)
+@example(groups=[(b"", [], [(1, 0, [(b"%d" % (number % 300), b"v") for number in range(600)])])])
+def test_the_twins_agree(groups: Groups) -> None:
+    """Names that come twice in a log, bytes that are no text, long keys, empty values, logs without fields."""
+    body = answer_of(groups)
+    fast = read_groups(body)
+    assert isinstance(fast, NativeGroups)
+    assert all_of(fast) == all_of(PureGroups(body))
+
+
+def outcome(make: type[PureGroups], body: bytes) -> object:
+    try:
+        return all_of(make(body))
+    except ValueError as error:
+        return str(error)
+
+
+@native
+@settings(max_examples=EXAMPLES)
+@given(data=st.data(), groups=_GROUPS)
+def test_the_twins_agree_on_damaged_answers(data: st.DataObject, groups: Groups) -> None:
+    """Wherever an answer ends too early or a byte is another one, it is the same, or the same error."""
+    body = bytearray(answer_of(groups))
+    place = data.draw(st.integers(0, len(body)))
+    if data.draw(st.booleans()):
+        del body[place:]
+    elif place < len(body):
+        body[place] = data.draw(st.sampled_from([0, 1, 0x0A, 0x12, 0x7F, 0x80, 0xFF]))
+    assert outcome(read_groups, bytes(body)) == outcome(PureGroups, bytes(body))  # type: ignore[arg-type]
+
+
+_LOG = field(1, log_of(5, 0, [(b"a", b"1")]))
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        field(1, field(2, field(2, b"1") + field(1, b"a"))),
+        field(1, field(2, pair(b"a", b"1") + b"\x18\x05")),
+        field(1, field(2, b"\x0a\x01a\x12\x81\x001")),
+        field(1, field(2, field(1, b"a"))),
+        field(1, field(2, b"")),
+        field(1, b"\x08\x85\x80\x80\x80\x80\x80\x80\x80\x80\x01" + field(2, pair(b"a", b"1"))),
+        field(1, b"\x28\x05" + field(2, pair(b"a", b"1"))),
+        field(6, field(2, b"v")),
+        b"\x38\x05",
+    ],
+    ids=[
+        "value first",
+        "unknown in a field",
+        "long length",
+        "no value",
+        "nothing",
+        "time of 64 bits",
+        "unknown in a log",
+        "tag without a key",
+        "unknown in a group",
+    ],
+)
+def test_what_is_written_in_an_unusual_way_is_read(group: bytes) -> None:
+    """What another encoder may write is read as the protobuf library does, and so is what stands beside it."""
+    body = field(1, _LOG + group + _LOG)
+    found = read_groups(body)
+    assert all_of(found) == all_of(PureGroups(body))
+    assert found.named(0, 1, ["a"])[0].to_pylist() == [b"1"]
+
+
+def test_what_is_no_list_of_log_groups_is_an_error() -> None:
+    """A page of a proxy, or half an answer."""
+    for body in (b"<html>", field(1, _LOG)[:-1]):
+        with pytest.raises(ValueError, match="no list of LogGroups"):
+            read_groups(body)
+
+
+def test_logs_that_are_not_there_are_an_error() -> None:
+    """Nothing is read from beyond an answer, whoever asks."""
+    found = read_groups(field(1, _LOG))
+    assert found.head(0) == Head(b"", b"", [])
+    with pytest.raises(IndexError):
+        found.head(1)
+
+
+@native
+@pytest.mark.parametrize(("first", "stop"), [(0, 2), (-1, 1), (1, 0)])
+def test_the_compiled_twin_looks_where_logs_are(first: int, stop: int) -> None:
+    """A range beyond the answer's logs is refused by each question."""
+    groups = read_columns._native.Groups(field(1, _LOG))  # type: ignore[union-attr]
+    for ask in (groups.times, groups.contents, lambda *span: groups.named(*span, [b"a"])):
+        with pytest.raises(IndexError):
+            ask(first, stop)
