@@ -5,9 +5,10 @@ pause (``backoff``). Both are options for a status such as ``503``, for a group 
 Without any, a 2XX has taken the events, those in ``refused`` never will, and all others are tried again; so is what got
 no usable answer.
 
-``format`` is what a request holds: ``lines``, ``json`` (Flume's handler's list of headers and bodies), or one ``event``
-as in Flume. A request of many events that is refused is halved, until it is known which of them the server refuses: two
-requests for each event at most. What was taken is not sent again while the sink lives.
+``format`` is what a request holds: ``lines``, ``json`` (Flume's handler's list of headers and bodies), one ``event`` as
+in Flume, or whole ``batches`` for another agent. A request of many events that is refused is halved, until it is known
+which of them the server refuses: two requests for each event at most. What was taken is not sent again while the sink
+lives.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from ...sinks.http.transport import Answer, Transport
 from ..batch import EventBatch
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import missing_file, option
-from .http_parts import Encoded, Form, Part, Progress, TextForm, halves, requests_of
+from ..protocols.batches import CONTENT_TYPE
+from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
 #: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
 _BACKOFF = 1.0
@@ -35,7 +37,14 @@ _BACKOFF = 1.0
 _LONGEST_RETRY_AFTER = 600.0
 #: Blames the sink's options, not an event.
 _UNSUPPORTED = 415
-_CONTENT_TYPES = {"event": "text/plain", "lines": "text/plain", "json": "application/json"}
+_CONTENT_TYPES = {
+    "event": "text/plain",
+    "lines": "text/plain",
+    "json": "application/json",
+    "batches": CONTENT_TYPE,
+}
+#: Events of a request of batches: they are cut only where they have too many bytes.
+_MOST_EVENTS = 1_000_000
 _SHOWN = 200
 
 
@@ -117,8 +126,10 @@ class HttpSink:
         self._proxies = self._transport.proxies_for(self._base)
         self._headers = _headers(options, parts.netloc, config.user_agent)
         self._not_before = context.clock.monotonic()
-        self._form = form or TextForm(options.format)
+        self._form = form or (BatchesForm() if options.format == "batches" else TextForm(options.format))
         self._most_of_a_request = 1 if options.format == "event" else options.batch_size
+        if options.format == "batches":
+            self.most_events = self._most_of_a_request = _MOST_EVENTS
         #: Of each batch of the last delivery, by its number.
         self._progress: dict[int, Progress] = {}
         self._refusal, self._refused_by = "", 0

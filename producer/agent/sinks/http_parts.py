@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from ..batch import EventBatch
+from ..protocols.batches import pack
 
 
 @dataclass(slots=True)
@@ -63,6 +64,18 @@ class TextForm:
         return b"[" + data[:-1] + b"]" if self._form == "json" else data
 
 
+class BatchesForm:
+    """Whole batches, as long as they need not be cut: for another agent."""
+
+    def encoded(self, batch: EventBatch) -> tuple[bytes, Sequence[int]]:
+        """See :class:`Form`."""
+        return b"", batch.ends if batch.ends is not None else [*batch.offsets()[1:], batch.size]
+
+    def body(self, parts: Sequence[Part]) -> bytes:
+        """See :class:`Form`."""
+        return pack([part.events() for part in parts])
+
+
 class Encoded:
     """A batch in the form of requests.
 
@@ -102,6 +115,8 @@ class Part(NamedTuple):
     def events(self) -> EventBatch:
         """They, as a batch."""
         batch = self.of.batch
+        if self.stop - self.start == batch.count:
+            return batch
         return batch.select([self.start <= number < self.stop for number in range(batch.count)])
 
 

@@ -6,7 +6,8 @@ said by ``format``:
 
 * ``json``: Flume's, ``[{"headers": {"a": "b"}, "body": "text"}, …]``;
 * ``lines``: each line is an event, be it JSON or not;
-* ``blob``: the body is one event, and the query's parameters are its headers.
+* ``blob``: the body is one event, and the query's parameters are its headers;
+* ``batches``: what another agent's sink ``http`` sends in this format.
 
 Any of them may be packed with gzip.
 """
@@ -20,11 +21,12 @@ from functools import partial
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
+from ..protocols.batches import unpack
 from .http_json import events_of_json
 from .http_requests import Request, RequestError
 from .posts import PostSource, RequestOptions
 
-_FORMATS = ("json", "lines", "blob")
+_FORMATS = ("json", "lines", "blob", "batches")
 _HANDLERS = {"jsonhandler": "json", "blobhandler": "blob"}
 
 
@@ -54,6 +56,11 @@ class HttpSource(PostSource):
         self._options = options
 
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
+        if self._options.format == "batches":
+            try:
+                return list(unpack(body, partial(self._limits.hold, request)))
+            except (ValueError, RecursionError) as error:
+                raise RequestError(400, f"no batches: {error}", ends=False) from error
         return [self._batch(request, body)]
 
     def _batch(self, request: Request, body: bytes) -> EventBatch:

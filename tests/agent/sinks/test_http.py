@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import struct
 import threading
 from collections import deque
 from email.utils import formatdate
@@ -13,10 +14,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import trustme
 
-from producer.agent import AgentConfigError, RefusedError, SinkError
+from producer.agent import AgentConfigError, EventBatch, RefusedError, SinkError
+from producer.agent.batch import Position
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
-from tests.agent.sources.listeners import serving
+from tests.agent.sources.listeners import all_of, serving
 
 
 class _Server(ThreadingHTTPServer):
@@ -293,3 +295,64 @@ def test_a_server_may_ask_who_sends(tmp_path, request):
         with pytest.raises(SinkError, match="RequestError"):
             stranger.write([lines("b")])
         assert served.outlet.bodies == [b"a"]
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_batches_travel_whole_between_agents(request, compress):
+    """Lines stay lines, columns and bytes stay what they are; a position means nothing there."""
+    given = [
+        EventBatch.of_lines(b"a\nb\n", {"h": "1"}, Position("p", 2)),
+        EventBatch.of_bodies([b"\xff", b"c\nd"], {"~own": "x"}, {"n": ["1", None]}),
+    ]
+    with serving("http", format="batches") as served:
+        url = f"http://127.0.0.1:{served.address[1]}/"
+        sink = made("sinks", "http", endpoint=url, format="batches", compress=compress)
+        request.addfinalizer(sink.close)
+        sink.write(given)
+        assert [list(batch.events()) for batch in served.outlet.batches] == [list(each.events()) for each in given]
+        assert [(batch.ends is None, batch.position) for batch in served.outlet.batches] == [
+            (True, None),
+            (False, None),
+        ]
+
+
+def test_batches_are_cut_where_they_have_too_many_bytes(request):
+    """And where some of their events are refused."""
+    with serving("http", format="batches") as served:
+        url = f"http://127.0.0.1:{served.address[1]}/"
+        sink = made("sinks", "http", endpoint=url, format="batches", most_bytes=6)
+        request.addfinalizer(sink.close)
+        sink.write([lines("abc", "def", "ghi"), lines("j")])
+        assert served.outlet.bodies == [b"abc", b"def", b"ghi", b"j"]
+        assert len(served.outlet.batches) > 2
+
+
+def _frame(headers, body):
+    return struct.pack("<II", len(headers), len(body)) + headers + body
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"abc", "cut off"),
+        (_frame(b"{}", b"")[:-1], "cut off"),
+        (_frame(b"[]", b""), "no texts by name"),
+        (_frame(b'{"~count": 1}', b""), "no texts by name"),
+        (_frame(b"{}", b"a"), "no batch"),
+        (_frame(b'{"~count": "2", "~form": "lines"}', b"a\n"), "does not hold 2 events"),
+        (_frame(b'{"~count": "1", "~form": "lines"}', b"a"), "does not hold 1 events"),
+        (_frame(b'{"~count": "2"}', struct.pack("<IQQ", 0, 5, 1) + b"a"), "does not hold 2 events"),
+        (_frame(b'{"~count": "9999999999999"}', struct.pack("<IQ", 0, 1) + b"a"), "not a batch"),
+        (_frame(b"[" * 10_000, b""), "no batches"),
+    ],
+)
+def test_what_is_no_batch_is_refused(body, why):
+    """A stranger's sizes and counts are not believed: 400, and nothing is put."""
+    with serving("http", format="batches") as served, served.connect() as peer:
+        peer.sendall(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
+        )
+        answer = all_of(peer).decode()
+        assert answer.startswith("HTTP/1.1 400")
+        assert why in answer
+        assert not served.outlet.batches
