@@ -37,7 +37,8 @@ MANY, ROWS, _LOT_BYTES = 1000, 8000, 2**24
 FEW, BLOCK = 100, 2**20
 # Batches that differ, so that not all that is read is in the processor's caches.
 _LOTS = 4
-# Futures are checked in windows, the newest 100,000 being kept: ten million need not exist at once.
+# Futures are checked in windows, the newest 100,000 of all threads being kept: ten million need not exist at once, and
+# no number of threads is further ahead of the wire than another.
 _WINDOW, _WINDOWS = 10_000, 10
 _BATCHES_OF_DEAD, _SETTLE_SECONDS = 1000, 7.0
 
@@ -116,7 +117,7 @@ def send_all(job: Job) -> Answer:
         pairs, delivered = turns(streams, logs, count), 0
         windows = deque([send_some(itertools.islice(pairs, len(streams)))])
         start = time.thread_time()
-        while futures := send_some(itertools.islice(pairs, _WINDOW)):
+        while futures := send_some(itertools.islice(pairs, _WINDOW // job.threads)):
             windows.append(futures)
             if len(windows) > _WINDOWS and "linger_ms" not in job.options:  # else nothing settles before the flush
                 delivered += good(windows.popleft())
