@@ -22,8 +22,9 @@ from ...clock import Clock, Deadline
 from ...errors import ProducerClosedError, ProducerError, SendTimeoutError
 from .open_records import OpenRecords
 
-#: What an open batch may have of the budget beyond what its records owe, bytes. It begins with the size of a log and
-#: doubles with each grant, so that of many streams each has little.
+#: What an open batch may have of the budget beyond what its records owe, bytes. It begins with a few logs, less than a
+#: batch itself is charged, and doubles with each grant, so that of many streams each has little.
+FIRST_QUANTUM = 2 * 1024
 MAX_QUANTUM = 64 * 1024
 
 
@@ -130,7 +131,7 @@ class MemoryBudget:
             if open_records.closed:
                 return False
             missing = charge - (open_records.granted - open_records.spent)
-            largest = min(2 * open_records.quantum, MAX_QUANTUM)
+            largest = min(max(2 * open_records.quantum, FIRST_QUANTUM), MAX_QUANTUM)
             largest = max(largest, charge)
             quantum = min(
                 largest, (self.limit - self.used) // max(self._sharers - len(self._creditors), len(self._creditors), 1)
