@@ -61,6 +61,14 @@ class ManualClock:
         for signal in signals:
             signal.put(None)
 
+    def set_wall(self, seconds: float) -> None:
+        """Set what :meth:`time` says, back or forward, as an administrator does; who waits does not notice.
+
+        :param seconds: since the Unix epoch.
+        """
+        with self._lock:
+            self._start = seconds - self._now
+
     @property
     def waiting(self) -> int:
         """How many wait at this moment."""

@@ -82,6 +82,22 @@ def test_the_end_does_not_wait_for_a_destination_that_is_away(
     assert "lost" not in caplog.text
 
 
+@pytest.mark.parametrize("away", ["hangs"], indirect=True)
+def test_a_web_server_that_does_not_answer_holds_no_end_up(tmp_path: Path, hub: Hub, away: str) -> None:
+    """The request on its way is given up in time: the end is in order, and it is said how many events remain."""
+    agent = Agent(web_config_of(tmp_path, away))
+    _begun(agent, hub)
+    begun = time.monotonic()
+    assert agent.stop(2)
+    assert time.monotonic() - begun < 5
+    assert agent.remaining == {"q": 3}
+
+
+def web_config_of(state: Path, endpoint: str) -> AgentConfig:
+    head = CONFIG[: CONFIG.index("[sinks.k]")].format(state=state, kind="file")
+    return parse_toml(f'{head}[sinks.k]\ntype = "http"\nchannel = "q"\nendpoint = "{endpoint}/"\n')
+
+
 def test_an_end_at_once_is_one(tmp_path: Path, hub: Hub, away: str) -> None:
     """Without any time nobody waits for the destination: the events go back, and nothing is left for the exit."""
     agent = Agent(config_of(tmp_path, away))

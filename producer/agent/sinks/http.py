@@ -152,9 +152,10 @@ class HttpSink:
         if failure is not None:
             raise SinkError(str(failure), later) from failure
 
-    def give_up(self, deadline: Deadline) -> None:  # noqa: ARG002  # a request has a limit of its own
+    def give_up(self, deadline: Deadline) -> None:
         """See :class:`~..interfaces.Sink`."""
         self._ends = True
+        self._transport.hurry(deadline)
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""

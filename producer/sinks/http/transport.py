@@ -22,7 +22,7 @@ import requests
 import requests.utils
 import urllib3.exceptions
 
-from ...clock import Clock
+from ...clock import Clock, Deadline
 from ...wire.prepared import request_target
 from .answers import Received
 from .connections import FollowedAdapter, Outgoing, Sent
@@ -136,6 +136,11 @@ class Transport:
     def proxies_for(self, base_url: str) -> Mapping[str, str]:
         """The proxies of requests to ``base_url``: as configured, else from the environment."""
         return requests.utils.get_environ_proxies(base_url) if self._proxies is None else self._proxies
+
+    def hurry(self, end: Deadline) -> None:
+        """No request goes on beyond this, whatever the server does."""
+        self._limit = "the time that was left to end in"
+        self._watchdog.hurry(end)
 
     def request(
         self,

@@ -4,8 +4,9 @@ The timeouts of a socket begin anew with every byte, so a server that drips its 
 takes the body a byte at a time could hold an IO thread for ever. When the time of an attempt is over, its connection is
 shut down: whatever waits on it then ends with an error, below TLS and behind any proxy.
 
-All attempts have the same limit, so they end in the order in which they began. The thread sleeps until the end of the
-oldest one, and for ever when there is none: an attempt costs two turns of a lock, not a wake-up.
+All attempts have the same limit, and one end if there is one, so they end in the order in which they began. The thread
+sleeps until the end of the oldest one, and for ever when there is none: an attempt costs two turns of a lock, not a
+wake-up.
 """
 
 from __future__ import annotations
@@ -84,10 +85,19 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         self._asleep = False
         self._closed = False
+        self._end = NO_DEADLINE
 
     def watch(self) -> Watch:
         """To watch the attempt that this thread makes within a ``with`` block."""
-        return Watch(self, Deadline.after(self._clock, self._limit))
+        return Watch(self, _sooner(Deadline.after(self._clock, self._limit), self._end))
+
+    def hurry(self, end: Deadline) -> None:
+        """No attempt goes on beyond this, of those that are made and those that come."""
+        with self._lock:
+            self._end = end
+            for watch in self._watches:
+                watch.deadline = _sooner(watch.deadline, end)
+        self._room.wake_all()
 
     def guard(self, watch: Watch, descriptor: int) -> None:
         """The attempt has a connection now.
@@ -174,7 +184,17 @@ class Watchdog:
     def _wait(self, oldest: Watch | None) -> None:
         """Until the time of ``oldest`` is over; without one until there is one, or nobody will come any more."""
         deadline = NO_DEADLINE if oldest is None else oldest.deadline
-        self._room.wait_until(lambda: self._closed if not self._watches else oldest is None, deadline)
+
+        def is_news() -> bool:
+            if not self._watches:
+                return self._closed
+            return oldest is None or oldest.deadline is not deadline
+
+        self._room.wait_until(is_news, deadline)
+
+
+def _sooner(one: Deadline, other: Deadline) -> Deadline:
+    return other if one.at is None or (other.at is not None and other.at < one.at) else one
 
 
 def _shut_down(descriptor: int) -> None:

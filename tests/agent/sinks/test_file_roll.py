@@ -247,6 +247,23 @@ def test_a_file_of_a_living_process_is_left_alone(tmp_path):
     assert sorted(_visible(tmp_path).values()) == [b"a\n", b"b\n"]
 
 
+@pytest.mark.parametrize("path_manager", ["default", "rolltime"])
+def test_a_wall_clock_that_is_set_back_writes_over_nothing(tmp_path, path_manager):
+    """Files end after their time, and each has a name of its own, also those of the next start at the same time."""
+    clock = ManualClock(1_700_000_000.0)
+    for _ in range(2):
+        sink = _sink(tmp_path, clock, roll_interval=5, path_manager=path_manager)
+        sink.write([lines("a")])
+        clock.advance(4)
+        clock.set_wall(1_700_000_000.0)
+        sink.write([lines("b")])
+        clock.advance(1)
+        sink.write([lines("c")])
+        sink.close()
+        clock.set_wall(1_700_000_000.0)
+    assert sorted(_visible(tmp_path).values()) == [b"a\nb\n", b"a\nb\n", b"c\n", b"c\n"]
+
+
 def test_names_that_exist_are_not_used(tmp_path):
     """A file of before is never written over."""
     (tmp_path / "1000000-1").write_bytes(b"old")

@@ -277,6 +277,20 @@ def test_a_growing_file_is_waited_for(tmp_path: Path) -> None:
     spool.close()
 
 
+def test_a_wall_clock_that_is_set_back_holds_no_file_up(tmp_path: Path) -> None:
+    """A file from the future, and one during which the clock was set: each is taken once it has rested, and once."""
+    spool = _made(tmp_path, settle=5.0)
+    spool.write("a", b"a\n", age=-(1 << 29))
+    assert spool.seen() == []
+    spool.clock.set_wall(1.0)
+    spool.write("b", b"b\n")
+    assert spool.seen(4) == []
+    assert sorted(spool.seen(1) + spool.seen(4)) == [b"a", b"b"]
+    assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]
+    assert spool.seen(60) == []
+    spool.close()
+
+
 def test_a_file_that_is_written_after_it_was_read_is_read_on(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
     """It is told, and what was added comes, once."""
     path = spool.write("a", b"one\n")

@@ -342,3 +342,24 @@ def test_permission_lost_and_given_back(
         f"{a.path}: cannot be read: Permission denied; it is tried again",
         f"{a.path} can be read again",
     ]
+
+
+@pytest.mark.parametrize("days", [-30, 30])
+def test_a_wall_clock_that_is_set_back_or_forward_loses_nothing(tail: Tail, days: int) -> None:
+    """While a file is followed, over a rotation, and over a restart; also of files that were gone for a moment."""
+    a = Writer(tail.logs / "a.log")
+    wanted = a.lines(3)
+    found = tail.seen()
+    tail.clock.set_wall(tail.clock.time() + days * 86400)
+    wanted += a.lines(3)
+    found += tail.seen(1)
+    a.path.rename(tail.logs / "a.log.1")
+    b = Writer(tail.logs / "a.log", "b")
+    wanted += b.lines(3)
+    tail.restart()
+    found += tail.seen(1) + tail.seen(700)  # when it looks for what may be forgotten
+    wanted += b.lines(3)
+    found += tail.seen(1)
+    tail.restart()
+    found += tail.seen(1)
+    assert sorted(found) == sorted(wanted)
