@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from producer.server import LogHubServer
 
 from . import chromium
-from .pages import Watched
+from .pages import PATIENCE, Watched
 
-_FLAGS = ["--no-sandbox", "--no-zygote", "--in-process-gpu"]
+_FLAGS = ["--no-sandbox", "--no-zygote", "--in-process-gpu", "--disable-gpu"]
 
 
 # While it is there, this thread has an event loop: of this folder only.
@@ -20,6 +20,7 @@ def browser() -> Iterator[Browser]:
     path, environment = chromium.executable()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=_FLAGS, env={**os.environ, **environment})
+        expect.set_options(timeout=PATIENCE)
         yield browser
         browser.close()
 

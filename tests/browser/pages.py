@@ -24,7 +24,7 @@ SCREENSHOTS = "PRODUCER_SCREENSHOTS"
 _PICTURE_BYTES = 150_000
 _AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 #: Longest wait for anything, milliseconds.
-PATIENCE = 10_000
+PATIENCE = 20_000
 
 
 class Watched:
@@ -122,16 +122,18 @@ def fill(server: LogHubServer, count: int = 600) -> int:
     return now
 
 
-def wrong_for_people(page: Page, scheme: str = "light") -> list[str]:
+def wrong_for_people(page: Page, scheme: str = "light", within: str = "html") -> list[str]:
     """What axe finds that keeps people out, seriously or altogether: its rule, and where.
 
     :param scheme: in the dark only colours are looked at again.
+    :param within: a selector of what is looked at: all of a large page takes a second.
     """
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(_AXE)
     only = {"type": "rule", "values": ["color-contrast"]} if scheme == "dark" else None
     options = {"resultTypes": ["violations"], **({"runOnly": only} if only else {})}
-    found = page.evaluate("async options => (await axe.run(options)).violations", options)
+    run = "async ([within, options]) => (await axe.run([...document.querySelectorAll(within)], options)).violations"
+    found = page.evaluate(run, [within, options])
     return [
         f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
         for one in found

@@ -158,9 +158,11 @@ async function askLogstores() {
   const found = await api("logstores");
   state.logstores = found.logstores;
   const names = found.logstores.map(one => `${one.project}/${one.logstore}`), select = $("#logstore"), chosen = select.value;
+  // What the address names stays chosen, also when it is not there: then the search says so.
+  if (chosen && !names.includes(chosen)) names.push(chosen);
   if (names.join() === [...select.options].map(option => option.value).join()) return;
   select.replaceChildren(...names.map(name => make("option", {}, name)));
-  if (names.includes(chosen)) select.value = chosen;
+  if (chosen) select.value = chosen;
 }
 
 // One look at a view, and the next one after a while ------------------------------------------------------------------------

@@ -143,10 +143,28 @@ export async function show(wanted, { isOver, filter, everything }) {
     $("#json").disabled = $("#csv").disabled = !found.logs.length;
     if (state.total !== undefined) tellTotal(state.total, false);
   };
+  const sample = async () => {
+    const found = await api("fields", { ...wanted, seconds: 5 });
+    if (!isOver()) drawFields(found, filter);
+  };
   state.total = undefined;
-  await Promise.all([page(), countAll(wanted, isOver)]);
-  const sampled = isOver() ? null : await api("fields", { ...wanted, seconds: 5 });
-  if (!isOver()) drawFields(sampled, filter);
+  // What is still there is of another search: it is pale until it goes, and gone where there is nothing instead.
+  $("#search").setAttribute("aria-busy", "true");
+  try {
+    const counting = countAll(wanted, isOver);
+    await Promise.all([page().then(sample).then(() => { if (!isOver()) $("#search").removeAttribute("aria-busy"); }), counting]);
+  } catch (error) {
+    if (!isOver()) clear();
+    throw error;
+  }
+}
+
+function clear() {
+  $("#search").removeAttribute("aria-busy");
+  drawHistogram([]);
+  $("#total").textContent = "";
+  for (const id of ["#logs", "#fields"]) $(id).replaceChildren();
+  for (const id of ["#newer", "#older", "#json", "#csv"]) $(id).disabled = true;
 }
 
 const nothing = everything => make("li", { class: "empty" }, "Nothing in this logstore matches in this time. ",
