@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from .errors import ProducerError
 from .futures import SendFuture
 
 Job = tuple[Callable[[], SendFuture], "Future[SendFuture]"]
@@ -26,9 +27,8 @@ class WaitingThreads:
         self._running = 0
 
     def submit(self, call: Callable[[], SendFuture]) -> Future[SendFuture]:
-        """Make a call soon, unless its future is cancelled before.
-
-        :raises RuntimeError: no thread can be started any more.
+        """Make a call soon, unless its future is cancelled before; it fails with a ``ProducerError`` where there is no
+        thread for it.
         """
         future: Future[SendFuture] = Future()
         with self._lock:
@@ -36,8 +36,22 @@ class WaitingThreads:
             start = self._running < self._most
             self._running += start
         if start:
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            try:
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            except RuntimeError as error:  # the process may have no more, or is exiting
+                self._strand(error)
         return future
+
+    def _strand(self, error: RuntimeError) -> None:
+        """A thread did not start: what no other one will do fails."""
+        with self._lock:
+            self._running -= 1
+            stranded = [] if self._running else list(self._jobs)
+            if stranded:
+                self._jobs.clear()
+        for _, future in stranded:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(ProducerError(f"no thread could be started to wait on: {error}"))
 
     def _next(self) -> Job | None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from producer import (
     MemoryChannel,
     Producer,
     ProducerClosedError,
+    ProducerError,
     SendTimeoutError,
     SequenceKey,
 )
@@ -102,6 +104,34 @@ def test_asend_waits_as_long_as_send_would(gated: GatedSink) -> None:
             gated.gate.set()
 
     asyncio.run(main())
+
+
+def test_where_no_thread_can_wait_asend_says_so_and_waits_again_later(
+    gated: GatedSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may have no more threads for a moment: nobody waits for one that never started."""
+
+    def no_start(thread: threading.Thread) -> None:
+        if "asend" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async def main() -> None:
+        async with small(gated, max_block_ms=60_000) as producer:
+            stream = producer.stream("p", "l")
+            await stream.asend(LARGE)
+            monkeypatch.setattr(threading.Thread, "start", no_start)
+            with pytest.raises(ProducerError, match=r"no thread .* can't start new thread"):
+                await stream.asend(LARGE)
+            monkeypatch.undo()
+            waiting = asyncio.create_task(stream.asend(LARGE))
+            await asyncio.to_thread(eventually, lambda: producer.stats().waiting_senders)
+            gated.gate.set()
+            await (await asyncio.wait_for(waiting, PATIENCE))
+
+    start = threading.Thread.start
+    asyncio.run(main())
+    assert len(gated.records()) == 2
 
 
 def test_a_closed_producer_ends_the_wait(gated: GatedSink) -> None:

@@ -28,6 +28,7 @@ from ..own_threads import is_at_work
 from ..records import LogItem
 from .outlet import OnFull, Outlet
 from .severity import severity_number
+from .values import repr_of, said, text_or_repr
 
 __all__ = ["LogHubHandler"]
 
@@ -144,7 +145,7 @@ class LogHubHandler(logging.Handler):
         if len(record.__dict__) != _USUAL_COUNT:
             _add(fields, {name: value for name, value in record.__dict__.items() if name not in _USUAL})
         if self._context is not None:
-            _add(fields, _values_of(self._context))
+            _add(fields, self._values_of(record, self._context))
         second = int(record.created)
         return LogItem(fields, second, int((record.created - second) * 1e9))
 
@@ -155,7 +156,19 @@ class LogHubHandler(logging.Handler):
             return {"message": record.getMessage() if self.formatter is None else self.format(record)}
         except Exception:  # noqa: BLE001  # the record is sent all the same
             self.handleError(record)
-            return {"message": f"{record.msg} (arguments that do not fit: {record.args!r})"}
+            return {"message": _unfit(record)}
+
+    def _values_of(self, record: logging.LogRecord, context: Context) -> dict[str, Any]:
+        """What the context has at this moment, without what raises: that is said, and the record is sent."""
+        # One by one: what logging.config gives converts a value when it is asked for.
+        sources = [context] if callable(context) else [partial(_value_of, name, context) for name in context]
+        values: dict[str, Any] = {}
+        for source in sources:
+            try:
+                values |= source()
+            except Exception:  # noqa: BLE001  # whatever a user's code raises
+                self.handleError(record)
+        return values
 
     def _fall_back(self, record: logging.LogRecord) -> None:
         handler = self._fallback
@@ -206,16 +219,19 @@ def _add_exception(fields: dict[str, Any], record: logging.LogRecord) -> None:
     if record.exc_info and record.exc_info[0] is not None:
         kind, error, _ = record.exc_info
         fields["exception.type"] = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-        fields["exception.message"] = str(error)
+        fields["exception.message"] = said(error)
         if not record.exc_text:
             record.exc_text = _TRACES.formatException(record.exc_info)
     if record.exc_text:
         fields["exception.stacktrace"] = record.exc_text
 
 
-def _values_of(context: Context) -> Mapping[str, Any]:
-    if callable(context):
-        return context()
-    # One by one: what logging.config gives converts a value when it is asked for.
-    sources = ((name, context[name]) for name in context)
-    return {name: one.get(None) if isinstance(one, ContextVar) else one() for name, one in sources}
+def _value_of(name: str, context: Mapping[str, ContextVar[Any] | Callable[[], Any]]) -> dict[str, Any]:
+    one = context[name]
+    return {name: one.get(None) if isinstance(one, ContextVar) else one()}
+
+
+def _unfit(record: logging.LogRecord) -> str:
+    """The message of a record of which none can be made."""
+    text = text_or_repr(record.msg)
+    return f"{text} (arguments that do not fit: {repr_of(record.args)})" if record.args else text

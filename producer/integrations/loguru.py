@@ -19,6 +19,7 @@ from ..own_threads import is_at_work
 from ..records import LogItem
 from .outlet import HasOutlet, OnFull, Outlet
 from .severity import severity_number
+from .values import said
 
 __all__ = ["LogHubSink"]
 
@@ -85,6 +86,6 @@ def _fields_of(record: Any) -> dict[str, Any]:
     error = record["exception"]
     if error is not None and error.type is not None:
         fields["exception.type"] = f"{error.type.__module__}.{error.type.__qualname__}".removeprefix("builtins.")
-        fields["exception.message"] = str(error.value)
+        fields["exception.message"] = said(error.value)
         fields["exception.stacktrace"] = "".join(traceback.format_exception(*error))
     return fields

@@ -23,6 +23,7 @@ from ..client import Producer
 from ..records import LogItem
 from .outlet import HasOutlet, OnFull, Outlet
 from .severity import severity_number
+from .values import text_or_repr
 
 __all__ = ["LogHubProcessor"]
 
@@ -81,12 +82,12 @@ class LogHubProcessor(HasOutlet):
     def send(self, method: str, event: MutableMapping[str, Any]) -> None:
         """Send an event that was made by that method."""
         fields = dict(event)
-        level = str(fields.pop("level", method))
+        level = text_or_repr(fields.pop("level", method))
         known = {"severity_text": level, "severity_number": severity_number(_LEVELS.get(level.lower(), logging.INFO))}
         if "event" in fields:
             known["message"] = fields.pop("event")
         now = time.time_ns()
-        if type(fields.get("timestamp")) in (int, float):
+        if _is_moment(fields.get("timestamp")):
             now = int(fields.pop("timestamp") * 1_000_000_000)
         for name in known.keys() & fields.keys():
             known[f"extra.{name}"] = fields.pop(name)
@@ -108,6 +109,11 @@ class LogHubProcessor(HasOutlet):
     def close(self) -> None:
         """Close the producer, if it was made here."""
         self._outlet.close()
+
+
+def _is_moment(value: object) -> bool:
+    """Whether it is a number of seconds, as ``TimeStamper`` makes it."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**32
 
 
 class LogHubLogger:

@@ -8,9 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..wire.text import lenient_items
+from ..wire.text import lenient_items, repr_of
+from ..wire.values import said
+
+__all__ = ["repr_of", "said", "sendable", "text_or_repr"]
 
 
 def sendable(fields: Mapping[Any, Any]) -> dict[str, bytes]:
     """The fields, each name and each value as it can be sent; None is left out."""
     return dict(lenient_items(fields.items(), None))
+
+
+def text_or_repr(value: object) -> str:
+    """What it says of itself; its ``repr``, if that raises."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  # a program's own class
+        return repr_of(value)

@@ -29,7 +29,8 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from ..records import LogItem
 from .protobuf import delimited, read_varint, varint
-from .text import Default, Fallback, data_of, lenient_items, time_of
+from .text import Default, Fallback, data_of, lenient_items, repr_of, time_of
+from .values import said
 
 #: What is kept of names and lengths, bytes; of longer names and values nothing is.
 MAX_KEPT_BYTES = 4 * 1024 * 1024
@@ -192,15 +193,27 @@ def _parts_of(log: object, now: int, nanos: int) -> tuple[Iterable[tuple[str, An
         seconds, nanos = time_of(log, now, nanos)
         start, pairs = b"\x08" + varint(seconds), _pairs_of(log.contents)
     elif isinstance(log, Mapping):
-        start, pairs = _time.field(now), log.items()
+        start, pairs = _time.field(now), _items_of(log)
     else:
         raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}")
     return pairs, start, b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
 
 
-def _pairs_of(contents: Any) -> Iterable[tuple[str, Any]]:
+def _items_of(log: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """A copy at once: they are asked for twice where one of them cannot be sent."""
     try:
-        return contents.items() if isinstance(contents, Mapping) else [(name, value) for name, value in contents]
+        return [(name, value) for name, value in log.items()]
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"a log of type {type(log).__qualname__} cannot be read: {type(error).__name__}: {said(error)}"
+        ) from error
+
+
+def _pairs_of(contents: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(contents, Mapping):
+        return _items_of(contents)
+    try:
+        return [(name, value) for name, value in contents]
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"contents must be a mapping or a sequence of (name, value) pairs: {error}"
@@ -208,9 +221,11 @@ def _pairs_of(contents: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _encode_key(name: object) -> bytes:
-    if not isinstance(name, str):
-        raise InvalidArgumentError(f"a field's name must be text, got {name!r} of type {type(name).__qualname__}")
+    if not issubclass(type(name), str):  # which asks nothing of a proxy
+        raise InvalidArgumentError(
+            f"a field's name must be text, got {repr_of(name)} of type {type(name).__qualname__}"
+        )
     try:
-        return str.encode(name)  # the true characters of subclasses
+        return str.encode(name)  # type: ignore[arg-type]  # the true characters of subclasses
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(f"field name {name!r} is not valid Unicode: {error}") from error

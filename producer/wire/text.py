@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..errors import InvalidArgumentError
 from ..records import LogItem
-from .values import step_of
+from .values import said, step_of
 
 #: ``Time`` of a log is a 32-bit count of seconds.
 MAX_TIME = 2**32 - 1
@@ -138,10 +138,15 @@ def text_of(value: Any, name: str, default: Default | None = None) -> str | byte
     quick = _QUICK.get(type(value))
     try:
         return quick(value) if quick is not None else _general_text(value, name, default)
-    except InvalidArgumentError:
+    except (InvalidArgumentError, MemoryError):
         raise
     except ValueError as error:  # an integer of thousands of digits, a released memoryview
-        raise InvalidArgumentError(f"field {name!r}: {error}") from error
+        raise InvalidArgumentError(f"field {name!r}: {said(error)}") from error
+    except Exception as error:  # whatever a type of somebody else's raises where it is looked at
+        raise InvalidArgumentError(
+            f"field {name!r}: a value of type {type(value).__qualname__} cannot be read: "
+            f"{type(error).__name__}: {said(error)}"
+        ) from error
 
 
 def data_of(value: Any, name: str, default: Default | None = None) -> bytes | None:
@@ -176,7 +181,7 @@ def lenient_items(items: Iterable[tuple[Any, Any]], default: Default | None) -> 
 
 
 def _lenient_name(name: object) -> str:
-    text = str.__str__(name) if isinstance(name, str) else _repr_of(name)
+    text = str.__str__(name) if issubclass(type(name), str) else repr_of(name)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -184,11 +189,12 @@ def _lenient_data(value: object, default: Default | None) -> bytes | None:
     try:
         return data_of(value, "", default)
     except Exception:  # noqa: BLE001  # whatever a type of somebody else's raises
-        text = str.__str__(value) if isinstance(value, str) else _repr_of(value)
+        text = str.__str__(value) if issubclass(type(value), str) else repr_of(value)
         return text.encode("utf-8", "backslashreplace")
 
 
-def _repr_of(value: object) -> str:
+def repr_of(value: object) -> str:
+    """Its ``repr``, or that it has none."""
     try:
         return repr(value)
     except Exception as error:  # noqa: BLE001  # a user's class
@@ -245,7 +251,7 @@ def _next(value: Any, name: str, default: Default | None) -> Any:
     except Exception as error:
         raise InvalidArgumentError(
             f"field {name!r}: of a value of type {type(value).__qualname__} nothing could be made to send: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {said(error)}"
         ) from error
 
 
@@ -259,7 +265,7 @@ def _json_of(value: object, name: str, default: Default | None) -> str:
         except (TypeError, ValueError):  # perhaps a number that JSON has no word for, or a name that is no text
             return _dumps(_plain(value, reduced, 0), reduced)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"field {name!r}: cannot become JSON: {error}") from error
+        raise InvalidArgumentError(f"field {name!r}: cannot become JSON: {said(error)}") from error
 
 
 def _dumps(value: object, reduced: Default) -> str:
@@ -287,7 +293,7 @@ def _name(key: Any, reduced: Default) -> Any:
     name = None if isinstance(key, tuple | list | Mapping) else reduced(key)
     if isinstance(name, str | int | float):
         return name
-    raise TypeError(f"a name must be text, got {key!r} of type {type(key).__qualname__}")
+    raise TypeError(f"a name must be text, got {repr_of(key)} of type {type(key).__qualname__}")
 
 
 def _json_default(value: object, name: str, default: Default | None) -> object:

@@ -37,6 +37,14 @@ def step_of(kind: type) -> Step | None:
         return step
 
 
+def said(error: BaseException) -> str:
+    """What an error says; in the words of ``traceback``, if that raises."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  # a user's class
+        return "<exception str() failed>"
+
+
 def _is(*kinds: type) -> Callable[[type], bool]:
     return lambda kind: issubclass(kind, kinds)
 
@@ -108,7 +116,7 @@ def _set(value: Set[Any]) -> list[Any]:
 def _exception(error: BaseException) -> dict[str, str]:
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return {"type": name, "message": str(error), "traceback": "".join(traceback.format_exception(error))}
+    return {"type": name, "message": said(error), "traceback": "".join(traceback.format_exception(error))}
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -177,6 +177,48 @@ def test_a_message_whose_arguments_do_not_fit_is_not_lost(
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
+class UnspeakableError(Exception):
+    """Neither it nor its message can be told."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+    __repr__ = __str__
+
+
+class Stranger:
+    """As a proxy of a request, outside of one."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("outside of a request")
+
+
+def test_no_record_is_lost_for_what_a_users_code_raises(
+    producer: Producer, logstore: str, logger: logging.Logger, arrived: Arrived, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message, the exception, what ``extra`` holds, a context: what cannot be had is left out or told."""
+    handler = LogHubHandler(producer, PROJECT, logstore, context={"broken": lambda: 1 // 0, "works": lambda: 5})
+    logger.addHandler(handler)
+    try:
+        raise UnspeakableError
+    except UnspeakableError:
+        logger.exception("failed")
+    for message, arguments in ((UnspeakableError(), ()), ("%s", (UnspeakableError(),))):
+        handler.handle(logging.LogRecord("app", 20, __file__, 1, message, arguments, None))  # other handlers give up
+    logger.info("asked", extra={"request": Stranger()})
+    logger.removeHandler(handler)
+    logger.addHandler(LogHubHandler(producer, PROJECT, logstore, context=lambda: {}["no"]))
+    logger.info("last")
+    failed, odd, argument, asked, last = arrived()
+    assert failed.fields["exception.message"] == "<exception str() failed>"
+    assert odd.fields["message"] == "<UnspeakableError, whose repr raised LookupError>"
+    assert argument.fields["message"] == "%s (arguments that do not fit: <tuple, whose repr raised LookupError>)"
+    assert "Stranger" in str(asked.fields["request"])
+    assert (asked.fields["works"], last.fields["message"]) == ("5", "last")
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_filters_and_levels_of_the_handler_count(
     handler: LogHubHandler, logger: logging.Logger, arrived: Arrived
 ) -> None:

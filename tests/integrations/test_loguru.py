@@ -50,6 +50,22 @@ def test_a_message_arrives_with_its_record(producer: Producer, logstore: str, ar
     assert sink.dropped == 0
 
 
+def test_an_exception_that_cannot_be_told_is_sent(producer: Producer, logstore: str, arrived: Arrived) -> None:
+    """As ``traceback`` tells it."""
+
+    class UnspeakableError(Exception):
+        def __str__(self) -> str:
+            raise LookupError
+
+    logger.add(LogHubSink(producer, PROJECT, logstore), format="{message}")
+    try:
+        raise UnspeakableError
+    except UnspeakableError:
+        logger.exception("failed")
+    [log] = arrived()
+    assert log.fields["exception.message"] == "<exception str() failed>"
+
+
 def test_a_message_does_not_wait_for_the_one_before(producer: Producer, logstore: str) -> None:
     """Loguru calls ``flush`` of what has one after each message; delivery is waited for by ``complete``."""
     logger.add(LogHubSink(producer, PROJECT, logstore), format="{message}")

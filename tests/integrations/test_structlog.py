@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -62,6 +64,24 @@ def test_an_event_arrives_with_its_keys(sender: LogHubProcessor, arrived: Arrive
     assert paid.time_ns
     assert "ValueError: too much" in str(failed.fields["exception"])
     assert (failed.fields["severity_text"], failed.fields["extra.severity_text"]) == ("error", "mine")
+
+
+class Unspeakable:
+    """Cannot be told."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+@pytest.mark.parametrize("timestamp", [math.nan, math.inf, -5, 10**400, 1_700_000_000_000, "noon", True])
+def test_nothing_is_raised_where_it_is_logged(sender: LogHubProcessor, arrived: Arrived, timestamp: Any) -> None:
+    """A timestamp that is no time is a field; a level may be anything."""
+    structlog.configure(processors=[sender])
+    structlog.get_logger().info("odd", timestamp=timestamp, level=Unspeakable())
+    [log] = arrived()
+    assert log.fields["message"] == "odd"
+    assert "timestamp" in log.fields
+    assert "Unspeakable" in str(log.fields["severity_text"])
 
 
 def test_before_a_renderer_the_event_goes_on(producer: Producer, logstore: str, arrived: Arrived) -> None:

@@ -9,7 +9,7 @@ import ipaddress
 import json
 import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -302,6 +302,83 @@ def test_with_repr_no_log_is_lost_for_what_is_in_it(name: Any) -> None:
     }
     with pytest.raises(InvalidArgumentError, match="a log must be a mapping"):
         sent("no log", on_unencodable="repr")
+
+
+class UnspeakableError(Exception):
+    """An error that cannot be told."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+class Lazy(Mapping[str, Any]):
+    """Settings that were not loaded."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        raise UnspeakableError
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Stranger:
+    """As a proxy of a request, outside of one."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("outside of a request")
+
+
+class Choosy(type):
+    def __getattr__(cls, name: str) -> Any:
+        raise RuntimeError(f"no {name}")
+
+
+class Chosen(metaclass=Choosy):
+    """A class that is asked for what it has."""
+
+
+HOSTILE = [Lazy(), Stranger(), Chosen(), {"in": Stranger()}, [Stranger(), math.nan], {"in": Lazy()}, {Stranger(): 1}]
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))  # pytest would ask such values for what they are
+def test_a_value_whose_own_code_raises_is_refused_as_any_other(number: int) -> None:
+    """Whatever it raises, where it is looked at: one error, which names the field; with repr nothing is lost."""
+    value = HOSTILE[number]
+    with pytest.raises(InvalidArgumentError, match="field 'bad'"):
+        sent({"bad": value})
+    with (
+        pytest.raises(InvalidArgumentError, match="log 1 of send_many: field 'bad'") as caught,
+        Producer(sink=RecordingSink()) as producer,
+    ):
+        producer.stream("p", "l").send_many([{}, {"bad": value}])
+    assert caught.value.accepted_logs == 0
+    made = sent({"good": 1, "bad": value}, on_unencodable="repr")
+    assert made["good"] == "1"
+    assert set(made) == {"good", "bad"}
+
+
+def test_a_log_whose_own_code_raises_is_refused() -> None:
+    """A mapping that cannot be read; one whose fields can be read once is sent, also where one of them needs repr."""
+
+    class Once(dict[str, Any]):
+        def items(self) -> Any:
+            return iter([("a", 1), ("b", Odd()), ("c", 2)])
+
+    with pytest.raises(InvalidArgumentError, match="cannot be read: UnspeakableError"):
+        sent(Lazy())
+    with pytest.raises(InvalidArgumentError, match="a field's name must be text"):
+        sent({Stranger(): 1})
+    assert sent(Once(), on_unencodable="repr") == {"a": "1", "b": "<odd \\udfff>", "c": "2"}
+
+
+def test_an_exception_that_cannot_be_told_is_sent() -> None:
+    """As ``traceback`` tells it."""
+    said = json.loads(str(text_of(UnspeakableError(), "k")))
+    assert said["message"] == "<exception str() failed>"
 
 
 def test_what_was_found_of_a_type_is_bounded() -> None:
