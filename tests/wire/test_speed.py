@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,6 +105,29 @@ def test_without_a_compiler_the_build_goes_through(sources: Path) -> None:
     assert "producer.wire._lines was not compiled, the pure Python twin is used: " in done.stderr
     assert list(sources.rglob("*.so")) == []
     assert build(sources, CC="/no/compiler", PRODUCER_BUILD="native").returncode != 0
+
+
+@pytest.mark.parametrize("mode", ["", "native", "checked"])
+def test_on_a_free_threaded_build_nothing_is_compiled(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled twins rely on the global lock: where Python was built without one there are none, even by force."""
+    pytest.importorskip("setuptools")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("PRODUCER_BUILD", mode)
+    real = sysconfig.get_config_var
+    for disabled in (1, 0, None):
+        told = {"Py_GIL_DISABLED": disabled}
+        monkeypatch.setattr(sysconfig, "get_config_var", lambda name, told=told: told.get(name) or real(name))
+        built = [module.name for module in _setup()["modules"]()]
+        assert ("producer.pipeline.batching._open_records" in built) == (not disabled)
+        assert ("producer.wire._log_group" in built) == (not disabled)
+        assert bool(built) == (not disabled)
+
+
+def _setup() -> dict[str, Any]:
+    """What setup.py defines, with nothing built."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("setuptools.setup", lambda **_: None)
+        return runpy.run_path(str(ROOT / "setup.py"))
 
 
 def test_nothing_is_compiled_for_who_asks_for_pure_python(sources: Path) -> None:
