@@ -42,9 +42,7 @@ cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data, b
     try:
         with nogil:
             take_apart(bounds, rows, data, skipped, skipped_size, spans, marks)
-        columns = []
-        for field in range(FIELDS):
-            columns.append(TextColumn._make(text_column(data, spans + field, rows, FIELDS)))
+        columns = [TextColumn._make(text_column(data, spans + field, rows, FIELDS)) for field in range(FIELDS)]
         return AccessLines(known, columns)
     finally:
         free(spans)
@@ -58,7 +56,7 @@ cdef void take_apart(
     cdef Cursor line
     cdef Span* of_line
     for row in range(rows):
-        line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
+        line.data, line.at, line.end = <uint8_t*> data, bounds[row], bounds[row + 1]
         of_line = spans + row * FIELDS
         # -1 in every byte is -1.
         memset(of_line, 0xFF, FIELDS * sizeof(Span))
@@ -187,7 +185,7 @@ cdef bint extra(Cursor line, Span* spans) noexcept nogil:
 cdef void split_request(const uint8_t* data, Span* spans) noexcept nogil:
     cdef Cursor request
     cdef Span method, uri, protocol
-    request.data, request.at = data, spans[REQUEST].start
+    request.data, request.at = <uint8_t*> data, spans[REQUEST].start
     request.end = request.at + spans[REQUEST].size
     method.start = request.at
     while request.at < request.end and (65 <= data[request.at] <= 90 or data[request.at] == 95):

@@ -4,21 +4,13 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcpy, memset
+from libc.string cimport memchr, memset
 
-from ._line_parts cimport Lines, borrow, give_back
+from ._line_parts cimport Cursor, Lines, borrow, copied, give_back
 from ._text_columns cimport Span, text_column
 
 from .delimited import DelimitedLines
 from .text_column import TextColumn
-
-
-cdef struct Cursor:
-    # The rest of a line. What was between quotes is written where it began, since it may get shorter.
-    uint8_t* data
-    int32_t at
-    int32_t end
-    uint8_t delimiter
 
 
 def split_delimited(offsets, data, int delimiter, Py_ssize_t count):
@@ -45,31 +37,27 @@ cdef object split(
     cdef Py_ssize_t row, place
     cdef Cursor line
     cdef Span* of_line
-    cdef size_t size = bounds[rows]
-    cdef uint8_t* data = <uint8_t*> malloc(size + 1)
+    cdef uint8_t* data = copied(original, bounds[rows], 0)
     cdef Span* spans = <Span*> malloc(max(rows, 1) * count * sizeof(Span))
     try:
-        if data == NULL or spans == NULL:
+        if spans == NULL:
             raise MemoryError()
         with nogil:
-            memcpy(data, original, size)
             for row in range(rows):
-                line.data, line.at, line.end, line.delimiter = data, bounds[row], bounds[row + 1], delimiter
+                line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
                 of_line = spans + row * count
-                marks[row] = take_values(&line, of_line, count)
+                marks[row] = take_values(&line, of_line, count, delimiter)
                 if not marks[row]:
                     # -1 in every byte is -1.
                     memset(of_line, 0xFF, count * sizeof(Span))
-        columns = []
-        for place in range(count):
-            columns.append(TextColumn._make(text_column(data, spans + place, rows, count)))
+        columns = [TextColumn._make(text_column(data, spans + place, rows, count)) for place in range(count)]
         return DelimitedLines(known, columns)
     finally:
         free(spans)
         free(data)
 
 
-cdef bint take_values(Cursor* line, Span* spans, Py_ssize_t count) noexcept nogil:
+cdef bint take_values(Cursor* line, Span* spans, Py_ssize_t count, uint8_t delimiter) noexcept nogil:
     """Whether a line has as many values as it should."""
     cdef Py_ssize_t place
     for place in range(count):
@@ -77,17 +65,17 @@ cdef bint take_values(Cursor* line, Span* spans, Py_ssize_t count) noexcept nogi
             if not quoted(line, &spans[place]):
                 return False
         else:
-            bare(line, &spans[place])
+            bare(line, &spans[place], delimiter)
         if line.at == line.end:
             return place == count - 1
-        if line.data[line.at] != line.delimiter:
+        if line.data[line.at] != delimiter:
             return False
         line.at += 1
     return False
 
 
-cdef inline void bare(Cursor* line, Span* span) noexcept nogil:
-    cdef const uint8_t* found = <const uint8_t*> memchr(line.data + line.at, line.delimiter, line.end - line.at)
+cdef inline void bare(Cursor* line, Span* span, uint8_t delimiter) noexcept nogil:
+    cdef const uint8_t* found = <const uint8_t*> memchr(line.data + line.at, delimiter, line.end - line.at)
     span.start = line.at
     line.at = line.end if found == NULL else <int32_t> (found - line.data)
     span.size = line.at - span.start

@@ -3,12 +3,12 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memmove
+from libc.stdlib cimport free
+from libc.string cimport memcmp, memmove
 
-from ._key_table cimport Table, column_of, same
-from ._line_parts cimport Lines, borrow, give_back
-from ._text_columns cimport Span, text_column
+from ._key_table cimport Table, column_of, columns_of, free_values, leave_out, same
+from ._line_parts cimport Cursor, Lines, borrow, copied, escaped, give_back, skip
+from ._text_columns cimport Span
 
 from .json_objects import ObjectLines
 from .text_column import TextColumn
@@ -21,14 +21,6 @@ cdef enum:
     # Digits that a number may have to be sure to be written by Python as it was.
     MOST_DIGITS = 15
     MOST_INTEGER = 4000
-
-
-cdef struct Cursor:
-    # The rest of a line. What is taken is written where it began, where the text of its field is another or shorter.
-    uint8_t* data
-    int32_t at
-    int32_t end
-    int32_t put
 
 
 def split_objects(offsets, data):
@@ -51,29 +43,18 @@ cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* origina
     cdef Table table
     cdef Cursor line
     cdef Py_ssize_t row
-    cdef int key
-    cdef size_t size = bounds[rows]
-    cdef uint8_t* data = <uint8_t*> malloc(size + 1)
-    if data == NULL:
-        raise MemoryError()
+    cdef uint8_t* data = copied(original, bounds[rows], 0)
     table.count, table.rows = 0, rows
     try:
         with nogil:
-            memcpy(data, original, size)
             for row in range(rows):
                 line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
                 marks[row] = take_object(&line, &table, row)
                 if not marks[row]:
-                    for key in range(table.count):
-                        table.values[key][row].size = -1
-        columns = {}
-        for key in range(table.count):
-            name = data[table.keys[key].start : table.keys[key].start + table.keys[key].size].decode()
-            columns[name] = TextColumn._make(text_column(data, table.values[key], rows, 1))
-        return ObjectLines(known, columns)
+                    leave_out(&table, row)
+        return ObjectLines(known, {name: TextColumn._make(column) for name, column in columns_of(data, &table)})
     finally:
-        for key in range(table.count):
-            free(table.values[key])
+        free_values(&table)
         free(data)
 
 
@@ -114,14 +95,6 @@ cdef bint take_object(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil
 cdef inline void skip_space(Cursor* line) noexcept nogil:
     while line.at < line.end and (line.data[line.at] == 32 or line.data[line.at] == 9 or line.data[line.at] == 13):
         line.at += 1
-
-
-cdef inline bint skip(Cursor* line, uint8_t byte) noexcept nogil:
-    """Whether the next byte is this one; it is taken then."""
-    if line.at < line.end and line.data[line.at] == byte:
-        line.at += 1
-        return True
-    return False
 
 
 cdef inline bint key_text(Cursor* line, Span* span) noexcept nogil:
@@ -193,21 +166,9 @@ cdef bint unescape(Cursor* line) noexcept nogil:
         # Half of a surrogate pair is left to Python, and so is a whole one.
         return code >= 0 and not 0xD800 <= code <= 0xDFFF and put_character(line, code)
     line.at += 2
-    if letter == 110:
-        letter = 10
-    elif letter == 116:
-        letter = 9
-    elif letter == 114:
-        letter = 13
-    elif letter == 98:
-        letter = 8
-    elif letter == 102:
-        letter = 12
-    elif letter != 34 and letter != 92 and letter != 47:
-        return False
-    line.data[line.put] = letter
+    line.data[line.put] = escaped(letter)
     line.put += 1
-    return True
+    return line.data[line.put - 1] != 0
 
 
 cdef int32_t hexadecimal(Cursor* line, int32_t at) noexcept nogil:

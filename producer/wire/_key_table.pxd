@@ -2,10 +2,10 @@
 """What compiled parsers of keys with values share: the values of a block, a column a key."""
 
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
-from ._text_columns cimport Span
+from ._text_columns cimport Span, text_column
 
 
 cdef enum:
@@ -42,6 +42,29 @@ cdef inline int column_of(const uint8_t* data, Table* table, Span key, int likel
     table.keys[table.count] = key
     table.count += 1
     return table.count - 1
+
+
+cdef inline void leave_out(Table* table, Py_ssize_t row) noexcept nogil:
+    """Let a row have no values."""
+    cdef int key
+    for key in range(table.count):
+        table.values[key][row].size = -1
+
+
+cdef inline list columns_of(const uint8_t* data, Table* table):
+    """Names, and the buffers of their columns."""
+    cdef int key
+    return [
+        (data[table.keys[key].start : table.keys[key].start + table.keys[key].size].decode(),
+         text_column(data, table.values[key], table.rows, 1))
+        for key in range(table.count)
+    ]
+
+
+cdef inline void free_values(Table* table) noexcept:
+    cdef int key
+    for key in range(table.count):
+        free(table.values[key])
 
 
 cdef inline bint same(const uint8_t* data, Span one, Span other) noexcept nogil:

@@ -3,6 +3,8 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, uint8_t
+from libc.stdlib cimport malloc
+from libc.string cimport memcpy
 
 from ._text_columns cimport Span
 
@@ -34,11 +36,21 @@ cdef inline void give_back(Lines* lines):
     PyBuffer_Release(&lines.view_of_bounds)
 
 
+cdef inline uint8_t* copied(const uint8_t* text, size_t size, size_t more) except NULL:
+    """The lines in memory that may be written, and so many bytes behind them; to be freed."""
+    cdef uint8_t* data = <uint8_t*> malloc(size + more + 1)
+    if data == NULL:
+        raise MemoryError()
+    memcpy(data, text, size)
+    return data
+
+
 cdef struct Cursor:
-    # The rest of a line.
-    const uint8_t* data
+    # The rest of a line. Where lines are a copy, what becomes another text, or a shorter one, is written where it began.
+    uint8_t* data
     int32_t at
     int32_t end
+    int32_t put
 
 
 cdef inline bint is_space(uint8_t byte) noexcept nogil:
@@ -64,6 +76,23 @@ cdef inline bint word(Cursor* line, Span* span) noexcept nogil:
         line.at += 1
     span.size = line.at - span.start
     return span.size > 0
+
+
+cdef inline uint8_t escaped(uint8_t letter) noexcept nogil:
+    """What a letter behind a backslash stands for; 0 for itself, with the backslash."""
+    if letter == 34 or letter == 92 or letter == 47:
+        return letter
+    if letter == 110:
+        return 10
+    if letter == 116:
+        return 9
+    if letter == 114:
+        return 13
+    if letter == 98:
+        return 8
+    if letter == 102:
+        return 12
+    return 0
 
 
 cdef inline void leave_dashes_out(const uint8_t* data, Span* spans, int fields) noexcept nogil:

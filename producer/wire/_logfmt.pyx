@@ -3,22 +3,15 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from ._key_table cimport Table, column_of
-from ._line_parts cimport Lines, borrow, give_back, is_space
-from ._text_columns cimport Span, text_column
+from ._key_table cimport Table, column_of, columns_of, free_values, leave_out
+from ._line_parts cimport Cursor, Lines, borrow, copied, escaped, give_back, is_space
+from ._text_columns cimport Span
 
 from .json_objects import ObjectLines
 from .text_column import TextColumn
-
-
-cdef struct Cursor:
-    # The rest of a line. What was between quotes is written where it began, since it may get shorter.
-    uint8_t* data
-    int32_t at
-    int32_t end
 
 
 def split_logfmt(offsets, data):
@@ -42,32 +35,22 @@ cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* origina
     cdef Cursor line
     cdef Span flag
     cdef Py_ssize_t row
-    cdef int key
     cdef int32_t size = bounds[rows]
     # The value of a flag stands behind the lines.
-    cdef uint8_t* data = <uint8_t*> malloc(<size_t> size + 4)
-    if data == NULL:
-        raise MemoryError()
+    cdef uint8_t* data = copied(original, size, 4)
     table.count, table.rows = 0, rows
     flag.start, flag.size = size, 4
     try:
         with nogil:
-            memcpy(data, original, size)
             memcpy(data + size, <const char*> "true", 4)
             for row in range(rows):
                 line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
                 marks[row] = take_words(&line, &table, row, flag)
                 if not marks[row]:
-                    for key in range(table.count):
-                        table.values[key][row].size = -1
-        columns = {}
-        for key in range(table.count):
-            name = data[table.keys[key].start : table.keys[key].start + table.keys[key].size].decode()
-            columns[name] = TextColumn._make(text_column(data, table.values[key], rows, 1))
-        return ObjectLines(known, columns)
+                    leave_out(&table, row)
+        return ObjectLines(known, {name: TextColumn._make(column) for name, column in columns_of(data, &table)})
     finally:
-        for key in range(table.count):
-            free(table.values[key])
+        free_values(&table)
         free(data)
 
 
@@ -150,20 +133,3 @@ cdef bint quoted(Cursor* line, Span* span) noexcept nogil:
         line.data[put] = byte
         put += 1
     return False
-
-
-cdef inline uint8_t escaped(uint8_t letter) noexcept nogil:
-    """What a letter behind a backslash stands for; 0 for itself, with the backslash."""
-    if letter == 34 or letter == 92 or letter == 47:
-        return letter
-    if letter == 110:
-        return 10
-    if letter == 116:
-        return 9
-    if letter == 114:
-        return 13
-    if letter == 98:
-        return 8
-    if letter == 102:
-        return 12
-    return 0

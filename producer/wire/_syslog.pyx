@@ -50,7 +50,7 @@ cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data):
     try:
         with nogil:
             for row in range(rows):
-                line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
+                line.data, line.at, line.end = <uint8_t*> data, bounds[row], bounds[row + 1]
                 of_line = spans + row * FIELDS
                 # -1 in every byte is -1.
                 memset(of_line, 0xFF, FIELDS * sizeof(Span))
@@ -59,9 +59,7 @@ cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data):
                     leave_dashes_out(data, of_line, FIELDS)
                 else:
                     memset(of_line, 0xFF, FIELDS * sizeof(Span))
-        columns = []
-        for field in range(FIELDS):
-            columns.append(TextColumn._make(text_column(data, spans + field, rows, FIELDS)))
+        columns = [TextColumn._make(text_column(data, spans + field, rows, FIELDS)) for field in range(FIELDS)]
         return AccessLines(known, columns)
     finally:
         free(spans)
