@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import sys
 from array import array
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import cast
 
 from ..interfaces import Event
 from .batch import Column, EventBatch, Position
@@ -144,14 +146,20 @@ def _read_text(body: bytes, start: int) -> tuple[str, int]:
 
 def _values(column: Column) -> tuple[bytes, bytes, bytes]:
     """A column: the size of all values, of each, and the values. Of ASCII the characters are the bytes."""
-    text = "".join([value for value in column if value is not None])
+    whole = None not in column
+    text = "".join(cast("Sequence[str]", column) if whole else [value for value in column if value is not None])
     if text.isascii():
-        raw, sizes = text.encode(), [_NONE if value is None else len(value) for value in column]
+        raw = text.encode()
+        sizes = list(map(len, cast("Sequence[str]", column))) if whole else [_size(value) for value in column]
     else:
         values = [None if value is None else value.encode(errors="surrogatepass") for value in column]
         raw = b"".join([value for value in values if value is not None])
         sizes = [_NONE if value is None else len(value) for value in values]
     return len(raw).to_bytes(4, "little"), _little(array("I", sizes)), raw
+
+
+def _size(value: str | None) -> int:
+    return _NONE if value is None else len(value)
 
 
 def _read_values(body: bytes, start: int, count: int) -> tuple[list[str | None], int]:
@@ -163,6 +171,8 @@ def _read_values(body: bytes, start: int, count: int) -> tuple[list[str | None],
     at = 0
     if raw.isascii():
         text = raw.decode()
+        if _NONE not in sizes:
+            return [text[begin:end] for begin, end in pairwise(accumulate(sizes, initial=0))], start
         return [None if size == _NONE else text[at : (at := at + size)] for size in sizes], start
     each = [None if size == _NONE else raw[at : (at := at + size)] for size in sizes]
     return [None if value is None else value.decode(errors="surrogatepass") for value in each], start

@@ -82,20 +82,26 @@ def test_the_end_does_not_wait_for_a_destination_that_is_away(
     assert "lost" not in caplog.text
 
 
+_SINKS = {
+    "http": 'type = "http"\nendpoint = "{}/"',
+    "otlp": 'type = "otlp"\nendpoint = "{}/"',
+    "thrift": 'type = "thrift"\nhostname = "127.0.0.1"\nport = {}',
+    "forward": 'type = "forward"\nhost = "127.0.0.1"\nport = {}',
+}
+
+
 @pytest.mark.parametrize("away", ["hangs"], indirect=True)
-def test_a_web_server_that_does_not_answer_holds_no_end_up(tmp_path: Path, hub: Hub, away: str) -> None:
-    """The request on its way is given up in time: the end is in order, and it is said how many events remain."""
-    agent = Agent(web_config_of(tmp_path, away))
+@pytest.mark.parametrize("sink", _SINKS)
+def test_a_receiver_that_does_not_answer_holds_no_end_up(tmp_path: Path, hub: Hub, away: str, sink: str) -> None:
+    """What is on its way is given up in time: the end is in order, and it is said how many events remain."""
+    place = away if "endpoint" in _SINKS[sink] else away.rpartition(":")[2]
+    head = CONFIG[: CONFIG.index("[sinks.k]")].format(state=tmp_path, kind="file")
+    agent = Agent(parse_toml(f'{head}[sinks.k]\nchannel = "q"\n{_SINKS[sink].format(place)}\n'))
     _begun(agent, hub)
     begun = time.monotonic()
-    assert agent.stop(2)
+    assert agent.stop(1)
     assert time.monotonic() - begun < 5
     assert agent.remaining == {"q": 3}
-
-
-def web_config_of(state: Path, endpoint: str) -> AgentConfig:
-    head = CONFIG[: CONFIG.index("[sinks.k]")].format(state=state, kind="file")
-    return parse_toml(f'{head}[sinks.k]\ntype = "http"\nchannel = "q"\nendpoint = "{endpoint}/"\n')
 
 
 def test_an_end_at_once_is_one(tmp_path: Path, hub: Hub, away: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...clock import Deadline
+from ...clock import NO_DEADLINE, Deadline
 from ..batch import EventBatch
 from ..interfaces import Context, SinkError
 from ..options import option
@@ -52,6 +52,7 @@ class ForwardSink:
         self._address = f"{options.host}:{options.port}"
         self._tls = options.context()
         self._receiver: _Receiver | None = None
+        self._end = NO_DEADLINE
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -69,6 +70,12 @@ class ForwardSink:
             self.close()
             raise SinkError(f"{self._address}: {error}") from error
 
+    def give_up(self, deadline: Deadline) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        self._end, receiver = deadline, self._receiver
+        if receiver is not None:
+            receiver.peer.hurry(deadline)
+
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
         receiver, self._receiver = self._receiver, None
@@ -83,6 +90,7 @@ class ForwardSink:
             options = self._options
             peer = Peer((options.host, options.port), options.connect_timeout, self._tls, self._clock)
             self._receiver = _Receiver(peer)
+            peer.hurry(self._end)
             if options.shared_key is not None:
                 self._receiver.greet(options.shared_key, Deadline.after(self._clock, options.connect_timeout))
             self._counters.add(ConnectionCreatedCount=1)

@@ -6,14 +6,17 @@ import select
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...clock import Clock, Deadline
+from ...clock import NO_DEADLINE, Clock, Deadline
 from ...errors import ConfigError
 from ..options import option
 
 _READ = 1 << 16
+#: Seconds: who waits for a receiver looks so often whether there is less time than there was.
+_LOOK = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ class Peer:
     """
 
     def __init__(self, address: tuple[str, int], timeout: float, tls: ssl.SSLContext | None, clock: Clock) -> None:
-        self._clock = clock
+        self._clock, self._end = clock, NO_DEADLINE
         self._socket = socket.create_connection(address, timeout)
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
@@ -83,26 +86,34 @@ class Peer:
 
         :raises OSError: the connection broke, or it was not in time.
         """
-        self._limit(deadline)
-        self._socket.sendall(data)
+        left = memoryview(data)
+        while left:
+            self._limit(deadline)
+            with suppress(TimeoutError):
+                left = left[self._socket.send(left) :]
 
     def receive(self, deadline: Deadline, most: int = _READ) -> bytes:
         """What it says; something at least.
 
         :raises OSError: the connection broke, or it was not in time.
         """
-        self._limit(deadline)
-        data = self._socket.recv(most)
-        if not data:
-            raise ConnectionError("it closed the connection before it had acknowledged")
-        return data
+        while True:
+            self._limit(deadline)
+            with suppress(TimeoutError):
+                data = self._socket.recv(most)
+                if not data:
+                    raise ConnectionError("it closed the connection before it had acknowledged")
+                return data
+
+    def hurry(self, end: Deadline) -> None:
+        """Whatever waits, does so until then at most; called by another thread."""
+        self._end = end
 
     def close(self) -> None:
         """Let go of it."""
         self._socket.close()
 
     def _limit(self, deadline: Deadline) -> None:
-        left = deadline.remaining(self._clock)
-        if left is not None and left <= 0:
-            raise TimeoutError("not acknowledged in time (timeout)")
-        self._socket.settimeout(left)
+        if deadline.expired(self._clock) or self._end.expired(self._clock):
+            raise ConnectionError("not acknowledged in time (timeout)")
+        self._socket.settimeout(_LOOK)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...clock import Deadline
+from ...clock import NO_DEADLINE, Deadline
 from ..batch import EventBatch
 from ..interfaces import Context, SinkError
 from ..options import option
@@ -52,6 +52,7 @@ class ThriftSink:
         self.most_events, self.most_bytes = options.batch_size, options.most_bytes
         self._tls = options.context()
         self._peer: Peer | None = None
+        self._end = NO_DEADLINE
         self._since = 0.0
         self._number = 0
 
@@ -76,6 +77,12 @@ class ThriftSink:
         if status is not Status.OK:
             raise SinkError(f"{address}: it has not taken them: {status.name}")
 
+    def give_up(self, deadline: Deadline) -> None:
+        """See :class:`~..interfaces.Sink`."""
+        self._end, peer = deadline, self._peer
+        if peer is not None:
+            peer.hurry(deadline)
+
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
         peer, self._peer = self._peer, None
@@ -90,6 +97,7 @@ class ThriftSink:
             self.close()
         if self._peer is None:
             self._peer = Peer((options.hostname, options.port), options.connect_timeout, self._tls, self._clock)
+            self._peer.hurry(self._end)
             self._since = now
             self._counters.add(ConnectionCreatedCount=1)
         return self._peer
