@@ -98,6 +98,8 @@ bench: $(VENV)/.stamp-dev
 	@$(BIN)/python -m tests.benchmarks.peers
 	@echo '==> measuring, about 27 minutes'
 	@$(BIN)/python -m tests.benchmarks --write $${FILE:+--file "$$FILE"}
+	@echo '==> the agent against its goals'
+	@$(BIN)/python -m tests.benchmarks.agent_goals --write
 
 check: $(VENV)/.stamp-dev
 	@echo '==> ruff check'

@@ -29,7 +29,7 @@ from .installation import FOLDER, HERE, PATIENCE, NotInstalledError, locked, onc
 
 _POM = HERE / "clients" / "flume" / "pom.xml"
 _LINE = b'127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a/path/of/some/length HTTP/1.1" 200 2326 "-" "%s"\n'
-_LINE_BYTES = 250
+LINE_BYTES = 250
 #: Events of a transaction: what Flume is fastest with.
 _BATCH = 1000
 #: Between two looks at the counters, seconds.
@@ -143,14 +143,14 @@ def measure(agent: str, case: Case, events: int) -> Figures:
         for part in ("in", "out", "state"):
             (folder / part).mkdir()
         _write(folder / "in" / "a.log", events)
-        file, port = folder / "agent.properties", _free_port()
+        file, port = folder / "agent.properties", free_port()
         file.write_text(properties(case, folder))
-        with _started(AGENTS[agent](file, port, folder)) as process:
+        with started(AGENTS[agent](file, port, folder)) as process:
             rate = _watch(process, port, events)
-            return Figures(rate, _cpu_seconds(process) / events * 1e6, _memory(process))
+            return Figures(rate, cpu_seconds(process) / events * 1e6, memory_of(process))
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port that nobody listens on at this moment."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -158,8 +158,8 @@ def _free_port() -> int:
 
 
 def _write(path: Path, events: int) -> None:
-    line = _LINE % (b"x" * (_LINE_BYTES - len(_LINE) + 2))
-    assert len(line) == _LINE_BYTES
+    line = _LINE % (b"x" * (LINE_BYTES - len(_LINE) + 2))
+    assert len(line) == LINE_BYTES
     with path.open("wb") as file:
         for first in range(0, events, _BATCH):
             file.write(line * min(_BATCH, events - first))
@@ -168,7 +168,7 @@ def _write(path: Path, events: int) -> None:
 
 
 @contextmanager
-def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+def started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process
@@ -209,12 +209,12 @@ def _delivered(port: int) -> int:
     return int(figures.get("CHANNEL.c", {}).get("EventTakeSuccessCount", 0))
 
 
-def _cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _memory(process: subprocess.Popen[bytes]) -> float:
+def memory_of(process: subprocess.Popen[bytes]) -> float:
     return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
@@ -235,7 +235,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("|---|---|---|---|---|---|---|---|")
     for name in args.case or CASES:
         case = CASES[name]
-        events = int(args.megabytes * case.share * 1e6 / _LINE_BYTES)
+        events = int(args.megabytes * case.share * 1e6 / LINE_BYTES)
         found: dict[str, list[Figures]] = {agent: [] for agent in agents}
         for _ in range(args.rounds):
             for agent in agents:
@@ -251,7 +251,7 @@ def _print(case: Case, found: dict[str, list[Figures]]) -> None:
             f"{rates[agent] / rates['flume']:.2f} | {case.goal:g}" if agent == "ours" and "flume" in rates else " | "
         )
         path = f"{case.source} → {case.channel} → {case.sink}"
-        rate = f"{rates[agent]:,.0f} | {rates[agent] * _LINE_BYTES / 1e6:.0f}"
+        rate = f"{rates[agent]:,.0f} | {rates[agent] * LINE_BYTES / 1e6:.0f}"
         print(f"| {path} | {agent} | {rate} | {cpu:.2f} | {memory:.0f} | {ratio} |", flush=True)
 
 

@@ -1,0 +1,365 @@
+"""The agent alone, against its goals: into LogHub, over a hop, from syslog, at rest and at a steady rate.
+
+``python -m tests.benchmarks.agent_goals`` runs ``producer agent`` on one path after the other and prints a table: what
+was measured, the goal, CPU seconds and memory of the process. Rates are those between the first events that left the
+channel and the last, as its monitoring counts them; those through LogHub end when the null server has all of them. What
+goes beside Flume is in :mod:`.agent`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from examples.ship_demo.samples import write_access_logs
+
+from .agent import cpu_seconds, free_port, memory_of, started
+from .installation import PATIENCE
+from .report import insert
+from .server import null_server, unmeasured
+
+_DOCUMENT = Path("docs/agent.md")
+_LOOK = 0.02
+_ACCESS = r'^(\S+) \S+ \S+ \[([^]]+)\] "([^"]*)" (\d+) (\d+) "-" "(.*)"$'
+#: Of the steady case: bytes a second, and of a line.
+_STEADY, _STEADY_LINE = 10_000_000, 512
+#: Files of the case at rest.
+_FILES = 1000
+#: Of the case syslog.
+_PEERS = 10
+
+_AGENT = '[agent]\nname = "{name}"\nstate = "{state}"\nmonitoring = "127.0.0.1:{port}"\n'
+_TAILDIR = '[sources.r]\ntype = "taildir"\npaths = ["{input}/*.log"]\nchannels = ["c"]\n'
+_FILE = '[channels.c]\ntype = "file"\nminimum_free_space = 0\n'
+_MEMORY = '[channels.c]\ntype = "memory"\n'
+_NULL = '[sinks.k]\ntype = "null"\nchannel = "c"\n'
+_LOGHUB = (
+    '[sinks.k]\ntype = "loghub"\nchannel = "c"\nproject = "p"\nlogstore = "l"\nendpoint = "http://127.0.0.1:{server}"\n'
+    'access_key_id = "a"\naccess_key_secret = "s"\n'
+)
+_REGEX = (
+    f"[[sources.r.interceptors]]\ntype = \"regex_extractor\"\nregex = '''{_ACCESS}'''\n"
+    'headers = ["host", "time", "request", "status", "bytes", "agent"]\n'
+)
+_SYSLOG = '[sources.r]\ntype = "syslog_tcp"\nport = {hop}\nchannels = ["c"]\n'
+_HTTP = (
+    '[sources.r]\ntype = "http"\nport = {hop}\nformat = "batches"\nchannels = ["c"]\n',
+    '[sinks.k]\ntype = "http"\nchannel = "c"\nendpoint = "http://127.0.0.1:{hop}/"\nformat = "batches"\n',
+)
+_THRIFT = (
+    '[sources.r]\ntype = "thrift"\nport = {hop}\nchannels = ["c"]\n',
+    '[sinks.k]\ntype = "thrift"\nchannel = "c"\nhostname = "127.0.0.1"\nport = {hop}\n',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a run has taken.
+
+    :ivar value: in the goal's unit.
+    :ivar cpu: seconds of CPU of all agents, since their start.
+    :ivar memory: MiB resident at the end, of the larger one.
+    """
+
+    value: float
+    cpu: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a path must come to.
+
+    :ivar run: measures once, with so many megabytes of lines.
+    :ivar least: of the value; or ``most``.
+    :ivar memory: MiB, at most.
+    """
+
+    title: str
+    unit: str
+    run: Callable[[Path, int], Figures]
+    least: float | None = None
+    most: float | None = None
+    memory: float | None = None
+
+    def verdict(self, figures: Figures) -> str:
+        """Whether it is met."""
+        met = (
+            (self.least is None or figures.value >= self.least)
+            and (self.most is None or figures.value <= self.most)
+            and (self.memory is None or figures.memory <= self.memory)
+        )
+        return "met" if met else "**missed**"
+
+    def bound(self) -> str:
+        """The goal in words."""
+        bound = f"≥ {self.least:,.0f}" if self.least is not None else f"≤ {self.most:g}"
+        return f"{bound} {self.unit}" + (f", ≤ {self.memory:g} MiB" if self.memory else "")
+
+
+class _Running:
+    """An agent that runs, and its monitoring."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.process, self.port = process, port
+
+    def counted(self, component: str, counter: str) -> int:
+        """One of its counters; 0 as long as it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics.json", timeout=5) as answer:
+                return int(json.load(answer).get(component, {}).get(counter, 0))
+        except (OSError, ValueError):
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the agent ended with {self.process.returncode}") from None
+            return 0
+
+    def delivered(self) -> int:
+        """Events that have left the channel."""
+        return self.counted("CHANNEL.c", "EventTakeSuccessCount")
+
+    def figures(self, value: float) -> Figures:
+        """With what it has taken until now."""
+        return Figures(value, cpu_seconds(self.process), memory_of(self.process))
+
+
+def filled(parts: str, folder: Path, name: str, port: int, **values: object) -> str:
+    """The configuration of an agent."""
+    text = _AGENT + parts
+    for key, value in {"name": name, "state": folder / name, "port": port, "input": folder / "in", **values}.items():
+        text = text.replace(f"{{{key}}}", str(value))
+    return text
+
+
+@contextmanager
+def _agent(folder: Path, name: str, parts: str, **values: object) -> Iterator[_Running]:
+    port, file = free_port(), folder / f"{name}.toml"
+    file.write_text(filled(parts, folder, name, port, **values))
+    with started([sys.executable, "-m", "producer", "agent", "--config", str(file), "--no-reload"]) as process:
+        yield _Running(process, port)
+
+
+def _lines(size: int | None, count: int = 20_000) -> bytes:
+    """Lines of an access log; of so many bytes each, if that is said."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_access_logs(Path(folder), lines=count)
+        lines = (Path(folder) / "access.log").read_bytes().splitlines()
+    if size is None:
+        return b"".join(line + b"\n" for line in lines)
+    tail = b"-" * size
+    shop = b"https://shop.example.com/catalogue/page/%d"
+    padded = (b"%s %s %s" % (line, shop % number, tail) for number, line in enumerate(lines))
+    return b"".join(line[: size - 1] + b"\n" for line in padded)
+
+
+def _write(folder: Path, block: bytes, megabytes: int) -> int:
+    """A file that rests; how many lines it has."""
+    (folder / "in").mkdir()
+    path, times = folder / "in" / "a.log", max(1, megabytes * 1_000_000 // len(block))
+    with path.open("wb") as file:
+        for _ in range(times):
+            file.write(block)
+    old = time.time() - 3600
+    os.utime(path, (old, old))
+    return times * block.count(b"\n")
+
+
+def _rate(count: Callable[[], int], events: int) -> float:
+    """Events a second, once the first were there."""
+    end, first, before, begun = time.monotonic() + PATIENCE, 0.0, 0, time.monotonic()
+    while time.monotonic() < end:
+        found, now = count(), time.monotonic()
+        if found >= events:
+            return (found - before) / (now - first) if first and found > before else found / max(now - begun, _LOOK)
+        if found and not first:
+            first, before = now, found
+        if not first:
+            begun = now
+        time.sleep(_LOOK)
+    raise TimeoutError(f"{before} of {events} events in {PATIENCE} s")
+
+
+def _through(parts: str, size: int | None) -> Callable[[Path, int], Figures]:
+    """MB/s of lines through an agent."""
+
+    def run(folder: Path, megabytes: int) -> Figures:
+        block = _lines(size)
+        events = _write(folder, block, megabytes)
+        with null_server() as server, _agent(folder, "a", parts, server=server) as agent:
+            rate = _rate(agent.delivered, events)
+            return agent.figures(rate * len(block) / block.count(b"\n") / 1e6)
+
+    return run
+
+
+def _hop(far_parts: str, near_parts: str) -> Callable[[Path, int], Figures]:
+    """Events a second over two agents: a file channel, and one in memory behind it."""
+
+    def run(folder: Path, megabytes: int) -> Figures:
+        events, hop = _write(folder, _lines(250), megabytes), free_port()
+        with ExitStack() as alive:
+            far = alive.enter_context(_agent(folder, "far", far_parts, hop=hop))
+            near = alive.enter_context(_agent(folder, "near", near_parts, hop=hop))
+            rate = _rate(far.delivered, events)
+            both = [agent.figures(rate) for agent in (near, far)]
+            return Figures(rate, sum(each.cpu for each in both), max(each.memory for each in both))
+
+    return run
+
+
+_SEND = """
+import socket, sys
+port, count = map(int, sys.argv[1:])
+line = b"<34>1 2024-01-01T00:00:00.000Z host app 1 ID - " + b"x" * 202 + b"\\n"
+assert len(line) == 250
+with socket.create_connection(("127.0.0.1", port)) as peer:
+    block = line * 200
+    for _ in range(count // 200):
+        peer.sendall(block)
+    peer.shutdown(socket.SHUT_WR)
+    while peer.recv(1 << 16):
+        pass
+"""
+
+
+def _syslog(folder: Path, megabytes: int) -> Figures:
+    each, hop = megabytes * 1_000_000 // 250 // _PEERS // 200 * 200, free_port()
+    with _agent(folder, "a", *PATHS["syslog"], hop=hop) as agent:
+        _until_listening(hop)
+        command = [sys.executable, "-c", _SEND, str(hop), str(each)]
+        peers = [subprocess.Popen(command, env=unmeasured()) for _ in range(_PEERS)]
+        try:
+            rate = _rate(lambda: agent.counted("CHANNEL.c", "EventPutSuccessCount"), each * _PEERS)
+            return agent.figures(rate)
+        finally:
+            for peer in peers:
+                peer.kill()
+                peer.wait()
+
+
+def _until_listening(port: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            time.sleep(_LOOK)
+    raise TimeoutError(f"nobody listens on {port}")
+
+
+def _idle(folder: Path, seconds: int) -> Figures:
+    """Per cent of a core, with files that rest."""
+    (folder / "in").mkdir()
+    for number in range(_FILES):
+        (folder / "in" / f"{number}.log").write_bytes(b"a line\n")
+    with _agent(folder, "a", *PATHS["idle"]) as agent:
+        _rate(agent.delivered, _FILES)
+        time.sleep(3)  # until it is calm
+        return _share_over(agent, max(10, seconds // 4))
+
+
+def _steady(folder: Path, seconds: int) -> Figures:
+    """Per cent of a core, while lines come at a steady rate."""
+    (folder / "in").mkdir()
+    block, end = _lines(_STEADY_LINE), threading.Event()
+    with null_server() as server, _agent(folder, "a", *PATHS["steady"], server=server) as agent:
+        writer = threading.Thread(target=_write_steadily, args=(folder / "in" / "a.log", block, end))
+        writer.start()
+        try:
+            _rate(agent.delivered, _STEADY // _STEADY_LINE)
+            return _share_over(agent, max(5, seconds // 10))
+        finally:
+            end.set()
+            writer.join()
+
+
+def _write_steadily(path: Path, block: bytes, end: threading.Event) -> None:
+    part, begun, at, written = _STEADY // 20 // _STEADY_LINE * _STEADY_LINE, time.monotonic(), 0, 0
+    with path.open("ab", buffering=0) as file:
+        while not end.wait(max(0.0, begun + written / _STEADY - time.monotonic())):
+            if at + part > len(block):
+                at = 0
+            written += file.write(block[at : at + part])
+            at += part
+
+
+def _share_over(agent: _Running, seconds: float) -> Figures:
+    before, begun = cpu_seconds(agent.process), time.monotonic()
+    time.sleep(seconds)
+    cpu = cpu_seconds(agent.process) - before
+    return Figures(100 * cpu / (time.monotonic() - begun), cpu, memory_of(agent.process))
+
+
+#: What agents of each path are made of.
+PATHS = {
+    "loghub": [_TAILDIR + _FILE + _LOGHUB],
+    "text": [_TAILDIR + _MEMORY + _LOGHUB],
+    "regex": [_TAILDIR + _REGEX + _MEMORY + _NULL],
+    "syslog": [_SYSLOG + _FILE + _NULL],
+    "http": [_HTTP[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _HTTP[1]],
+    "thrift": [_THRIFT[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _THRIFT[1]],
+    "steady": [_TAILDIR + _FILE + _LOGHUB],
+    "idle": [_TAILDIR + _FILE + _NULL],
+}
+GOALS = {
+    "loghub": Goal("taildir → file → LogHub, 250 B", "MB/s", _through(*PATHS["loghub"], 250), least=150),
+    "text": Goal("taildir → memory → LogHub, 250 B", "MB/s", _through(*PATHS["text"], 250), least=300),
+    "regex": Goal("access log → regex_extractor → memory", "MB/s", _through(*PATHS["regex"], None), least=60),
+    "syslog": Goal("syslog TCP, 250 B, 10 connections → file", "events/s", _syslog, least=100_000),
+    "http": Goal("two agents, http with batches, 250 B", "events/s", _hop(*PATHS["http"]), least=5 * 26_600),
+    "thrift": Goal("two agents, thrift, 250 B", "events/s", _hop(*PATHS["thrift"]), least=5 * 26_600),
+    "steady": Goal("10 MB/s of 512 B → file → LogHub", "% of a core", _steady, most=8, memory=100),
+    "idle": Goal("1,000 files at rest", "% of a core", _idle, most=0.5, memory=80),
+}
+
+
+def measure(name: str, megabytes: int, rounds: int) -> list[Figures]:
+    """Run a path so often."""
+    found = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory(prefix="agent-") as folder:
+            found.append(GOALS[name].run(Path(folder), megabytes))
+    return found
+
+
+def row(name: str, runs: Sequence[Figures]) -> str:
+    """Its line of the table: medians."""
+    goal = GOALS[name]
+    value, cpu, memory = (statistics.median(getattr(run, each) for run in runs) for each in ("value", "cpu", "memory"))
+    figures = Figures(value, cpu, memory)
+    shown = f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+    verdict = goal.verdict(figures)
+    return f"| {goal.title} | {shown} {goal.unit} | {goal.bound()} | {verdict} | {cpu:.2f} | {memory:.0f} |"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.agent_goals")
+    parser.add_argument("--case", nargs="+", choices=GOALS, default=list(GOALS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--megabytes", type=int, default=100, help="of lines")
+    parser.add_argument("--write", action="store_true", help=f"write the table into {_DOCUMENT}")
+    args = parser.parse_args(argv)
+    lines = ["| path | measured | goal | | CPU s | MiB |", "|---|---|---|---|---|---|"]
+    for name in args.case:
+        lines.append(row(name, measure(name, args.megabytes, args.rounds)))
+        print(lines[-1], flush=True)
+    if args.write:
+        _DOCUMENT.write_text(insert(_DOCUMENT.read_text(), "agent-goals", "\n".join(lines)))
+
+
+if __name__ == "__main__":
+    main()
