@@ -1,6 +1,7 @@
 """What commands print: rows as a table, JSON, JSON lines or CSV.
 
-A log may hold anything: what a terminal would obey is shown with backslashes in a table. Programs get it as it is.
+A log may hold anything, and so may what a server says: what a terminal would obey is shown with backslashes. Programs
+get it as it is; in JSON control characters are always escaped, which changes nothing for who reads it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Protocol
@@ -16,6 +18,8 @@ from .times import shown
 
 #: Characters of a value in a table at most.
 _WIDEST = 100
+#: What a terminal obeys of that which JSON may hold as it is: controls above ASCII, and what turns text round.
+_OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BOLD, _DIM, _RED, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
 Row = Mapping[str, Any]
@@ -61,12 +65,12 @@ def styled(text: str, style: str, stream: IO[str]) -> str:
 
 def tell(message: str) -> None:
     """Something beside the rows, on the standard error."""
-    print(message, file=sys.stderr, flush=True)
+    print(_harmless(message), file=sys.stderr, flush=True)
 
 
 def tell_error(who: str, message: object) -> None:
     """What is wrong, on the standard error; on a terminal it is red."""
-    print(f"producer {who}: {styled(str(message), _RED, sys.stderr)}", file=sys.stderr)
+    print(f"producer {who}: {styled(_harmless(message), _RED, sys.stderr)}", file=sys.stderr)
 
 
 def plain(value: object) -> str:
@@ -75,6 +79,16 @@ def plain(value: object) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def _harmless(message: object) -> str:
+    """A message of any number of lines, as :func:`plain` shows each."""
+    return "\n".join(map(plain, str(message).split("\n")))
+
+
+def _json_of(row: Row) -> str:
+    text = json.dumps(row, ensure_ascii=False)
+    return _OBEYED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
 def _cell(name: str, value: object) -> str:
@@ -122,7 +136,7 @@ class _Lines:
 
     def write(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            time = styled(shown(str(row.get("__time__", ""))), _DIM, self._out)
+            time = styled(plain(shown(str(row.get("__time__", "")))), _DIM, self._out)
             own = (f"{plain(name)}={plain(value)}" for name, value in row.items() if not name.startswith("__"))
             print(time, *own, file=self._out)
         self._out.flush()
@@ -138,7 +152,7 @@ class _Json:
     def write(self, rows: Iterable[Row]) -> None:
         for row in rows:
             self._out.write(",\n" if self._begun else "[\n")
-            self._out.write(json.dumps(row, ensure_ascii=False))
+            self._out.write(_json_of(row))
             self._begun = True
 
     def close(self) -> None:
@@ -152,7 +166,7 @@ class _JsonLines:
 
     def write(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            self._out.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self._out.write(f"{_json_of(row)}\n")
         self._out.flush()
 
     def close(self) -> None:
@@ -167,15 +181,16 @@ class _Csv:
         self._names: list[str] = []
         self._left_out = set[str]()
         self._writer = csv.writer(out, lineterminator="\n")
+        self._shown: Callable[[object], object] = plain if out.isatty() else lambda value: value
 
     def write(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
         if rows and not self._names:
             self._names = _names(rows, self._columns)
-            self._writer.writerow(self._names)
+            self._writer.writerow(map(self._shown, self._names))
         for row in rows:
             self._left_out |= row.keys() - set(self._names)
-            self._writer.writerow([row.get(name, "") for name in self._names])
+            self._writer.writerow([self._shown(row.get(name, "")) for name in self._names])
         self._out.flush()
 
     def close(self) -> None:

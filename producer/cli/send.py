@@ -130,7 +130,10 @@ def _line(text: str) -> Log:
 
 
 def _json(text: str) -> Log:
-    log = json.loads(text)
+    try:
+        log = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if not isinstance(log, dict):
         raise ValueError(f"no object of JSON, but {type(log).__name__}")  # of the text
     return log
@@ -140,7 +143,10 @@ def _csv(lines: Iterable[str], tally: _Tally) -> Iterator[tuple[int, Log]]:
     """:raises UsageError: the first line names no fields."""
     csv.field_size_limit(MAX_BATCH_SIZE_IN_BYTES)
     reader = csv.reader(lines)
-    names = next(reader, [])
+    try:
+        names = next(reader, [])
+    except csv.Error as error:
+        raise UsageError(f"the first line names no fields: {error}") from error
     if names and len(set(names)) < len(names):
         raise UsageError(f"the first line names a field twice: {', '.join(names)}")
     while True:
@@ -168,6 +174,6 @@ def _standard_input(*, newline: str) -> TextIO:
     stdin = sys.stdin
     reconfigure = getattr(stdin, "reconfigure", None)
     if reconfigure is not None:
-        # Bytes that are no text arrive with backslashes, as by send_lines.
-        reconfigure(encoding="utf-8", errors="backslashreplace", newline=newline)
+        # Bytes that are no text arrive with backslashes, as by send_lines; the byte order mark does not.
+        reconfigure(encoding="utf-8-sig", errors="backslashreplace", newline=newline)
     return stdin

@@ -24,6 +24,8 @@ from .times import time_of
 _BACK = 3600
 #: Looks after which new shards are looked for.
 _LOOKS = 10
+#: Of seconds as LogHub counts them, at most.
+_DIGITS = 10
 
 
 def tail(args: argparse.Namespace) -> int:
@@ -102,7 +104,13 @@ class _Following:
         self._cursors |= {shard: each.cursor for shard, each in pulled.items()}
         logs = [log for each in pulled.values() for log in each.logs]
         self.at_end = not logs
-        return sorted(logs, key=lambda log: int(log["__time__"]))
+        return sorted(logs, key=_second)
+
+
+def _second(log: Fields) -> int:
+    """When it was; 0 for a log with a field of its own of that name, which is no time."""
+    text = log["__time__"]
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
 
 
 def pull(args: argparse.Namespace) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 
 import pytest
 
 from producer.cli import main, progress
-from producer.cli.output import has_colours, plain, writer
+from producer.cli.output import has_colours, plain, tell, tell_error, writer
 from producer.cli.progress import Progress
 
 
@@ -75,6 +76,31 @@ def test_a_terminal_obeys_nothing_of_a_log() -> None:
     assert plain("a\x1b]0;x\x07\r\nb\u202e") == "a\\x1b]0;x\\x07\\r\\nb\\u202e"
     assert plain("grün 日本") == "grün 日本"
     assert plain({"n": 1}) == '{"n": 1}'
+
+
+@pytest.mark.parametrize("kind", ["table", "lines", "json", "jsonl", "csv"])
+def test_no_form_of_output_lets_a_log_command_the_terminal(terminal: Terminal, kind: str) -> None:
+    """Escapes, the controls above ASCII, and signs that turn text round, in names, values and in the time."""
+    evil = "\x1b]0;evil\x07\x9b31m\u202e"
+    with contextlib.redirect_stdout(terminal):
+        printed("table" if kind == "lines" else kind, {"__time__": evil, evil: evil}, stream=kind == "lines")
+    own = terminal.getvalue().replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "")
+    assert not set(own) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    if kind == "jsonl":
+        assert json.loads(own) == {"__time__": evil, evil: evil}
+
+
+def test_a_program_gets_csv_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only a terminal is spared."""
+    printed("csv", {"a": "\x1b[31m"})
+    assert capsys.readouterr().out == "a\n\x1b[31m\n"
+
+
+def test_no_message_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a server, or a file, puts into an error is shown with backslashes; its lines stay lines."""
+    tell("one\x1b[31m\ntwo")
+    tell_error("sql", "three\x9b\nfour")
+    assert capsys.readouterr().err == "one\\x1b[31m\ntwo\nproducer sql: three\\x9b\nfour\n"
 
 
 def test_csv_tells_of_columns_that_come_too_late(capsys: pytest.CaptureFixture[str]) -> None:
