@@ -249,6 +249,10 @@ if not TYPE_CHECKING:  # or every misspelt name would pass for one of any type
         elif name in __all__:
             value = getattr(import_module(f".{_PLACES.get(name, 'errors')}", __name__), name)
         else:
+            from .foreign_names import ELSEWHERE  # noqa: PLC0415
+
+            if name in ELSEWHERE:  # "from producer import" tells nothing of an AttributeError
+                raise ImportError(f"{__name__!r} has no {name}; {ELSEWHERE[name]}", name=__name__)
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value
         return value

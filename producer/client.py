@@ -15,14 +15,14 @@ from datetime import datetime
 from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from . import lifecycle
 from .async_send import WaitingThreads
 from .clock import Clock, Deadline, SystemClock
 from .config import ProducerConfig, ProjectConfig, option_names
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError, SendTimeoutError
-from .foreign_names import hint
+from .foreign_names import by_name, hint, meant_method
 from .forks import Stage, watch_fork
 from .futures import SendFuture
 from .metrics import Stats
@@ -81,9 +81,7 @@ class Producer:
         """Say which option is meant, of those that are known from elsewhere."""
         unknown = [name for name in options if name not in _OPTIONS] if cls is Producer else []
         if unknown:
-            first = unknown[0]
-            rule = f"unknown option; options are fields of config=ProducerConfig(...): {hint(first, option_names())}"
-            raise ConfigError(first, rule, first)
+            raise _unknown_option(unknown[0])
         return super().__new__(cls)
 
     def __init__(
@@ -142,7 +140,7 @@ class Producer:
         project: str,
         logstore: str,
         log: Log | Sequence[Log],
-        *,
+        *more: Never,
         topic: str | None = "",
         source: str | None = None,
         shard_hash: str | None = None,
@@ -161,13 +159,15 @@ class Producer:
             only what has come out of it.
         :returns: the future of the result.
         :raises InvalidArgumentError: an unknown project, a malformed logstore name, a field name that is not text, a
-            value that cannot be sent.
+            value that cannot be sent, an argument by its place that has a name.
         :raises LogSizeTooLargeError: larger than a batch (8 MiB) or than ``total_size_in_bytes``.
         :raises MaxBatchCountExceedError: a list of more than 40,960 logs.
         :raises SendTimeoutError: no memory, or no room in the channel, within ``max_block_ms``.
         :raises ProducerClosedError: after :meth:`close` began.
         :raises ChannelError: the channel could not store it, such as for want of space on its disk.
         """
+        if more:
+            raise InvalidArgumentError(by_name("send takes a project, a logstore and a log", "topic=...", more))
         key = self._keys.key(project, logstore, topic, source, shard_hash)
         future = self._send(key, log, callback)
         if urgent and (pipeline := self._pipeline) is not None:
@@ -178,7 +178,7 @@ class Producer:
         self,
         project: str,
         logstore: str,
-        *,
+        *more: Never,
         topic: str | None = "",
         source: str | None = None,
         shard_hash: str | None = None,
@@ -200,6 +200,8 @@ class Producer:
         :raises InvalidArgumentError: as :meth:`send`; ``idempotent`` with a ``shard_hash`` that leaves no room for a
             key; a ``max_block_ms`` that is no integer.
         """
+        if more:
+            raise InvalidArgumentError(by_name("stream takes a project and a logstore", "topic=...", more))
         own = tuple((tags or {}).items())
         key = self._keys.ordered(
             project, logstore, topic, source, shard_hash, own, ordered=ordered, idempotent=idempotent
@@ -386,8 +388,9 @@ class Producer:
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called: ``send`` raises then."""
-        return self._closed
+        """Whether :meth:`close` was called, or a signal has drained it: ``send`` raises then."""
+        shutdown = self._shutdown
+        return self._closed or (shutdown is not None and shutdown.begun)
 
     def check(self, project: str, logstore: str | None = None, *, timeout: float = 10.0) -> str:
         """Ask LogHub whether logs would arrive: one signed request, which changes nothing.
@@ -476,6 +479,13 @@ class Producer:
         if abandoned is not None:
             abandoned.abandon_in_child()
 
+    if not TYPE_CHECKING:  # or every misspelt name would pass for a method
+
+        def __getattr__(self, name: str) -> Any:
+            """Say where a method is that people look for here."""
+            # With its name on it, Python adds no private name that it takes to be meant.
+            raise AttributeError(meant_method(name, [known for known in dir(Producer) if known[0] != "_"]), name=name)
+
     def __enter__(self) -> Self:
         return self
 
@@ -499,13 +509,27 @@ class Producer:
         return _rebuild, (projects, self.config, sink, *channels)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "open"
+        state = "closed" if self.closed else "open"
         projects = [config.project for config in self._sink.project_configs()]
         return f"<Producer {self.name} {state}, projects: {', '.join(projects) or 'none'}>"
 
 
+def _unknown_option(name: str) -> ConfigError:
+    """What to say of an argument of ``Producer`` that it does not have."""
+    known = option_names()
+    if name in known:
+        rule = f"is a field of the configuration: say config=ProducerConfig({name}=...)"
+        return ConfigError(name, rule, f"{name}=")
+    words = hint(name, known)
+    if words.startswith("it is said to "):  # where to, and not how
+        return ConfigError(name, f"{words}, as in Producer(ProjectConfig(...), config=ProducerConfig(...))", f"{name}=")
+    return ConfigError(name, f"unknown option; options are fields of config=ProducerConfig(...): {words}", name)
+
+
 def _meant_by(given: object) -> str:
     """What was meant by what is no project."""
+    if callable(getattr(given, "transaction", None)):
+        return "; a channel is given by name: Producer(project, channel=...)"
     if isinstance(given, ProducerConfig):
         return "; options are given by name: Producer(project, config=ProducerConfig(...))"
     if isinstance(given, Mapping):

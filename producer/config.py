@@ -433,8 +433,11 @@ class ProjectConfig(_ProjectOptions):
             raise ConfigError("user_agent", f"must be None or {_HEADER_TEXT.words}", self.user_agent)
         static = access_key_id is not None or access_key_secret is not None
         if static == (self.credentials is not None):
-            rule = "give either access_key_id and access_key_secret, or credentials=provider"
-            raise ConfigError("credentials", rule, "both" if static else "neither")
+            rule = (
+                "give either access_key_id and access_key_secret, or a provider: credentials=EnvironmentCredentials() "
+                "reads LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET"
+            )
+            raise ConfigError("credentials", rule, "both" if static else None)
         if static:
             for name, value in (("access_key_id", access_key_id), ("access_key_secret", access_key_secret)):
                 if value is None:
@@ -445,6 +448,9 @@ class ProjectConfig(_ProjectOptions):
                 security_token=security_token,
             )
             object.__setattr__(self, "credentials", StaticCredentials(credentials=key))
+        elif isinstance(self.credentials, type):
+            name = self.credentials.__qualname__
+            raise ConfigError("credentials", f"must be {name}(), an object, and not its class", self.credentials)
         elif not callable(getattr(self.credentials, "get_credentials", None)):
             raise ConfigError(
                 "credentials", "must have a method get_credentials()", type(self.credentials).__qualname__

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _PROJECT = "is said to ProjectConfig"
 _BYTES = "total_size_in_bytes bounds the memory, in bytes"
@@ -105,6 +105,56 @@ _FOREIGN_OF_PROJECT: dict[str, str] = {
     "region": "ProducerConfig(region=...) has it, for sign_version='v4'",
     "name": "project",
 }
+
+
+_STREAM = "a stream has it: producer.stream(project, logstore)"
+
+#: Methods that people look for at a producer; of one that is only called otherwise here, its name.
+_METHODS: dict[str, str] = {
+    **{
+        name: f"{_STREAM}.{name}(...)" for name in ("send_many", "send_lines", "send_arrow", "asend", "hurry", "resume")
+    },
+    "put_logs": "send",
+    "send_log": "send",
+    "send_logs": f"send takes one log, or a few that travel together; for more {_STREAM}.send_many(...)",
+    "produce": "send",
+    "put": "send",
+    "log": "send",
+    "shutdown": "close",
+    "stop": "close",
+    "destroy": "close",
+    "poll": "callbacks run on threads of the producer: nothing need be called",
+    "start": "a producer starts with its first send: nothing need be called",
+}
+
+#: Names that people import from the package, and what to do.
+ELSEWHERE: dict[str, str] = {
+    "LogHubServer": "from loghub.testing import LogHubServer",
+    "LogHubHandler": "from loghub.integrations.logging import LogHubHandler",
+    "LogHubProcessor": "from loghub.integrations.structlog import LogHubProcessor",
+    "LogHubSink": "from loghub.integrations.loguru import LogHubSink",
+    "QueuedLogHandler": "it is LogHubHandler here: from loghub.integrations.logging import LogHubHandler",
+    "Config": "it is ProducerConfig here, and where to is a ProjectConfig: see docs/migration.md",
+    "LogClient": "it is Producer here, made with a ProjectConfig: see docs/migration.md",
+    "PutLogsRequest": "it is producer.send(project, logstore, {...}) here: see docs/migration.md",
+}
+
+
+def meant_method(name: str, known: Sequence[str]) -> str:
+    """What to say of a method that a producer does not have.
+
+    :param known: those that it has.
+    """
+    said, meant = f"'Producer' object has no attribute {name!r}", _METHODS.get(name)
+    if meant is not None:
+        return f"{said}: {meant if ' ' in meant else f'it is called {meant} here'}"
+    near = [] if name.startswith("_") else difflib.get_close_matches(name, known, n=1)
+    return f"{said}; did you mean {near[0]}?" if near else said
+
+
+def by_name(takes: str, example: str, more: Sequence[object]) -> str:
+    """What to say of arguments that were given by their place and have names."""
+    return f"{takes}, and all else by name, such as {example}: got {more[0]!r} beside them"
 
 
 def own_form(name: str) -> str:

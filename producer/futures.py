@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .errors import ResultFailedError
+from .errors import InvalidArgumentError, ResultFailedError
 from .forks import Stage, call_in_child
 from .results import Callback, Result
 
@@ -230,6 +230,8 @@ def _holder_of(future: SendFuture) -> ResultHolder:
 
 
 def _wait(future: SendFuture, timeout: float | None) -> Result:
+    if timeout is not None and not isinstance(timeout, int | float):
+        raise InvalidArgumentError(f"timeout: must be None or seconds, got {timeout!r}")
     end = None if timeout is None else time.monotonic() + timeout
     while (result := (holder := _holder_of(future)).result) is None:
         left = None if end is None else end - time.monotonic()

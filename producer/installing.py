@@ -10,6 +10,11 @@ def how_to_install(extra: str) -> str:
     return f"pip install {_requirement(extra)}"
 
 
+def missing(error: ModuleNotFoundError, extra: str) -> ImportError:
+    """What to raise where the module of an extra is not there."""
+    return ImportError(f"{error.name} is not installed: {how_to_install(extra)}", name=error.name)
+
+
 def _requirement(extra: str) -> str:
     import json  # noqa: PLC0415  # most programs never ask; likewise the next ones
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415

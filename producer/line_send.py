@@ -77,6 +77,7 @@ def _memory(block: Any) -> bytes | memoryview:
     try:
         return memoryview(block).cast("B")
     except (TypeError, ValueError) as error:  # ValueError: it was released
+        why = "text.encode() makes bytes of it" if isinstance(block, str) else error
         raise InvalidArgumentError(
-            f"block: must be bytes, or contiguous memory of bytes, got {type(block).__qualname__}: {error}"
+            f"block: must be bytes, or contiguous memory of bytes, got {type(block).__qualname__}: {why}"
         ) from error

@@ -6,9 +6,10 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Never, Protocol
 
 from .errors import InvalidArgumentError, StreamStoppedError
+from .foreign_names import by_name
 from .futures import SendFuture
 from .installing import how_to_install
 from .numbering import Numbering
@@ -68,11 +69,15 @@ class Stream:
         # The end of the stream's open batch; threads may overwrite what another one wrote, and nothing is lost by it.
         self._open: OpenRecords | None = None
 
-    def send(self, log: Log | Sequence[Log], *, callback: Callback | None = None, urgent: bool = False) -> SendFuture:
+    def send(
+        self, log: Log | Sequence[Log], *more: Never, callback: Callback | None = None, urgent: bool = False
+    ) -> SendFuture:
         """As :meth:`Producer.send`, to this stream.
 
         :raises StreamStoppedError: the stream is ordered, and a batch of it has failed for good.
         """
+        if more:
+            raise self._by_name("send takes the log", more)
         if urgent:
             future = self.send(log, callback=callback)
             self.hurry()
@@ -106,7 +111,7 @@ class Stream:
             pipeline.hand_on_stream(self.key)
 
     async def asend(
-        self, log: Log | Sequence[Log], *, callback: Callback | None = None, urgent: bool = False
+        self, log: Log | Sequence[Log], *more: Never, callback: Callback | None = None, urgent: bool = False
     ) -> SendFuture:
         """As :meth:`send`, and while there is no memory the event loop goes on: a thread waits, for as long as ``send``
         would. Behind a channel the record is stored on a thread.
@@ -115,6 +120,8 @@ class Stream:
 
         :returns: the future of the delivery, which can be awaited: ``await (await stream.asend(log))``.
         """
+        if more:
+            raise self._by_name("asend takes the log", more)
         records = self._open
         future = None if records is None else records.add(log, callback)
         if future is None:
@@ -123,7 +130,7 @@ class Stream:
             self.hurry()
         return future
 
-    def send_many(self, logs: Iterable[Log], *, callback: Callback | None = None) -> list[SendFuture]:
+    def send_many(self, logs: Iterable[Log], *more: Never, callback: Callback | None = None) -> list[SendFuture]:
         """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.
 
         A piece is encoded and accepted as soon as it is full, so that logs which are made on the way need no more
@@ -139,6 +146,8 @@ class Stream:
             well. Likewise with ``accepted``.
         :raises TransactionFullError: more pieces than a transaction of the channel holds; nothing was stored.
         """
+        if more:
+            raise self._by_name("send_many takes the logs", more)
         return self._producer._send_many(self.key, logs, callback)
 
     def send_lines(
@@ -246,6 +255,10 @@ class Stream:
         order.next = number
         pipeline = self._producer._pipeline or self._producer._make_pipeline()
         return pipeline.accept(self.key, record, logs, None)
+
+    def _by_name(self, takes: str, more: Sequence[object]) -> InvalidArgumentError:
+        where = f"{self.key.project}/{self.key.logstore}"
+        return InvalidArgumentError(by_name(f"a stream knows its logstore {where}: {takes}", "callback=...", more))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Stream, (self._producer, self.key, self.max_block_ms)

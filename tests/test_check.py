@@ -109,6 +109,8 @@ def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) 
     producer.close()
     error = wrong(producer_for(server, endpoint=server.endpoint.replace("http:", "https:")))
     assert "answers plain HTTP, not TLS: write http://" in str(error)
+    assert "https is asked of a server that speaks http (" in str(error)
+    assert "is the host name right" not in str(error)
 
 
 def test_a_key_that_may_not_ask_and_a_busy_logstore_are_no_faults(server: LogHubServer) -> None:

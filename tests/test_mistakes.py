@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
+import traceback
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from producer import HttpConfig, LogItem, Producer, ProducerConfig, ProducerError, ProjectConfig
+from producer import (
+    EnvironmentCredentials,
+    HttpConfig,
+    LogItem,
+    MemoryChannel,
+    Producer,
+    ProducerConfig,
+    ProducerError,
+    ProjectConfig,
+)
 from producer.cli import main
 from producer.config import option_names
 from producer.foreign_names import _FOREIGN, _FOREIGN_OF_PROJECT, _HTTP
@@ -27,6 +38,21 @@ def project(endpoint: str = HANGZHOU, name: str = "shop", **options: Any) -> Pro
 def sent(log: Any, **where: Any) -> None:
     with Producer(project(), sink=None if where.pop("known", False) else RecordingSink()) as producer:
         producer.send(where.pop("project", "shop"), where.pop("logstore", "app-log"), log, **where)
+
+
+def called(method: str, *arguments: Any) -> Any:
+    with Producer(project(), sink=RecordingSink()) as producer:
+        return getattr(producer, method)(*arguments)
+
+
+def bound(method: str, *arguments: Any) -> Any:
+    with Producer(project(), sink=RecordingSink()) as producer:
+        return getattr(producer.stream("shop", "app-log"), method)(*arguments)
+
+
+def waited(timeout: Any) -> None:
+    with Producer(project(), sink=RecordingSink()) as producer:
+        producer.send("shop", "app-log", {}).result(timeout)
 
 
 def options(**names: Any) -> Callable[[], object]:
@@ -72,11 +98,30 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("linger", options(linger=2.0), "it is called linger_ms here"),
     ("put_wait", options(put_wait=2), "it is called max_block_ms here"),
     ("a typo", options(lingr_ms=2), "did you mean linger_ms?"),
-    ("options of the producer", lambda: Producer(linger_ms=5), "config=ProducerConfig(...)"),  # type: ignore[call-arg]
+    ("options of the producer", lambda: Producer(linger=5), "config=ProducerConfig(...): it is called linger_ms"),  # type: ignore[call-arg]
     ("confluent's dict", lambda: Producer({"linger.ms": 5}), "ProducerConfig.from_mapping"),  # type: ignore[arg-type]
     ("config by its place", lambda: Producer(ProducerConfig()), "config=ProducerConfig"),  # type: ignore[arg-type]
+    ("as written", lambda: Producer(linger_ms=5), "say config=ProducerConfig(linger_ms=...)"),  # type: ignore[call-arg]
+    ("endpoint of the producer", lambda: Producer("p", endpoint="x"), "endpoint: it is said to ProjectConfig"),  # type: ignore[call-arg, arg-type]
+    ("channel by its place", lambda: Producer(MemoryChannel()), "Producer(project, channel=...)"),  # type: ignore[arg-type]
+    ("no key", lambda: ProjectConfig("shop", endpoint=HANGZHOU), "credentials=EnvironmentCredentials() reads LOGHUB_"),
+    (
+        "a class of providers",
+        lambda: project(credentials=EnvironmentCredentials),
+        "EnvironmentCredentials(), an object",
+    ),
     ("a name for a project", lambda: Producer("shop"), "must be a ProjectConfig, got str"),  # type: ignore[arg-type]
     # What is sent.
+    ("topic by its place", lambda: called("send", "shop", "app-log", {}, "web"), "topic=...: got 'web' beside them"),
+    (
+        "logstore of a stream",
+        lambda: bound("send", "shop", "app-log", {}),
+        "knows its logstore shop/app-log: send takes",
+    ),
+    ("callback by its place", lambda: bound("send_many", [], print), "callback=...: got <built-in"),
+    ("topic of a stream", lambda: called("stream", "shop", "app-log", "web"), "topic=...: got 'web' beside them"),
+    ("text for lines", lambda: bound("send_lines", "a"), "got str: text.encode() makes bytes of it"),
+    ("text for a timeout", lambda: waited("5"), "timeout: must be None or seconds"),
     ("malformed logstore", lambda: sent({}, logstore="App_Log"), "logstore: must be lower-case letters"),
     ("unknown project", lambda: sent({}, project="shpo", known=True), "(did you mean 'shop'?)"),
     ("milliseconds", lambda: sent(LogItem({}, 1_700_000_000_000)), "this looks like milliseconds: divide by 1000)"),
@@ -96,6 +141,42 @@ def test_a_mistake_is_told_what_is_meant(mistake: Callable[[], object], sentence
         mistake()
     assert sentence in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("send_many", "producer.stream(project, logstore).send_many(...)"),
+        ("asend", "producer.stream(project, logstore).asend(...)"),
+        ("put_logs", "it is called send here"),
+        ("shutdown", "it is called close here"),
+        ("poll", "nothing need be called"),
+        ("sned", "'Producer' object has no attribute 'sned'; did you mean send?"),
+    ],
+)
+def test_a_method_that_is_elsewhere_is_told(name: str, sentence: str) -> None:
+    """And Python suggests no private name instead."""
+    with Producer(sink=RecordingSink()) as producer, pytest.raises(AttributeError) as caught:
+        getattr(producer, name)
+    assert sentence in str(caught.value)
+    assert "Did you mean" not in "".join(traceback.format_exception_only(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("LogHubServer", "from loghub.testing import LogHubServer"),
+        ("LogHubHandler", "from loghub.integrations.logging import LogHubHandler"),
+        ("LogClient", "docs/migration.md"),
+    ],
+)
+def test_a_name_that_is_imported_from_elsewhere_is_told(name: str, sentence: str) -> None:
+    """Whichever name the package is called by; what exists nowhere stays Python's own error."""
+    for package in ("loghub", "producer"):
+        with pytest.raises(ImportError) as caught:
+            exec(f"from {package} import {name}", {})
+        assert sentence in str(caught.value)
+    assert not hasattr(importlib.import_module("producer"), "Nothing")
 
 
 def test_every_name_that_is_suggested_is_one() -> None:

@@ -46,6 +46,8 @@ def test_a_signal_drains_and_then_calls_the_handler_that_was_there(handled: Hand
         assert len(sink.records()) == 1
         with pytest.raises(ProducerClosedError):
             one.send("p", "l", {"k": "v"})
+        assert one.closed
+        assert "closed" in repr(one)
         one.close()
     assert handled == [signal.SIGTERM] * 2
 

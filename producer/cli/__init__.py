@@ -6,6 +6,7 @@ Python does.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -54,6 +55,7 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
 
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
+        _prepare_output()
         return command.run(args)
     except ImportError as error:
         from ..installing import how_to_install  # noqa: PLC0415
@@ -68,5 +70,34 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
         tell_error(name, error)
         return ExitCode.FAILED
     except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return ExitCode.BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        tell_error(name, f"the output cannot be written: {error.strerror}")
+        _discard_output()
+        return ExitCode.FAILED
+
+
+def _prepare_output() -> None:
+    """What the locale has no letters for is shown with backslashes.
+
+    :raises UsageError: there is no output.
+    """
+    from .profiles import UsageError  # noqa: PLC0415  # as above
+
+    if sys.stdout is None:
+        raise UsageError("the standard output is closed: give one, such as /dev/null")
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """What is still to be written goes nowhere: the exit of the interpreter would try it again."""
+    import contextlib  # noqa: PLC0415  # as above
+    import io  # noqa: PLC0415
+
+    with contextlib.suppress(io.UnsupportedOperation):  # a stream without a descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from .commands import COMMANDS, build_parser  # noqa: PLC0415  # which knows this module
 
     words = dict(_words(build_parser(COMMANDS), ""))
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](words), end="")
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](words), end="", flush=True)
     return 0
 
 

@@ -33,6 +33,14 @@ _NAMES = {
     "endpoint": "--endpoint",
     "access_key_id": "--access-key-id and its secret",
 }
+_IF_NOT_EXISTS = "--if-not-exists makes that no error"
+#: What to do, by the server's code; of the first one, the server says it.
+_ADVICE = {
+    "ParameterInvalid": "",
+    "ProjectAlreadyExist": _IF_NOT_EXISTS,
+    "LogStoreAlreadyExist": _IF_NOT_EXISTS,
+    "LogstoreAlreadyExist": _IF_NOT_EXISTS,
+}
 #: What cuts text into words.
 _BETWEEN_WORDS = ", '\";=()[]{}?@&<>/:\n\t\r"
 _JSON = {"Content-Type": "application/json"}
@@ -80,7 +88,7 @@ class LogHub:
         target = target_of(project.project, project.endpoint) if needs_project else _without_project(project)
         where = f"{project.project} at {project.endpoint}" if needs_project else project.endpoint
         config = settings.producer_config(retries=_RETRIES)
-        self._client = SignedClient(project, target, where, names=_NAMES, config=config)
+        self._client = SignedClient(project, target, where, names=_NAMES, advice=_ADVICE, config=config)
 
     def __enter__(self) -> Self:
         return self

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 Actions = argparse._SubParsersAction  # its only name
 
 
-#: What begins with a dash and is a value: a number, or a time ago.
-_NEGATIVE = re.compile(r"-\d+(\.\d*)?[smhdw]?$|-\.\d+$")
+#: What begins with a dash and is a value: a number, or a time ago, also one whose unit is none.
+_NEGATIVE = re.compile(r"-\d+(\.\d*)?[a-zA-Z]*$|-\.\d+$")
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,6 +29,20 @@ class Parser(argparse.ArgumentParser):
         """As the base class does, after unknown options were looked for: they matter more than missing ones."""
         self._check_options([] if args is None else list(args))
         return super().parse_known_args(args, namespace)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As the base class does; what is left over is told by the command that it was given to."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self._of(found).error(f"{rest[0]!r} is one argument too many")
+        return found
+
+    def _of(self, found: argparse.Namespace) -> argparse.ArgumentParser:
+        """The parser of the command, or action, that was asked for."""
+        parser: argparse.ArgumentParser = self
+        for word in ("command", "action"):
+            parser = subparsers_of(parser).get(str(getattr(found, word, None)), parser)
+        return parser
 
     def _check_options(self, arguments: Sequence[str]) -> None:
         words = subparsers_of(self)

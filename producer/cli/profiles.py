@@ -115,7 +115,10 @@ def resolve(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     :param args: with ``profile`` and such of :data:`NAMES` as the command has.
     :raises UsageError: there is no such profile, or the file cannot be used.
     """
-    flags = {name: getattr(args, name, None) or None for name in NAMES}
+    flags = {name: getattr(args, name, None) for name in NAMES}
+    for name in NAMES:
+        if flags[name] == "":  # such as that of a shell's variable that is not set
+            raise UsageError(f"--{name.replace('_', '-')} is empty: leave it out, or give a value")
     variables = {name: environ.get(_variable(name)) or None for name in NAMES}
     profile = _profile(getattr(args, "profile", None) or environ.get("LOGHUB_PROFILE"), config_path(environ))
     if flags["access_key_id"] or variables["access_key_id"]:
@@ -146,12 +149,14 @@ def _profile(name: str | None, path: Path | None) -> dict[str, str]:
     """
     content = {} if path is None else _read(path)
     profiles = {"local": _LOCAL, **content.get("profiles", {})}
-    name = name or content.get("profile") or ("default" if "default" in profiles else None)
+    own = content.get("profile")
+    asked, name = name, name or own or ("default" if "default" in profiles else None)
     if name is None:
         return {}
     if name not in profiles:
-        where = "no file has profiles" if path is None else f"{path} has no such profile"
-        raise UsageError(f"--profile {name}: {where}{did_you_mean(name, list(profiles))}")
+        hint = did_you_mean(name, list(profiles)) or f"; there are {', '.join(profiles)}"
+        said = f"--profile {name}: {path}" if asked else f'{path}: profile = "{own}"'
+        raise UsageError(f"{said}: there is no such profile{hint}")
     return _checked(profiles[name], f"{path}: profile {name}")
 
 
@@ -176,7 +181,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _check_shape(content: Mapping[str, Any], path: Path) -> None:
     for name in content:
         if name not in ("profile", "profiles"):
-            raise UsageError(f"{path}: {name} means nothing here: a profile is a table [profiles.{name}]")
+            hint = did_you_mean(name, ("profile", "profiles")) or f": a profile is a table [profiles.{name}]"
+            raise UsageError(f"{path}: {name} means nothing here{hint}")
     profiles = content.get("profiles", {})
     tables = isinstance(profiles, dict) and all(isinstance(each, dict) for each in profiles.values())
     if not tables or not isinstance(content.get("profile", ""), str):

@@ -26,12 +26,17 @@ def search(args: argparse.Namespace) -> int:
         pages = _pages(loghub, wanted, args.limit, newest_first=not args.oldest)
         printed = writer(args.output, FIRST)
         if args.oldest:
+            found = 0
             for page in pages:
                 printed.write(page)
+                found += len(page)
         else:
             logs = [log for page in pages for log in page]
             printed.write(reversed(logs))
+            found = len(logs)
         printed.close()
+    if not found:
+        tell("no log of that range matches")
     return ExitCode.OK
 
 

@@ -75,8 +75,13 @@ def run(args: argparse.Namespace) -> int:
             stream = producer.stream(
                 settings.needed("project"), settings.needed("logstore"), topic=args.topic, source=args.source
             )
-            _send(stream, _logs(args, tally), tally)
-            producer.flush()
+            try:
+                _send(stream, _logs(args, tally), tally)
+                producer.flush()
+            except KeyboardInterrupt:
+                if producer.stats().pending:
+                    tell(f"what was accepted has {producer.config.drain_timeout_ms / 1000:g} s to arrive")
+                raise
     except KeyboardInterrupt:
         tally.outcome()
         raise

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from .exit_codes import ExitCode
+from .output import tell_error
 from .parsing import set_examples
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if problem is not None:
         return _fail(problem)
     try:
-        from ..server import LogHubServer, ServerStartError  # noqa: PLC0415 - the extra may be missing
+        from ..server import LogHubServer, ServerStartError  # noqa: PLC0415  # the extra may be missing
     except ImportError as error:
         return _fail(str(error))
     try:
@@ -74,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             server.stop(grace=2.0)
     except ServerStartError as error:
         return _fail(str(error))
-    return 0
+    return ExitCode.OK
 
 
 def _problem(args: argparse.Namespace) -> str | None:
@@ -154,5 +156,5 @@ def _ended_by_signals() -> Iterator[threading.Event]:
 
 
 def _fail(message: str) -> int:
-    sys.stderr.write(f"producer serve: {message}\n")
-    return 1
+    tell_error("serve", message)
+    return ExitCode.USAGE  # it has not begun

@@ -12,30 +12,30 @@ or in ``logging.config.dictConfig``, where the handler makes and closes a produc
     }}
 
 A record becomes a log with its own time, in nanoseconds, and the fields of :class:`LogHubHandler`. What a producer
-itself logs, and what its HTTP library logs on its threads, is left to other handlers: it would feed itself.
+itself logs, and what its HTTP library logs on its threads, is left to other handlers: it would feed itself. Where there
+are none, the handler of last resort has its warnings.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
 from ..client import Producer
-from ..own_threads import is_at_work
 from ..records import LogItem
+from .feedback import CALLED, OWN, feeds_back
 from .outlet import OnFull, Outlet
 from .severity import severity_number
 from .values import repr_of, said, text_or_repr
 
 __all__ = ["LogHubHandler"]
 
-#: Own records, and those of what a producer's threads call.
-_OWN = "producer."
-_CALLED = ("urllib3", "requests", "charset_normalizer", "chardet")
-_SUSPECTS = (_OWN, *_CALLED)
+_log = logging.getLogger("producer.integrations")
+
+_SUSPECTS = (OWN, *CALLED)
 
 #: What every record has; whatever else it has came with ``extra`` or a filter.
 _USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -94,6 +94,8 @@ class LogHubHandler(logging.Handler):
     ) -> None:
         self._outlet = Outlet(producer, project, logstore, topic=topic, on_full=on_full, **options)
         self._fallback, self._context = fallback, context
+        # By its name it may be made after this one.
+        self._fallback_known = not isinstance(fallback, str)
         super().__init__(level)
 
     @property
@@ -120,9 +122,12 @@ class LogHubHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send the record; never raises."""
         try:
-            if record.name.startswith(_SUSPECTS) and _feeds_back(record):
+            if record.name.startswith(_SUSPECTS) and feeds_back(record.name, record.thread):
+                self._report(record)
                 return
             fallback = None if self._fallback is None else partial(self._fall_back, record)
+            if not self._fallback_known:
+                self._check_fallback()
             self._outlet.send(self._log_of(record), fallback)
         except Exception:  # noqa: BLE001  # as every handler of logging
             self.handleError(record)
@@ -170,6 +175,20 @@ class LogHubHandler(logging.Handler):
                 self.handleError(record)
         return values
 
+    def _check_fallback(self) -> None:
+        self._fallback_known = True
+        if self._fallback not in logging._handlers:  # type: ignore[attr-defined]  # see _fall_back
+            _log.warning("fallback: there is no handler with the name %r: what is dropped is lost", self._fallback)
+
+    def _report(self, record: logging.LogRecord) -> None:
+        """Let the handler of last resort have what a producer reports, where nobody but handlers of this class does."""
+        last = logging.lastResort
+        if last is None or record.levelno < last.level or not record.name.startswith(OWN):
+            return
+        takers = [each for each in _handlers_of(record.name) if not isinstance(each, logging.NullHandler)]
+        if takers and takers[0] is self and all(isinstance(each, LogHubHandler) for each in takers):
+            last.handle(record)
+
     def _fall_back(self, record: logging.LogRecord) -> None:
         handler = self._fallback
         if isinstance(handler, str):
@@ -197,17 +216,19 @@ class LogHubHandler(logging.Handler):
         super().close()
 
 
+def _handlers_of(name: str) -> Iterator[logging.Handler]:
+    """All handlers that a record of that logger comes to."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        yield from logger.handlers
+        logger = logger.parent if logger.propagate else None
+
+
 def _is_configuring() -> bool:
     """Whether the caller holds the lock of ``logging``, as ``logging.config`` does when it ends the handlers of before:
     the threads that deliver may need it, too, and whoever waited for them would wait for himself.
     """
     return bool(logging._lock._is_owned())  # type: ignore[attr-defined]
-
-
-def _feeds_back(record: logging.LogRecord) -> bool:
-    """Whether what a producer does has caused the record."""
-    package, _, _ = record.name.partition(".")
-    return record.name.startswith(_OWN) or (package in _CALLED and is_at_work(record.thread))
 
 
 def _add(fields: dict[str, Any], more: Mapping[str, Any]) -> None:

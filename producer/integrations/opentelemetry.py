@@ -20,7 +20,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from opentelemetry import metrics, trace
+try:
+    from opentelemetry import metrics, trace
+except ModuleNotFoundError as error:
+    from ..installing import missing
+
+    raise missing(error, "opentelemetry") from error
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.resources import Resource

@@ -7,15 +7,17 @@ sent is counted, said in sums, and given to a fallback if there is one.
 from __future__ import annotations
 
 import _thread
+import inspect
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from difflib import get_close_matches
+from typing import Any, Literal, Never
 
 from ..client import Producer
-from ..config import ProducerConfig, ProjectConfig
+from ..config import ProducerConfig, ProjectConfig, option_names
 from ..credentials import EnvironmentCredentials
 from ..errors import (
     ConfigError,
@@ -74,7 +76,10 @@ class Outlet:
         credentials: CredentialsProvider | None = None,
         config: ProducerConfig | Mapping[str, Any] | None = None,
         flush_timeout: float = 10.0,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            raise _unknown_option(next(iter(unknown)))
         for name, value in (("project", project), ("logstore", logstore)):
             if not isinstance(value, str) or not value:
                 raise ConfigError(name, "must be text that is not empty", value)
@@ -214,6 +219,15 @@ class Outlet:
         """A thread of the parent may hold the lock, and what it has deferred is the parent's to send."""
         self._counting = threading.RLock()
         self._deferred = deque()
+
+
+def _unknown_option(name: str) -> ConfigError:
+    if name in option_names():
+        return ConfigError(name, f"is an option of the producer: config={{{name!r}: ...}}", f"{name}=")
+    known = [each for each in inspect.signature(Outlet).parameters if each != "unknown"]
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"options are {', '.join(known)}"
+    return ConfigError(name, f"unknown option; {hint}", name)
 
 
 _max_block: dict[OnFull, int | None] = {"drop": 0, "wait": None}

@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+except ModuleNotFoundError as error:
+    from ..installing import missing
+
+    raise missing(error, "prometheus") from error
 from prometheus_client.registry import Collector
 
 from ..client import Producer

@@ -13,14 +13,21 @@ An event's keys become fields as they are; ``event`` becomes ``message``, and th
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-import structlog
+try:
+    import structlog
+except ModuleNotFoundError as error:
+    from ..installing import missing
+
+    raise missing(error, "structlog") from error
 
 from ..client import Producer
 from ..records import LogItem
+from .feedback import feeds_back
 from .outlet import HasOutlet, OnFull, Outlet
 from .severity import severity_number
 from .values import text_or_repr
@@ -41,6 +48,8 @@ _LEVELS = {
     "critical": logging.CRITICAL,
     "fatal": logging.CRITICAL,
 }
+#: What structlog's formatter of records of ``logging`` adds for itself.
+_BOOKKEEPING = ("_record", "_from_structlog")
 
 
 class LogHubProcessor(HasOutlet):
@@ -69,19 +78,25 @@ class LogHubProcessor(HasOutlet):
         self._outlet = Outlet(producer, project, logstore, on_full=on_full, **options)
         self._pass_on = pass_on
 
-    def __call__(self, _logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """Send the event.
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Send the event, unless a producer has caused it: a record of ``logging`` that structlog's formatter brings
+        here from the producer itself, or from its HTTP library on its threads, would cause the next one.
 
         :raises structlog.DropEvent: it is not to go on.
         """
-        self.send(method, event)
+        name, thread = _origin(logger, event)
+        if not feeds_back(name, thread):
+            self.send(method, event)
         if self._pass_on:
             return event
         raise structlog.DropEvent
 
-    def send(self, method: str, event: MutableMapping[str, Any]) -> None:
+    def send(self, method: str, event: MutableMapping[str, Any] | str) -> None:
         """Send an event that was made by that method."""
-        fields = dict(event)
+        # Behind a renderer it is text.
+        fields = dict(event) if isinstance(event, Mapping) else {"event": event}
+        for name in _BOOKKEEPING:
+            fields.pop(name, None)
         level = text_or_repr(fields.pop("level", method))
         known = {"severity_text": level, "severity_number": severity_number(_LEVELS.get(level.lower(), logging.INFO))}
         if "event" in fields:
@@ -114,6 +129,16 @@ class LogHubProcessor(HasOutlet):
 def _is_moment(value: object) -> bool:
     """Whether it is a number of seconds, as ``TimeStamper`` makes it."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**32
+
+
+def _origin(logger: Any, event: object) -> tuple[str, int | None]:
+    """The name of the logger that an event comes from, as far as it has one, and its thread."""
+    if not isinstance(event, Mapping):
+        return "", None
+    record = event.get("_record")
+    if isinstance(record, logging.LogRecord):
+        return record.name, record.thread
+    return str(event.get("logger") or getattr(logger, "name", "")), threading.get_ident()
 
 
 class LogHubLogger:

@@ -83,7 +83,8 @@ class SignedClient:
     :param where: the same in words.
     :param config: the signature's version and region, ``http``, ``retries`` and its backoff; the rest is not looked at.
     :param names: how ``project``, ``logstore``, ``endpoint`` and ``access_key_id`` are called where they are given.
-    :param advice: what to do, by the code of the server's error, where that is more than what is known here.
+    :param advice: what to do, by the code of the server's error, where that is more than what is known here; nothing
+        where the error says it all.
     """
 
     def __init__(
@@ -216,10 +217,11 @@ class SignedClient:
     def _words(self, what: str, error: AttemptError, attempts: int) -> str:
         status = "no answer" if error.http_status is None else f"status {error.http_status}"
         times = "" if attempts == 1 else f" after {attempts} attempts"
-        advice = self._advice.get(error.code) or _general_advice(error)
+        advice = self._advice.get(error.code, _general_advice(error))
         return (
             f"{what} of {self._where}: {status}, {error.code}: {error.message} "
-            f"(request id {error.request_id or 'none'}){times}; {advice.format(**self._names)}"
+            f"(request id {error.request_id or 'none'}){times}"
+            f"{'; ' if advice else ''}{advice.format(**self._names)}"
         )
 
 

@@ -155,7 +155,7 @@ def test_search_prints_logs_in_order_of_time(run: Run, filled: LogHubServer) -> 
     code, out, err = run("search", "--limit", "2", "--oldest")
     assert (code, len(out.splitlines())) == (0, 2)
     assert "the oldest 2 logs; there are more (--limit)" in err
-    assert run("search", "--from", "-1h", "--to", "-30m") == (0, "", "")
+    assert run("search", "--from", "-1h", "--to", "-30m")[:2] == (0, "")
 
 
 def test_every_form_of_output_holds_the_same(run: Run, filled: LogHubServer) -> None:
@@ -365,6 +365,8 @@ def test_check_says_whether_logs_would_arrive(run: Run, server: LogHubServer) ->
         (["search", "--from", "yesterday"], "--from must be now, a time ago such as -15m"),
         (["search", "--from", "1700000000000"], "are these milliseconds?"),
         (["search", "--from", "now", "--to", "-1h"], "--from now must be before --to -1h"),
+        (["search", "--from", "-1x"], "--from must be now, a time ago such as -15m"),
+        (["search", "-l", ""], "--logstore is empty: leave it out, or give a value"),
         (["tail", "--grep", "("], "--grep (: "),
         (["send", "x", "-l", "Bad Name!"], "Bad Name!"),
     ],
@@ -384,6 +386,27 @@ def test_a_refusal_names_the_flag_to_look_at(run: Run, server: LogHubServer) -> 
     assert err.startswith("producer search: GetLogs of cli at http://127.0.0.1:")
     assert "LogStoreNotExist: no such store (request id " in err
     assert err.endswith("; check --logstore\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("ParameterInvalid", "ParameterInvalid: it ends too early (request id "),
+        ("LogStoreAlreadyExist", "; --if-not-exists makes that no error\n"),
+    ],
+)
+def test_a_refusal_that_says_it_all_gets_no_advice(run: Run, server: LogHubServer, code: str, told: str) -> None:
+    """Nothing of parameters and permissions, where the server has said what is wrong."""
+    server.faults.add(answer(400, code, "it ends too early"))
+    _, _, err = run("search")
+    assert told in err
+    assert "permissions" not in err
+
+
+def test_a_search_that_finds_nothing_says_so(run: Run, server: LogHubServer) -> None:
+    """Beside the output, which stays as it is for programs; the exit code is 0."""
+    assert run("create", "logstore")[0] == 0
+    assert run("search", "nothing", "--output", "json") == (0, "[]\n", "no log of that range matches\n")
 
 
 def test_times_are_relative_or_absolute() -> None:

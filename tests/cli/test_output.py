@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import sys
@@ -135,3 +136,33 @@ def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     with Progress("logs") as told:
         told.add(1)
     assert stream.getvalue().count("\r") == 3
+
+
+class Full(io.StringIO):
+    """An output on a disk that is full."""
+
+    def write(self, _text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_output_that_takes_nothing_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk, or none at all, with which nothing begins; nothing is traced."""
+    full = "the output cannot be written: No space left on device"
+    for stream, told, code in ((Full(), full, 1), (None, "the standard output is closed", 2)):
+        monkeypatch.setattr("sys.stdout", stream)
+        assert main(["completion", "bash"]) == code
+        said = capsys.readouterr().err
+        assert said.startswith("producer completion: ")
+        assert told in said
+
+
+def test_an_output_without_the_letters_gets_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a locale without Unicode nothing is lost, and nothing is traced."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("producer.cli.completion.run", lambda _args: printed("jsonl", {"a": "日"}) or 0)
+    assert main(["completion", "bash"]) == 0
+    out.flush()
+    assert out.buffer.getvalue() == b'{"a": "\\u65e5"}\n'  # type: ignore[attr-defined]

@@ -41,6 +41,9 @@ def ended(*arguments: str) -> int:
         (["agent", "--confg", "x"], "producer agent: unknown flag --confg: did you mean --config? see"),
         (["channel", "inspct", "x"], "producer channel: no such command 'inspct': did you mean inspect? see"),
         (["agent", "unit", "sytemd"], "no such choice 'sytemd': did you mean systemd? see"),
+        (["serve", "more"], "producer serve: 'more' is one argument too many; see producer serve --help"),
+        (["agent", "check", "a.toml"], "producer agent check: 'a.toml' is one argument too many; see producer agent"),
+        (["create"], "required: project or logstore; see producer create --help"),
         (["serve", "--zzzz"], "producer serve: unknown flag --zzzz; see producer serve --help"),
     ],
 )

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from producer.cli.exit_codes import ExitCode
 from producer.cli.serve import add_arguments, run
 from producer.installing import how_to_install
 from producer.server import LogHubServer
@@ -109,14 +110,14 @@ def parse(*options: str) -> argparse.Namespace:
 def test_a_wrong_option_is_refused_in_words(
     capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
 ) -> None:
-    """The command names the option, its value and the rule, and its status is not 0."""
-    assert run(parse(*options)) == 1
+    """The command names the option, its value and the rule; as everywhere, 2 says that nothing has begun."""
+    assert run(parse(*options)) == ExitCode.USAGE
     assert message in capsys.readouterr().err
 
 
 def test_the_default_key_is_not_served_to_other_machines(capsys: pytest.CaptureFixture[str]) -> None:
     """--host beyond this machine needs an access key of one's own, and the message names its options."""
-    assert run(parse("--host", "0.0.0.0", "--port", "0")) == 1
+    assert run(parse("--host", "0.0.0.0", "--port", "0")) == ExitCode.USAGE
     assert "--access-key-id" in capsys.readouterr().err
 
 
@@ -124,7 +125,7 @@ def test_a_taken_port_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """The command says which port cannot be had."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert run(parse("--port", str(port))) == 1
+        assert run(parse("--port", str(port))) == ExitCode.USAGE
     assert f"port {port}" in capsys.readouterr().err
 
 
@@ -155,7 +156,7 @@ def test_without_its_extra_the_server_says_what_to_install() -> None:
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
-    assert done.returncode == 1
+    assert done.returncode == ExitCode.USAGE
     assert how_to_install("server") in done.stdout
     assert how_to_install("server") in done.stderr
     assert "Traceback" not in done.stderr

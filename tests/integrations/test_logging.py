@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import importlib
 import logging
 import logging.config
 import multiprocessing
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from producer import ConfigError, Producer, ProducerConfig
+from producer.installing import how_to_install
 from producer.integrations.logging import LogHubHandler
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
@@ -395,6 +397,72 @@ def test_wrong_options_are_refused_with_their_names(producer: Producer, reach: d
         LogHubHandler(producer, "p")
     with pytest.raises(ConfigError, match="linger_msec: unknown option; did you mean linger_ms"):
         LogHubHandler(project="p", logstore="l", config={"linger_msec": 5}, **reach)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"acess_key_id": "x"}, "acess_key_id: unknown option; did you mean access_key_id?"),
+        ({"linger_ms": 500}, "linger_ms: is an option of the producer: config={'linger_ms': ...}"),
+        ({"nonsense": 1}, "nonsense: unknown option; options are "),
+    ],
+)
+def test_an_unknown_option_is_told_what_is_meant(producer: Producer, option: dict[str, Any], told: str) -> None:
+    """As everywhere, with the nearest name, or where it belongs."""
+    with pytest.raises(ConfigError) as caught:
+        LogHubHandler(producer, "p", "l", **option)
+    assert told in str(caught.value)
+
+
+@pytest.fixture
+def of_last_resort(monkeypatch: pytest.MonkeyPatch) -> Kept:
+    """What ``logging`` writes to the standard error where nobody takes a record."""
+    kept = Kept()
+    kept.setLevel(logging.WARNING)
+    monkeypatch.setattr(logging, "lastResort", kept)
+    return kept
+
+
+def test_what_a_producer_reports_is_seen_where_nobody_else_takes_it(
+    producer: Producer, logstore: str, of_last_resort: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, by the handler of last resort, if all handlers send to LogHub; another handler has it for itself."""
+    handlers: list[logging.Handler] = [LogHubHandler(producer, PROJECT, logstore) for _ in range(2)]
+    monkeypatch.setattr(logging.root, "handlers", [*handlers, logging.NullHandler()])
+    log = logging.getLogger("producer.send_task")
+    log.warning("attempt 1 failed")
+    log.info("of no interest")
+    assert [record.getMessage() for record in of_last_resort.records] == ["attempt 1 failed"]
+    logging.root.handlers.append(Kept())
+    log.warning("attempt 2 failed")
+    assert len(of_last_resort.records) == 1
+
+
+def test_a_fallback_that_is_no_handler_is_told_at_once(
+    producer: Producer, logstore: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When the first record is logged, and not when the first one is dropped."""
+    handler = LogHubHandler(producer, PROJECT, logstore, fallback="consol")
+    for _ in range(2):
+        handler.handle(logging.makeLogRecord({"msg": "mine", "name": "app"}))
+    assert caplog.text.count("fallback: there is no handler with the name 'consol'") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "missing"),
+    [("structlog", "structlog"), ("opentelemetry", "opentelemetry"), ("prometheus", "prometheus_client")],
+)
+def test_without_its_extra_an_integration_says_what_to_install(
+    module: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that works for this installation."""
+    name = f"producer.integrations.{module}"
+    for loaded in [each for each in sys.modules if each.partition(".")[0] == missing or each == name]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError) as caught:
+        importlib.import_module(name)
+    assert how_to_install(module) in str(caught.value)
 
 
 def _log_in_child(logger: logging.Logger) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import logging
 import math
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +14,7 @@ import structlog
 
 from producer import Producer
 from producer.integrations.structlog import LogHubProcessor
+from producer.own_threads import at_work
 from producer.server.store.log_groups import StoredLog
 from tests.integrations.conftest import PROJECT
 
@@ -107,3 +110,33 @@ def test_its_loggers_send_what_a_renderer_made(sender: LogHubProcessor, arrived:
     sender.flush()
     sender.close()
     assert sender.dropped == 0
+
+
+def test_what_a_producer_causes_does_not_come_back(sender: LogHubProcessor, arrived: Arrived) -> None:
+    """Records of ``logging`` that structlog's formatter brings here: neither the producer's own nor those of its HTTP
+    library on its threads are sent, and what else comes has no field of structlog's own bookkeeping.
+    """
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.add_logger_name, sender], processors=[lambda *_: "seen"]
+    )
+    sender._pass_on = True
+
+    def bring(name: str) -> str:
+        return formatter.format(logging.makeLogRecord({"name": name, "msg": name, "thread": threading.get_ident()}))
+
+    with at_work():
+        said = [bring(name) for name in ("producer.handler", "urllib3.connectionpool", "shop")]
+        sender(None, "info", {"event": "named", "logger": "requests.sessions"})
+    said.append(bring("urllib3.util"))
+    assert said == ["seen"] * 4
+    logs = arrived()
+    assert [log.fields["message"] for log in logs] == ["shop", "urllib3.util"]
+    assert not {name for log in logs for name in log.fields if name.startswith("_")}
+
+
+def test_a_processor_behind_a_renderer_sends_its_text(sender: LogHubProcessor, arrived: Arrived) -> None:
+    """Nothing is raised into the code that logs: text is the message."""
+    with pytest.raises(structlog.DropEvent):
+        sender(None, "warning", '{"event": "paid"}')  # type: ignore[arg-type]
+    [log] = arrived()
+    assert (log.fields["message"], log.fields["severity_text"]) == ('{"event": "paid"}', "warning")

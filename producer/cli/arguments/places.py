@@ -25,7 +25,7 @@ def logstores(parser: argparse.ArgumentParser) -> None:
 
 def create(parser: argparse.ArgumentParser) -> None:
     """Of ``producer create``."""
-    parser.add_argument("what", choices=("project", "logstore"))
+    parser.add_argument("what", choices=("project", "logstore"), metavar="project or logstore")
     parser.add_argument("--shards", type=positive_integer, default=2, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--ttl", type=positive_integer, default=30, metavar="DAYS", help="how long logs are kept; default: %(default)s"

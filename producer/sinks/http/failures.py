@@ -24,7 +24,7 @@ _STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
 
 # What OpenSSL calls an answer that is no TLS; newer versions by the second name.
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
-_PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
+PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
 
 # What urllib3 puts before some messages: the connection as a Python object; of its newer versions with host and port.
 _OBJECT = re.compile(r"^<[^>]*>: ")
@@ -48,7 +48,7 @@ def _never_sent(error: Exception) -> AttemptError:
         return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
     stage = next((words for kinds, words in _STAGES if isinstance(error, kinds)), "no connection")
     cause = _innermost(error)
-    hint = _PLAIN_HTTP if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS else ""
+    hint = PLAIN_HTTP if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS else ""
     return UnreachableError("RequestError", f"{stage}: {_words(cause)}{hint}")
 
 

@@ -22,6 +22,7 @@ from ...errors import (
 )
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.signing import UnsignedRequest
+from ..http.failures import PLAIN_HTTP
 from .classify import BAD_RESPONSE
 
 #: The region that an endpoint of the service names, also of its networks.
@@ -91,6 +92,8 @@ def _problem(error: AttemptError, project: ProjectConfig, config: ProducerConfig
         return _signature(project, config)
     if error.code in _ADVICE:
         return _ADVICE[error.code]
+    if PLAIN_HTTP in error.message:
+        return "endpoint", "https is asked of a server that speaks http"
     problem, words = next((said for kind, said in _BY_CLASS if isinstance(error, kind)), ("project", "refused"))
     if type(error) is NetworkError and project.endpoint.startswith("http://"):
         words += "; if the server speaks TLS there, write https://"
