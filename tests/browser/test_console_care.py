@@ -150,7 +150,7 @@ def test_what_logs_say_is_shown_and_never_run(server: LogHubServer, open_page: O
     line = page.locator("#logs > li").first
     line.locator("summary").click()
     cells = line.locator(".log td:nth-child(2)")
-    for text in (HOSTILE["html"], "polluted", "a␀b␛[31mred␇\u202egnp.exe", HOSTILE["rtl"], HOSTILE["quote"]):
+    for text in (HOSTILE["html"], "polluted", "a␀b␛[31mred␇[U+202E]gnp.exe", HOSTILE["rtl"], HOSTILE["quote"]):
         assert text in cells.all_text_contents()
     assert "__proto__" in line.locator(".log th").all_text_contents()
     expect(page.locator("#fields summary", has_text="__proto__")).to_have_count(1)

@@ -56,8 +56,11 @@ export function bytes(number) {
   return `${number.toFixed(1)} TiB`;
 }
 
-// Control characters are shown by their pictures: some would do nothing, others hide what follows.
-export const visible = text => text.replace(/[\0-\x08\x0b-\x1f\x7f]/g, sign => String.fromCharCode(sign === "\x7f" ? 0x2421 : 0x2400 + sign.charCodeAt(0)));
+// Control characters are shown by their pictures: some would do nothing, others hide what follows. Those that turn the
+// direction round are named: they make "exe.png" of what ends in ".exe".
+export const visible = text => text
+  .replace(/[\0-\x08\x0b-\x1f\x7f]/g, sign => String.fromCharCode(sign === "\x7f" ? 0x2421 : 0x2400 + sign.charCodeAt(0)))
+  .replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, sign => `[U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 
 // Text of a log. It stands apart from its neighbours, whatever direction it is written in.
 export const value = text => make("bdi", {}, visible(text));

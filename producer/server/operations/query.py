@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..errors import ApiError
@@ -52,8 +52,7 @@ _MAX_PARTS = 21
 class _Text:
     """One text of a log, in the forms that words are looked for in; each is made when it is first needed."""
 
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
+    def __init__(self, text: str) -> None:
         self._text = text
         self._lower: str | None = None
         self._tokens: str | None = None
@@ -105,10 +104,16 @@ class _Part:
 class Query:
     """Tells whether a log matches.
 
+    :ivar words: what is looked for in texts.
+    :ivar indexes: which of the words may be in the texts of a name, for names that some word is bound to.
+    :ivar anywhere: which may be in the texts of any other name.
+    :ivar part: what the words found mean.
     :ivar matches_all: every log does.
     """
 
     words: list[_Word]
+    indexes: Mapping[str, list[int]]
+    anywhere: list[int]
     part: _Part
     matches_all: bool = False
 
@@ -120,15 +125,18 @@ class Query:
         if self.matches_all:
             return True
         found = bytearray(len(self.words))
-        left = dict(enumerate(self.words))
         for name, content in texts:
-            text = _Text(name, content)
-            for index in [index for index, has in left.items() if has(text)]:
-                found[index] = True
-                del left[index]
-            if not left:
-                break
+            indexes = self.indexes.get(name, self.anywhere)
+            if indexes:
+                self._look(_Text(content), indexes, found)
+                if all(found):
+                    break
         return self.part.holds(found)
+
+    def _look(self, text: _Text, indexes: list[int], found: bytearray) -> None:
+        for index in indexes:
+            if not found[index] and self.words[index](text):
+                found[index] = True
 
     def may_match(self, raw: bytes) -> bool:
         """False where no log of a LogGroup can match, told from its encoded bytes alone, without decoding it."""
@@ -146,11 +154,17 @@ def compile_query(text: str, limits: Limits) -> Query:
         raise _unreadable("nothing can follow a '|' here")
     parser = _Parser(list(_tokens(text)), limits.query_words)
     if parser.at_end or text.strip() == "*":
-        return Query([], _Part(lambda _found: True, lambda _raw: True), matches_all=True)
+        return Query([], {}, [], _Part(lambda _found: True, lambda _raw: True), matches_all=True)
     part = parser.alternatives()
     if not parser.at_end:
         raise _unreadable(f"{parser.next()[1]!r} is not expected")
-    return Query(parser.words, part)
+    anywhere = [index for index, key in enumerate(parser.keys) if key is None]
+    indexes = {
+        key: [index for index, other in enumerate(parser.keys) if other in (None, key)]
+        for key in parser.keys
+        if key is not None
+    }
+    return Query(parser.words, indexes, anywhere, part)
 
 
 def split_query(text: str) -> tuple[str, str | None]:
@@ -193,10 +207,12 @@ class _Parser:
     """Reads a query.
 
     :ivar words: the words that it has met so far.
+    :ivar keys: the name that each of them is bound to, or None.
     """
 
     def __init__(self, tokens: list[_Token], max_words: int) -> None:
         self.words: list[_Word] = []
+        self.keys: list[str | None] = []
         self._tokens = tokens
         self._max_words = max_words
         self._place = 0
@@ -240,16 +256,17 @@ class _Parser:
             raise _unreadable(f"{text!r} is not expected")
         if self._skip(":"):
             has, needles = self._value()
-            return self._word(_of_key(text, has), needles)
+            return self._word(has, needles, text)
         if self._sees("compare") or self._sees("range"):
-            return self._word(_of_key(text, self._number()), [])
+            return self._word(self._number(), [], text)
         quoted = kind == "quoted"
         return self._word(_word(text, quoted=quoted), _needles(text, quoted=quoted))
 
-    def _word(self, word: _Word, needles: list[bytes]) -> _Part:
+    def _word(self, word: _Word, needles: list[bytes], key: str | None = None) -> _Part:
         if len(self.words) == self._max_words:
             raise _unreadable(f"it has more than {self._max_words} words")
         self.words.append(word)
+        self.keys.append(key)
         index = len(self.words) - 1
         return _Part(lambda found: bool(found[index]), lambda raw: _has_all(raw, needles))
 
@@ -313,10 +330,6 @@ def _parse_bound(text: str) -> float:
             f"{text[:64]!r} is no number: numbers are compared with < <= > >= =; put text with such a sign into"
             " quotation marks"
         ) from error
-
-
-def _of_key(key: str, has: _Word) -> _Word:
-    return lambda text: text.name == key and has(text)
 
 
 def _word(word: str, *, quoted: bool) -> _Word:
