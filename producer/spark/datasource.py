@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 FORMAT = "loghub"
 
 
+#: What a worker says that cannot import the package; its interpreter belongs into it.
+WITHOUT_PACKAGE = (
+    "the Python of Spark's workers, {}, has no package producer: let Spark run the one that has it "
+    "(producer.spark.session() does; or set PYSPARK_PYTHON to its path before Spark starts), or install the package "
+    "there"
+)
+
+
 class LogHubSource(DataSource):
     """Reads and writes logstores; ``docs/spark.md`` has the options."""
 
@@ -92,11 +100,7 @@ def travelling_source() -> type[DataSource]:
             except ModuleNotFoundError as error:
                 if (error.name or "").partition(".")[0] != "producer":
                     raise
-                raise ImportError(
-                    f"the Python of Spark's workers, {sys.executable}, has no package producer: let Spark run the one "
-                    "that has it (producer.spark.session() does; or set PYSPARK_PYTHON to its path before Spark "
-                    "starts), or install the package there"
-                ) from error
+                raise ImportError(WITHOUT_PACKAGE.format(sys.executable)) from error
             return LogHubSource(self.options)
 
         def schema(self) -> StructType | str:

@@ -15,6 +15,7 @@ import pytest
 from pyspark import cloudpickle
 
 import producer
+from producer.spark import write_partition
 from producer.spark.datasource import travelling_source
 from producer.spark.starting import _warn_of_another_python, prepare
 
@@ -53,20 +54,25 @@ import pickle, sys
 sys.modules["producer"] = None
 source = pickle.loads(bytes.fromhex(sys.argv[1]))
 print(source.name())
-try:
-    source({}).writer(None, False)
-except ImportError as error:
-    print(error)
+for go_on in (lambda: source({}).writer(None, False), lambda: pickle.loads(bytes.fromhex(sys.argv[2]))):
+    try:
+        go_on()
+    except ImportError as error:
+        print(error)
 """
 
 
 def test_a_worker_without_the_package_says_what_to_do() -> None:
-    """The registered source travels with its code, and names the interpreter; with the package it works."""
-    pickled = cloudpickle.dumps(travelling_source())
-    command = [sys.executable, "-c", WITHOUT_PACKAGE, pickled.hex()]
+    """The registered source and write_partition's function travel with code that names the interpreter; with the
+    package they work.
+    """
+    write = write_partition({"endpoint": "http://127.0.0.1:9", "project": "p", "logstore": "l"})
+    parcels = [cloudpickle.dumps(each) for each in (travelling_source(), write)]
+    command = [sys.executable, "-c", WITHOUT_PACKAGE, *(parcel.hex() for parcel in parcels)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    name, said = done.stdout.splitlines()
-    assert name == "loghub"
+    name, said, said_of_rows = done.stdout.splitlines()
+    assert (name, said_of_rows) == ("loghub", said)
     assert said.startswith(f"the Python of Spark's workers, {sys.executable}, has no package producer")
     assert "producer.spark.session()" in said
     assert "__topic__" in travelling_source()({}).schema().fieldNames()  # type: ignore[union-attr]
+    assert vars(cloudpickle.loads(parcels[1]))["_options"] == vars(write)["_options"]

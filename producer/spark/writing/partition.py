@@ -6,8 +6,11 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark import cloudpickle
+
 from ...errors import ConfigError
 from ..accumulators import SumParam
+from ..datasource import WITHOUT_PACKAGE
 from .metrics import WriteMetrics
 from .options import Guarantee, WriteOptions
 from .rows import batches_of
@@ -44,17 +47,43 @@ def write_partition(
 
 
 class _WritePartition:
-    """See :func:`write_partition`; a class, so that it is pickled with what it holds and nothing else."""
+    """See :func:`write_partition`; a class, so that it is pickled with what it holds and nothing else.
+
+    That travels in a parcel, beside code that opens it: where Spark's Python has no package ``producer``, that code can
+    still say what to do about it.
+    """
 
     def __init__(self, options: WriteOptions, run: str, metrics: Accumulator[WriteMetrics] | None) -> None:
         self._options = options
         self._run = run
         self._metrics = metrics
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        parcel = cloudpickle.dumps((self._options, self._run, self._metrics))  # type: ignore[no-untyped-call]
+        return _opener(), (parcel,)
+
     def __call__(self, rows: Iterable[Any]) -> None:
         done = write_rows(batches_of(rows, self._options.columns), self._options, self._run)
         if self._metrics is not None:
             self._metrics.add(done)
+
+
+def _opener() -> Callable[[bytes], Callable[[Iterable[Any]], None]]:
+    """A function that is pickled with its code, and makes the one that sends from its parcel."""
+
+    def open_parcel(parcel: bytes) -> Callable[[Iterable[Any]], None]:
+        import pickle  # noqa: PLC0415  # of the process that it travels to; likewise the next ones
+        import sys  # noqa: PLC0415
+
+        try:
+            from producer.spark.writing.partition import _WritePartition  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "producer":
+                raise
+            raise ImportError(WITHOUT_PACKAGE.format(sys.executable)) from error
+        return _WritePartition(*pickle.loads(parcel))  # noqa: S301  # by Spark, from the driver
+
+    return open_parcel
 
 
 def metrics_accumulator(context: SparkContext) -> Accumulator[WriteMetrics]:
