@@ -18,19 +18,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from .errors import WITHOUT_PACKAGE
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: The name for ``format`` and ``USING``.
 FORMAT = "loghub"
-
-
-#: What a worker says that cannot import the package; its interpreter belongs into it.
-WITHOUT_PACKAGE = (
-    "the Python of Spark's workers, {}, has no package producer: let Spark run the one that has it "
-    "(producer.spark.session() does; or set PYSPARK_PYTHON to its path before Spark starts), or install the package "
-    "there"
-)
 
 
 class LogHubSource(DataSource):

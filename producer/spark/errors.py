@@ -14,6 +14,13 @@ from __future__ import annotations
 from ..errors import ProducerError
 from .text import readable
 
+#: What a worker says that cannot import the package; its interpreter belongs into it.
+WITHOUT_PACKAGE = (
+    "the Python of Spark's workers, {}, has no package producer: let Spark run the one that has it "
+    "(producer.spark.session() does; or set PYSPARK_PYTHON to its path before Spark starts), or install the package "
+    "there"
+)
+
 
 class SparkJobError(ProducerError):
     """What every error of this package's Spark side is.

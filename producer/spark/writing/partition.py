@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 
 from ...errors import ConfigError
 from ..accumulators import SumParam
-from ..datasource import WITHOUT_PACKAGE
+from ..errors import WITHOUT_PACKAGE
 from .metrics import WriteMetrics
 from .options import Guarantee, WriteOptions
 from .rows import batches_of

@@ -23,6 +23,8 @@ STORES = {
     "webhdfs": ("requests", "fsspec requests"),
 }
 SCHEMES = (*WEB, *STORES)
+#: Those whose addresses begin with the host that is asked, rather than with a bucket.
+HOSTED = ("hdfs", "webhdfs")
 
 # Shorter values of the environment are no secrets, and would blot out ordinary words.
 _SECRET_LENGTH = 8

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from urllib.parse import urlsplit
 
-from .address import WEB, scheme_of
+from .address import HOSTED, WEB, scheme_of
 from .seen import RemoteFiles
 from .store import StoreFiles
 from .web import WebFiles
@@ -15,9 +16,10 @@ def files_of(address: str) -> RemoteFiles:
 
     :raises InputError: a package is missing.
     """
-    return _files(scheme_of(address) or "")
+    scheme = scheme_of(address) or ""
+    return _files(scheme, urlsplit(address).netloc if scheme in HOSTED else "")
 
 
 @lru_cache(maxsize=16)
-def _files(scheme: str) -> RemoteFiles:
-    return WebFiles() if scheme in WEB else StoreFiles(scheme)
+def _files(scheme: str, host: str) -> RemoteFiles:
+    return WebFiles() if scheme in WEB else StoreFiles(scheme, host)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from ....installing import how_to_install
 from ...errors import InputError
@@ -29,14 +30,17 @@ _RETRIES = 3
 
 
 class StoreFiles:
-    """The files of one scheme.
+    """The files of one scheme, and of one host where addresses name it.
 
     :param scheme: one of :data:`~.address.STORES`.
-    :raises InputError: the package that it needs is not installed.
+    :param host: what stands before the path, for those of :data:`~.address.HOSTED`; empty is that which fsspec is
+        configured with.
+    :raises InputError: the package that it needs is not installed, or it needs a host.
     """
 
-    def __init__(self, scheme: str) -> None:
+    def __init__(self, scheme: str, host: str = "") -> None:
         self._scheme = scheme
+        self._host = host
         self._process = -1
         self._files: Any = None
         self._connect()
@@ -44,7 +48,7 @@ class StoreFiles:
     def _connect(self) -> Any:
         """The file system; a process that was forked needs one of its own."""
         if self._process != os.getpid():
-            self._files, self._process = _file_system(self._scheme), os.getpid()
+            self._files, self._process = _file_system(self._scheme, self._host), os.getpid()
         return self._files
 
     def look(self, address: str, head: int) -> Seen:
@@ -55,7 +59,8 @@ class StoreFiles:
             if told["type"] != "file":
                 raise NotThereError(f"{address}: not found as a file")
             size = int(told["size"] or 0)
-            first = bytes(files.cat_file(address, start=0, end=min(head, size))) if head and size else b""
+            wanted = min(head, size)
+            first = _whole(bytes(files.cat_file(address, start=0, end=wanted)), address, 0, wanted) if wanted else b""
         return Seen(address, size, version_of(told), head=first)
 
     def below(self, address: str) -> list[str] | None:
@@ -64,7 +69,7 @@ class StoreFiles:
         with _translated_errors(address):
             if not address.endswith("/") and files.isfile(address):
                 return None
-            found = [files.unstrip_protocol(path) for path in sorted(files.find(address))]
+            found = [self._address(path) for path in sorted(files.find(address))]
         if not found:
             raise NotThereError(f"{address}: not found: no such file, and nothing below it")
         return found
@@ -75,7 +80,13 @@ class StoreFiles:
         with _translated_errors(pattern):
             found = files.glob(pattern, detail=True)
         ends = {"directory": "/"}
-        return [files.unstrip_protocol(path) + ends.get(found[path]["type"], "") for path in sorted(found)]
+        return [self._address(path) + ends.get(found[path]["type"], "") for path in sorted(found)]
+
+    def _address(self, path: str) -> str:
+        """Of a path as the file system has it."""
+        if self._host:
+            return f"{self._scheme}://{self._host}/{urlsplit(path).path.lstrip('/')}"
+        return str(self._connect().unstrip_protocol(path))
 
     def open(self, seen: Seen, start: int, end: int) -> _Blocks:
         """Open a file."""
@@ -129,12 +140,22 @@ class _Blocks:
 
         def fetch() -> bytes:
             self._file.seek(position)
-            return bytes(self._file.read(size))
+            return _whole(bytes(self._file.read(size)), self._seen.address, position, size)
 
         return self._threads.submit(fetch)
 
 
-def _file_system(scheme: str) -> Any:
+def _whole(data: bytes, address: str, position: int, size: int) -> bytes:
+    """What was read, if it is as long as what was asked for: of some servers an error comes in place of the bytes.
+
+    :raises RemoteError: it is not; nothing at all is for the reader to judge.
+    """
+    if data and len(data) != size:
+        raise RemoteError(f"{shown(address)}: {len(data)} bytes came at byte {position}, and not {size}")
+    return data
+
+
+def _file_system(scheme: str, host: str) -> Any:
     package, install = STORES[scheme]
     missing = next((name for name in ("fsspec", package) if importlib.util.find_spec(name) is None), None)
     if missing is not None:
@@ -144,8 +165,12 @@ def _file_system(scheme: str) -> Any:
 
     configured = fsspec.config.conf.get(scheme, {})
     options = {name: value for name, value in _options(scheme).items() if name not in configured}
-    with _translated_errors(f"{scheme}://"):
-        files = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
+    if scheme == "webhdfs" and not host and "host" not in configured:
+        raise InputError("webhdfs:// needs the host of the name node: webhdfs://HOST:9870/path")
+    with _translated_errors(f"{scheme}://{host}"):
+        files, _ = fsspec.core.url_to_fs(
+            f"{scheme}://{host}/", use_listings_cache=False, skip_instance_cache=True, **options
+        )
     if hasattr(files, "retries"):
         files.retries = _RETRIES
     return files

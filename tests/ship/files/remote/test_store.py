@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import importlib.util
+import lzma
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
+import lz4.frame
 import pytest
+import zstandard
 
 from producer.ship.errors import FileChangedError, InputError
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import Split
 from producer.ship.files.remote import choose, store
 from producer.ship.lines.split_lines import read_split
-from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server
+from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server, webhdfs_server
 
 from .test_web import TEXT, read
 
 BUCKET = "logs"
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.compress,
+    "lz4": lz4.frame.compress,
+}
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +156,25 @@ def test_missing_package_is_named_with_how_to_install_it(
     with pytest.raises(InputError, match="which is not installed: pip install ") as raised:
         find_files([path])
     assert str(raised.value).endswith(install)
+
+
+def test_hadoop_is_asked_at_the_host_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """webhdfs://HOST:PORT/path: below a directory, by a glob, in ranges, and compressed; without a host it is said."""
+    monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
+    packed = {suffix: pack(b"packed\n") for suffix, pack in PACKERS.items()}
+    files = {
+        "/app/a.log": TEXT,
+        "/app/b/c d.log": b"c\n",
+        **{f"/app/x.{suffix}": data for suffix, data in packed.items()},
+    }
+    with webhdfs_server(files) as url:
+        root = url.replace("http", "webhdfs") + "/app"
+        found = read(find_files([root]))
+        assert found == {f"{root}/a.log": TEXT, f"{root}/b/c d.log": b"c\n"} | {
+            f"{root}/x.{suffix}": b"packed\n" for suffix in PACKERS
+        }
+        assert read(find_files([f"{root}/*.log"])) == {f"{root}/a.log": TEXT}
+        with pytest.raises(InputError, match="not found"):
+            find_files([f"{root}/none"])
+    with pytest.raises(InputError, match="needs the host of the name node"):
+        find_files(["webhdfs:///app"])
