@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .cases import LATENCY_LINGER_MS, OFFICIAL, TITLES, Case, Run
+from .cases import LATENCY_LINGER_MS, OFFICIAL, OURS, TITLES, Case, Run
 
-_CLIENTS = {title: name for name, title in TITLES.items()}
+_CLIENTS = {title: name for name, title in TITLES.items() if title not in OURS}
 
 # Logs of a round by client and way: about a second each, of the pure twins less.
 _COUNTS = {

@@ -18,6 +18,13 @@ from .results import CaseResult, Measured, Results, RunResult, load, merge
 CASES = all_cases("a file")
 
 
+@pytest.mark.parametrize("case", ["java", "small", "threads", "outage"])
+def test_a_run_of_ours_is_done_by_the_program_that_sends(case: str) -> None:
+    """Also where another program's runs have its title, such as that of the integrations."""
+    clients = {run.line: run.client for run in CASES[case].runs.values()}
+    assert (clients["ours: send"], clients["ours, pure: send"]) == ("ours", "pure")
+
+
 def made_up(case: Case, rounds: int = 3, seconds: float = 1) -> CaseResult:
     """Results of a case in which every run takes so many seconds for 1,000 logs."""
     answer = Answer(
