@@ -65,7 +65,7 @@ def test_dataframe_arrives_and_reads_back_equal(spark: SparkSession, options: di
 
 
 def test_sql_writes_and_reads(spark: SparkSession, options: dict[str, str]) -> None:
-    """USING loghub makes a view to read from and to insert into; a table takes its options in the INSERT."""
+    """USING loghub makes a view to read from and to insert into; a table takes its options in the INSERT or SELECT."""
     given = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
     spark.sql(f"CREATE TEMPORARY VIEW sink (n BIGINT, word STRING) USING loghub OPTIONS ({given})")
     spark.sql("INSERT INTO sink SELECT id, 'from sql' FROM range(10)")
@@ -75,6 +75,10 @@ def test_sql_writes_and_reads(spark: SparkSession, options: dict[str, str]) -> N
         spark.sql(f"INSERT INTO loghub_table WITH ({with_options}) SELECT id + 10, 'again' FROM range(10)")
         with pytest.raises(AnalysisException, match="INSERT INTO t WITH"):
             spark.sql("INSERT INTO loghub_table SELECT id, 'lost' FROM range(10)")
+        with pytest.raises(AnalysisException, match="endpoint: is required"):
+            spark.sql("SELECT n FROM loghub_table").collect()
+        both = [f"SELECT sum(n) FROM {name}" for name in ("sink", f"loghub_table WITH ({with_options})")]
+        assert [spark.sql(query).first() for query in both] == [(190,), (190,)]
     finally:
         spark.sql("DROP TABLE IF EXISTS loghub_table")
         spark.sql("DROP VIEW sink")
