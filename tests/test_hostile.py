@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import http.client
 import json
 import threading
 from typing import Any
@@ -21,6 +22,8 @@ from producer import (
     SendTimeoutError,
 )
 from producer.results import Attempt
+from producer.sinks.http.connections import Sent
+from producer.sinks.http.failures import error_of_exception
 from producer.sinks.http.transport import Answer
 from producer.sinks.loghub.classify import error_of_answer
 from producer.sinks.loghub.credentials_cache import CredentialsCache
@@ -154,6 +157,17 @@ def test_an_error_body_of_any_depth_or_length_is_a_short_error() -> None:
     long = json.dumps({"errorCode": "C" * 5000, "errorMessage": "m" * 60_000}).encode()
     error = error_of_answer(Answer(500, "r" * 5000, long))
     assert (len(error.code), len(error.message), len(error.request_id)) == (128, 1024, 128)
+
+
+def test_no_error_has_lines_or_controls_of_whoever_answered() -> None:
+    """What a server, or a proxy, says is one line of a log and commands no terminal; text of any script stays."""
+    body = json.dumps(
+        {"errorCode": "Odd\x1b[31m", "errorMessage": "grün 日本\n2026-01-01 ERROR forged\x9b31m"}
+    ).encode()
+    error = error_of_answer(Answer(400, "", body))
+    assert (error.code, error.message) == ("Odd\\x1b[31m", "grün 日本\\n2026-01-01 ERROR forged\\x9b31m")
+    broken = error_of_exception(http.client.BadStatusLine("\x1b[31m\nforged"), Sent.WHOLE)
+    assert broken.message == "no answer: BadStatusLine: \\x1b[31m\\nforged"
 
 
 def test_text_that_lies_about_its_length_is_sent_as_it_is() -> None:

@@ -36,6 +36,7 @@ from ..client import Producer
 from ..records import LogItem
 from .figures import FIGURES, Figure, Watched
 from .outlet import HasOutlet, OnFull, Outlet
+from .values import repr_of
 
 __all__ = ["LogHubLogExporter", "LogHubSpanExporter", "observe", "trace_context"]
 
@@ -176,7 +177,7 @@ def _item(fields: dict[str, Any], moment: int) -> LogItem:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr_of)
 
 
 def _trace_id(number: int | None) -> str | None:

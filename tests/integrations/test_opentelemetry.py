@@ -17,7 +17,7 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -66,6 +66,23 @@ def test_a_span_arrives_in_the_schema_of_traces(producer: Producer, logstore: st
     assert int(fields["end"]) - int(fields["start"]) == pytest.approx(int(fields["duration"]), abs=1)
     assert int(fields["start"]) == child.time * 1_000_000 + child.time_ns // 1000
     assert abs(int(fields["start"]) / 1e6 - time.time()) < 60
+
+
+def test_a_span_with_a_value_that_cannot_be_told_costs_no_other(
+    producer: Producer, logstore: str, arrived: Arrived
+) -> None:
+    """Its neighbours of the same batch arrive, and so does it."""
+
+    class Unspeakable:
+        def __repr__(self) -> str:
+            raise LookupError
+
+    odd = ReadableSpan("odd", attributes={"a": Unspeakable()})  # type: ignore[dict-item]
+    exporter = LogHubSpanExporter(producer, PROJECT, logstore)
+    assert exporter.export([odd, ReadableSpan("other")]) is SpanExportResult.SUCCESS
+    first, second = arrived()
+    assert (first.fields["name"], second.fields["name"]) == ("odd", "other")
+    assert "whose repr raised LookupError" in str(first.fields["attribute"])
 
 
 def test_a_log_record_arrives_with_its_trace(producer: Producer, logstore: str, arrived: Arrived) -> None:

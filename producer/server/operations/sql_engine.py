@@ -2,7 +2,8 @@
 
 The logs' fields are columns of the table ``log``, ``__time__`` (a whole number) among them. A field that an index calls
 ``long`` or ``double`` is that; another one is a number when all its values are, otherwise text. The statement can reach
-nothing else: no file, no network, no setting; its memory is bounded, and it can be interrupted.
+nothing else: no file, no network, no setting. The memory of its tables is bounded, and it can be interrupted between
+two steps: what a function makes of one value is neither.
 """
 
 from __future__ import annotations
@@ -210,7 +211,10 @@ class SqlEngine:
                 "ParameterInvalid", f"the SQL needs more than {self._limits.sql_bytes} bytes of memory: narrow it"
             ) from error
         except (self._duckdb.Error, RuntimeError) as error:
-            raise ApiError("ParameterInvalid", f"the SQL cannot be run: {str(error)[:500]}") from error
+            # In one line, as messages of LogHub are: clients show others with backslashes.
+            raise ApiError(
+                "ParameterInvalid", f"the SQL cannot be run: {' '.join(str(error).split())[:500]}"
+            ) from error
 
 
 def _import_duckdb() -> Any:

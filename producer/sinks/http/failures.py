@@ -77,7 +77,16 @@ def _reason(error: Exception) -> str:
 
 def _words(cause: Exception) -> str:
     words = _OBJECT.sub("", _CONNECTION.sub(r"\1:\2: ", str(cause)))
-    return f"{type(cause).__name__}: {words}"
+    return f"{type(cause).__name__}: {one_line(words)}"
+
+
+def one_line(text: str) -> str:
+    """What somebody else says, as a line of a log may hold it: with backslashes where a reader or a terminal would see
+    more than a text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def _innermost(error: Exception) -> Exception:

@@ -18,6 +18,7 @@ from ...errors import (
     ServerError,
     UnauthorizedError,
 )
+from ..http.failures import one_line
 from ..http.transport import Answer
 
 _BY_CODE: dict[str, type[AttemptError]] = {
@@ -109,7 +110,8 @@ def _general(code: str, status: int) -> type[AttemptError]:
 def _parse(answer: Answer) -> tuple[str, str]:
     try:
         data = json.loads(answer.body)
-        return str(data["errorCode"])[:_MAX_CODE], str(data.get("errorMessage", ""))[:_MAX_MESSAGE]
+        code, message = str(data["errorCode"])[:_MAX_CODE], str(data.get("errorMessage", ""))[:_MAX_MESSAGE]
+        return one_line(code)[:_MAX_CODE], one_line(message)[:_MAX_MESSAGE]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         start = answer.body[:200].decode("utf-8", "backslashreplace")
         return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error: {start!r}"
