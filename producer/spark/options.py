@@ -71,7 +71,8 @@ _SPARKS_PREFIX = "option."
 # Spark 4.3 hands the options of a table of ``CREATE TABLE`` to nobody.
 _INSERT_HINT = (
     "no options came at all, as with a table of CREATE TABLE: make a view of it, CREATE TEMPORARY VIEW v USING loghub "
-    "OPTIONS (…), to read and to insert; or give them as INSERT INTO t WITH (`endpoint`='…', …) SELECT …"
+    "OPTIONS (…), to read and to insert; or give them as INSERT INTO t WITH (`endpoint`='…', …) SELECT … and as "
+    "SELECT … FROM t WITH (…)"
 )
 
 
