@@ -7,6 +7,7 @@ class with all its rules.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -389,7 +390,11 @@ class PipelineMachine(RuleBasedStateMachine):
             ProducerBatch._move = self._original  # type: ignore[method-assign]
 
 
-PipelineMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=50)
+#: ``make soak`` asks for many more, other ones each time.
+SOAK = bool(os.environ.get("PRODUCER_SOAK"))
+PipelineMachine.TestCase.settings = settings(
+    max_examples=2000 if SOAK else 120, derandomize=not SOAK, stateful_step_count=50
+)
 
 
 class TestPipeline(PipelineMachine.TestCase):  # type: ignore[name-defined,misc]
