@@ -17,7 +17,7 @@ from setuptools.command.build_ext import build_ext
 
 MODE = os.environ.get("PRODUCER_BUILD", "")
 SOURCES = sorted(Path("producer").rglob("*.pyx"))
-CHECKS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
+CHECKS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"]
 # Cython drops const from pointers in between.
 WARNINGS = ["-Wno-unreachable-code", "-Wno-unused-function", "-Wno-discarded-qualifiers"]
 # Who asks for another optimization in CFLAGS, such as a test that has no time, gets that.
@@ -44,7 +44,7 @@ class BuildExtensions(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         if self.compiler.compiler_type == "unix":
-            ext.extra_compile_args += [*WARNINGS, *(["-O1", *CHECKS] if MODE == "checked" else FAST)]
+            ext.extra_compile_args += [*WARNINGS, *(["-O0", *CHECKS] if MODE == "checked" else FAST)]
             ext.extra_link_args += CHECKS if MODE == "checked" else []
         try:
             super().build_extension(ext)
