@@ -26,7 +26,7 @@ from .arguments.channel import add_arguments
 from .channel_logs import FIRST, batched, logs_of
 from .drain import drain
 from .drain_all import drain_all
-from .output import writer
+from .output import tell, writer
 from .profiles import resolve
 from .progress import Progress
 
@@ -210,7 +210,7 @@ def _repair(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    """The logs in it, decoded, the first ones first."""
+    """The logs in it, decoded, the first ones first; what is damaged, and so cannot be shown, beside them."""
     events = look_at_events(_directory(args), data_directories=_data(args), keys=_keys(args))
     printed = writer(args.output, FIRST)
     with Progress("logs") as progress:
@@ -218,7 +218,16 @@ def _show(args: argparse.Namespace) -> int:
             printed.write(rows)
             progress.add(len(rows))
     printed.close()
-    return _OK
+    report = _examine(args)
+    for line in _damage(report) if _hides_events(report) else ():
+        tell(line)
+    return _FAILED if _hides_events(report) else _OK
+
+
+def _hides_events(report: DirectoryReport) -> bool:
+    """Whether events may be in it that nothing shows."""
+    missed = report.unreadable or report.missing or report.unopened or report.lost_events
+    return bool(missed) or any(segment.damages or segment.unread for segment in report.segments)
 
 
 def _drain(args: argparse.Namespace) -> int:

@@ -107,6 +107,23 @@ def test_export_has_every_log(run: Run, tmp_path: Path) -> None:
     assert {(log["__topic__"], log["__source__"], log["__tag__:env"]) for log in logs} == {("t", "s", "test")}
 
 
+@pytest.mark.parametrize("action", ["export", "peek"])
+@pytest.mark.parametrize("whole", [False, True], ids=["records", "segment"])
+def test_what_cannot_be_shown_is_told(run: Run, tmp_path: Path, action: str, whole: bool) -> None:
+    """The logs that are left are shown, what is damaged stands beside them, and the exit code is 1."""
+    leave(tmp_path / "logs", 15)
+    [log] = sorted((tmp_path / "logs").glob("log-*"))
+    content = log.read_bytes()
+    start = 0 if whole else content.index(b"my-project")
+    broken = b"\xff" * (len(content) if whole else 200)
+    log.write_bytes(content[:start] + broken + content[start + len(broken) :])
+    code, out, err = run(action, tmp_path / "logs")
+    assert code == 1
+    assert len(rows(out)) < 15
+    assert "damaged: " in err
+    assert log.name in err
+
+
 def test_events_that_are_no_producers_are_shown_as_they_are(run: Run, directory: Path) -> None:
     """Their headers, and the body as text."""
     first = rows(run("export", directory, "-n", "1")[1])[0]
