@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import axe_playwright_python
@@ -122,20 +122,26 @@ def fill(server: LogHubServer, count: int = 600) -> int:
     return now
 
 
-def wrong_for_people(page: Page, scheme: str = "light", within: str = "html") -> list[str]:
-    """What axe finds that keeps people out, seriously or altogether: its rule, and where.
+def wrong_for_people(page: Page, within: str = "html") -> list[str]:
+    """What axe finds that keeps people out, seriously or altogether, in light and in dark: its rule, and where.
 
-    :param scheme: in the dark only colours are looked at again.
     :param within: a selector of what is looked at: all of a large page takes a second.
     """
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(_AXE)
-    only = {"type": "rule", "values": ["color-contrast"]} if scheme == "dark" else None
-    options = {"resultTypes": ["violations"], **({"runOnly": only} if only else {})}
+    wrong = _violations(page, "light", within, {})
+    # In the dark only the colours are others.
+    wrong += _violations(page, "dark", within, {"runOnly": ["color-contrast"]})
+    page.emulate_media(color_scheme="light")
+    return wrong
+
+
+def _violations(page: Page, scheme: Literal["light", "dark"], within: str, options: dict[str, Any]) -> list[str]:
+    page.emulate_media(color_scheme=scheme)
     run = "async ([within, options]) => (await axe.run([...document.querySelectorAll(within)], options)).violations"
-    found = page.evaluate(run, [within, options])
+    found = page.evaluate(run, [within, {"resultTypes": ["violations"], **options}])
     return [
-        f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
+        f"{scheme}: {one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
         for one in found
         if one["impact"] in ("serious", "critical")
         for node in one["nodes"]

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from producer.server import LogHubServer
@@ -27,14 +26,13 @@ def go(page: Page, view: str, **wanted: str) -> None:
         expect(page.locator("#search:not([aria-busy])")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open, scheme: str) -> None:
+def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open) -> None:
     """No view has a serious fault of accessibility in light or dark."""
     fill(server, 5)
     server.faults.add(lambda _request: None, logstore="none", label="mine")
-    page = open_page(f"{server.endpoint}/console", color_scheme=scheme)
+    page = open_page(f"{server.endpoint}/console")
     expect(page.locator("#logstores tbody tr")).to_have_count(9)
-    wrong = wrong_for_people(page, scheme)
+    wrong = wrong_for_people(page)
     ready = {"search": "#fields details", "tail": "#tailing:has-text('Waiting')", "faults": "#installed tbody tr"}
     for view in VIEWS[1:]:
         go(page, view, logstore="shop/access-log", span="3600")
@@ -42,17 +40,15 @@ def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open, scheme:
         if view == "search":
             page.locator("#logs summary").first.click()
             expect(page.locator("#logs .log")).to_be_visible()
-        wrong += [
-            f"{view}: {one}" for one in wrong_for_people(page, scheme, "header, form:not([hidden]), section.shown")
-        ]
+        wrong += [f"{view}: {one}" for one in wrong_for_people(page, "header, form:not([hidden]), section.shown")]
     go(page, "search", logstore="shop/nothing", span="3600")
     expect(page.locator("#message")).to_contain_text("does not exist")
-    wrong += wrong_for_people(page, scheme, "#message")
+    wrong += wrong_for_people(page, "#message")
     go(page, "search", logstore="shop/access-log", span="3600")
     page.locator("#logs summary").first.click()
     page.get_by_role("button", name="Logs around it").click()
     expect(page.locator("#neighbours .here")).to_be_visible()
-    assert wrong + wrong_for_people(page, scheme, "#neighbours") == []
+    assert wrong + wrong_for_people(page, "#neighbours") == []
 
 
 def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_page: Open) -> None:
