@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from weakref import WeakSet
+from weakref import ref
 
 _numbers = itertools.count()
 
@@ -44,13 +44,13 @@ class Room:
     def __init__(self, capacity: int, byte_capacity: int | None, stored: Callable[[], tuple[int, int]]) -> None:
         self.capacity, self.byte_capacity = capacity, byte_capacity
         self._stored = stored
-        self._claims: WeakSet[Claim] = WeakSet()
+        self._claims: dict[int, ref[Claim]] = {}  # by number
 
     @property
     def used(self) -> tuple[int, int]:
         """Events and bytes in use."""
         events, size = self._stored()
-        for claim in self._claims:
+        for claim in self._living():
             if claim.granted:
                 events += claim.events
                 size += claim.size
@@ -59,7 +59,16 @@ class Room:
     @property
     def waiting(self) -> int:
         """How many stand in line."""
-        return sum(not claim.granted for claim in self._claims)
+        return sum(not claim.granted for claim in self._living())
+
+    def _living(self) -> list[Claim]:
+        """The claims that somebody has; the others are forgotten."""
+        if not self._claims:
+            return []
+        claims = [claim for each in self._claims.values() if (claim := each()) is not None]
+        if len(claims) < len(self._claims):
+            self._claims = {claim.number: ref(claim) for claim in claims}
+        return claims
 
     def could_hold(self, claim: Claim) -> bool:
         """Whether it would fit if nothing else were there."""
@@ -69,14 +78,15 @@ class Room:
         """Let it have its room, if nobody came before it who still waits, and there is enough; else it is in line."""
         if claim.granted:
             return True
-        self._claims.add(claim)
-        first = min((other.number for other in self._claims if not other.granted), default=claim.number)
-        claim.granted = claim.number == first and self._fits(claim)
+        alone = not self._claims
+        self._claims[claim.number] = ref(claim)
+        is_first = alone or all(other.granted or other.number >= claim.number for other in self._living())
+        claim.granted = is_first and self._fits(claim)
         return claim.granted
 
     def drop(self, claim: Claim) -> None:
         """It needs its room, or its place in the line, no more; may be called again."""
-        self._claims.discard(claim)
+        self._claims.pop(claim.number, None)
 
     def _fits(self, claim: Claim) -> bool:
         events, size = self.used

@@ -31,6 +31,9 @@ class TransactionState(enum.Enum):
     COMPLETED = "completed"
     CLOSED = "closed"
 
+    # Each is one object; of an enumeration the hash is else taken of its name, by a function in Python.
+    __hash__ = object.__hash__
+
 
 #: From each state, where a transaction may go next.
 TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {

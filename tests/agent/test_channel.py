@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from producer.agent.batch import EventBatch, Position
+from producer.channels.file.queue import recent
 from producer.errors import ChannelFullError, ChannelIOError
 from producer.testing import ManualClock
 
@@ -102,6 +103,7 @@ def test_a_take_holds_at_most_so_many_events_but_one_batch(tmp_path: Path) -> No
 
 def test_a_take_reads_little_more_than_it_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sink that takes few events, and blocks of many: what lies behind is not read again for each of them."""
+    monkeypatch.setattr(recent, "MOST", 0)
     with opened(file_channel(tmp_path)) as channel:
         for number in range(20):
             channel.put(_lines(10 * number, 10 * number + 10))
@@ -218,6 +220,7 @@ def test_a_batch_that_others_have_passed_has_no_number_to_be_known_by(
     """The disk could not read it for a while, and later ones were delivered: a service that takes rising numbers only
     would take it for stored. Whoever opens the channel next knows that, too.
     """
+    monkeypatch.setattr(recent, "MOST", 0)
     with opened(file_channel(tmp_path)) as channel:
         for number in range(3):
             channel.put(_lines(number, number + 1))

@@ -336,7 +336,7 @@ class FileChannel:
 
     def note_puts(self, count: int) -> None:
         """See :class:`~producer.channels.file.queue.file_transaction.Keeping`, as for those that follow."""
-        self._ledger.count(put_attempts=count)
+        self._ledger.count_puts(count)
 
     def commit_puts(self, payloads: Sequence[bytes], timeout: float | None) -> int:
         """Store one transaction's events; returns the last sequence number.
@@ -352,7 +352,7 @@ class FileChannel:
             self._ledger.acquire(claim, self.options.keep_alive if timeout is None else timeout)
             self._log.commit(run)
         except ChannelError:
-            self._ledger.count(put_errors=1)
+            self._ledger.count_puts(0, 1)
             raise
         finally:
             self._ledger.settle(run)
@@ -368,7 +368,7 @@ class FileChannel:
             entries = self._ledger.take(taken, count, max_bytes, deadline)
             events = self._reader.read(taken, entries) if entries else []
             if events or not entries:
-                self._ledger.count(take_attempts=max(1, len(events)))
+                self._ledger.count_takes(max(1, len(events)))
                 return events
 
     def commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
@@ -387,7 +387,7 @@ class FileChannel:
         try:
             self._log.commit(Run(takes=takes, time=self._clock.time()))
         except ChannelError:
-            self._ledger.count(take_errors=1)
+            self._ledger.count_takes(0, 1)
             raise
         with self._ledger.lock:
             for sequence in takes:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from producer.channels.file.queue import recent
 from tests.support.measurement import paused_coverage
 
 #: Thousands of histories: measured, they take three times as long, and cover nothing that the others do not.
@@ -30,3 +31,9 @@ def unmeasured(request: pytest.FixtureRequest) -> Iterator[None]:
     unmeasured = request.module.__name__.rpartition(".")[2] in _UNMEASURED
     with paused_coverage() if unmeasured else contextlib.nullcontext():
         yield
+
+
+@pytest.fixture
+def read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every take read the disk, as one does that is behind, or comes after a restart."""
+    monkeypatch.setattr(recent, "MOST", 0)

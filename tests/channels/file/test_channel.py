@@ -595,6 +595,7 @@ def test_after_a_rollback_nothing_is_in_progress() -> None:
     assert contents(killed(channel, disk)) == ["a"]
 
 
+@pytest.mark.usefixtures("read_back")
 @pytest.mark.parametrize("fsync", ["commit", "os", 5.0])
 def test_an_event_that_is_damaged_on_the_disk_is_lost_alone(fsync: str | float, caplog: Any) -> None:
     """One flipped bit of 100 events: 99 are delivered, the loss is counted and logged, the segment kept aside."""
@@ -614,6 +615,7 @@ def test_an_event_that_is_damaged_on_the_disk_is_lost_alone(fsync: str | float, 
         assert drained(channel) == ["on it goes"]
 
 
+@pytest.mark.usefixtures("read_back")
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_damaged_segment_is_not_deleted_for_want_of_room_for_its_copy(restart: bool) -> None:
     """On a full disk it gets a second name in quarantine, under which it outlives its deletion."""
@@ -639,6 +641,7 @@ def test_a_damaged_segment_is_not_deleted_for_want_of_room_for_its_copy(restart:
     assert disk.content(f"/channel/quarantine/{path.rpartition('/')[2]}.link").startswith(damaged)
 
 
+@pytest.mark.usefixtures("read_back")
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_a_damaged_segment_of_which_nothing_can_be_kept_is_not_deleted(restarts: int) -> None:
     """Neither a copy nor a second name can be made: the segment stays, also over restarts, until one can."""

@@ -73,6 +73,7 @@ def forget_open_files(channel: FileChannel) -> None:
 # What is counted
 
 
+@pytest.mark.usefixtures("read_back")
 def test_errors_of_puts_and_takes_are_counted(tmp_path: Path) -> None:
     """The directory is deleted below a running channel: a put and a take fail, each counted once, and nothing else."""
     clock = ManualClock()
@@ -99,6 +100,7 @@ def test_errors_of_puts_and_takes_are_counted(tmp_path: Path) -> None:
     channel.close()
 
 
+@pytest.mark.usefixtures("read_back")
 def test_a_damaged_event_counts_as_an_error_of_the_take() -> None:
     """No exception: the take gives what else there is, here nothing."""
     disk = SimFS()
@@ -368,6 +370,7 @@ def test_an_error_while_opening_gives_the_directory_up() -> None:
     assert contents(disk) == expected
 
 
+@pytest.mark.usefixtures("read_back")
 def test_reading_that_fails_for_a_moment_costs_nothing() -> None:
     """The take is told; the event is the first again, and is read when the disk has recovered."""
     disk = SimFS()

@@ -17,6 +17,8 @@ from tests.channels.file.opening import contents, file_stats, fill, open_channel
 from tests.channels.helpers import drained, take
 from tests.support.sim_fs import SimFS
 
+pytestmark = pytest.mark.usefixtures("read_back")
+
 #: What is done to the disk while a channel is used; and while one is opened whose end is torn.
 IN_USE = ("append", "sync", "create", "rename", "unlink", "truncate", "sync_directory", "open", "read", "*")
 IN_OPENING = (*IN_USE, "names", "lock", "rewrite", "allocate", "free", "make_directory")

@@ -189,6 +189,7 @@ def test_what_is_not_the_channel_s_stays_when_a_directory_is_removed(make: Make)
     assert [path.name for path in directory.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.usefixtures("read_back")
 def test_a_directory_with_damage_of_which_no_copy_could_be_kept_is_not_removed(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

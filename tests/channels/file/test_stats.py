@@ -247,6 +247,7 @@ def test_statistics_do_not_stop_anybody_and_are_consistent() -> None:
         assert channel.stats().put_successes == channel.stats().take_successes == 600
 
 
+@pytest.mark.usefixtures("read_back")
 def test_quarantine_and_statistics_agree() -> None:
     """The number of segments kept aside is the number of files there."""
     disk = SimFS()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from struct import pack, unpack
 
 from ....errors import ChannelIOError
@@ -17,8 +18,8 @@ from ..store.format import (
     decode_commit,
     decode_live,
     encode_commit,
-    encode_head,
     encode_live,
+    encode_puts,
     encode_record,
 )
 from ..store.pointers import pointer_to
@@ -98,21 +99,17 @@ def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[byt
     :param synced: the newest transaction that is known to be on the disk.
     :param start: where the segment ends now.
     """
-    frames: list[bytes] = []
     seed, cipher, transaction = segment.header.seed, segment.cipher, run.transaction
-    remaining, offset, sequence = run.records, start, run.first
-    offsets, lengths = [], []
-    for payload in run.puts:
-        sealed = payload if cipher is None else cipher.seal(Kind.PUT, sequence, transaction, payload)
-        frames += (encode_head(seed, 1, remaining, sequence, transaction, sealed), sealed)
-        offsets.append(offset)
-        lengths.append(len(sealed))
-        offset += FRAME_SIZE + len(sealed)
-        remaining -= 1
-        sequence += 1
+    puts, first, records = run.puts, run.first, run.records
+    if cipher is not None:
+        puts = [cipher.seal(Kind.PUT, number, transaction, payload) for number, payload in enumerate(puts, first)]
+    frames, sizes = encode_puts(seed, first, transaction, records, puts)
+    offsets = list(accumulate(sizes[:-1], initial=start)) if sizes else []
+    lengths = [len(payload) for payload in puts]
+    remaining = records - len(puts)
     rest = [(Kind.TAKE, pack(f"<{len(run.takes)}Q", *run.takes))] if run.takes else []
     rest += [(Kind.LIVE, encode_live(run.live))] if run.live is not None else []
-    rest.append((Kind.COMMIT, encode_commit(run.records, synced, run.time)))
+    rest.append((Kind.COMMIT, encode_commit(records, synced, run.time)))
     for kind, payload in rest:
         sealed = payload if cipher is None else cipher.seal(kind, run.last, transaction, payload)
         frames.append(encode_record(seed, kind, remaining, run.last, transaction, sealed))

@@ -49,6 +49,10 @@ class EventReader:
 
         :raises ChannelIOError: the first could not be read; the entries are back in the queue.
         """
+        events = self._ledger.recent_events(entries)
+        return self._read_from_disk(taken, entries) if events is None else events
+
+    def _read_from_disk(self, taken: Taken, entries: Sequence[Entry]) -> list[Event]:
         try:
             payloads = self._segments.read(entries)
         except OSError:
@@ -103,7 +107,7 @@ class EventReader:
             return False
         self._ledger.put_back(taken, [entry.sequence for entry in entries])
         if first:
-            self._ledger.count(take_attempts=1, take_errors=1)
+            self._ledger.count_takes(1, 1)
             message = f"an event cannot be read ({failures} of {TRIES} tries before it is set aside): {error}"
             raise ChannelIOError(self._name, message, error.errno or errno.EIO) from error
         return True

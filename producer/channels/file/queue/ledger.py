@@ -12,12 +12,15 @@ from typing import Any
 
 from ....clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ....errors import ChannelClosedError, ChannelFullError, TransactionFullError
+from ....interfaces import Event
 from ...counters import ChannelCounters
 from ...room import Claim, Room
 from ..log.run import Run
 from ..options import FileChannelOptions
+from ..store.format import decode_event
 from ..store.pointers import Entry
 from .event_queue import Columns, EventQueue
+from .recent import Recent
 
 #: What a transaction has taken and not committed, by sequence number; guarded by the ledger's lock.
 Taken = dict[int, Entry]
@@ -29,6 +32,7 @@ class Ledger:
     :param name: the channel's.
     :ivar lock: guards everything here.
     :ivar queue: which events are there, and where they stand.
+    :ivar recent: what of it is still in memory.
     :ivar changes: grows with everything that a checkpoint would say otherwise.
     """
 
@@ -41,6 +45,7 @@ class Ledger:
         self._counters = ChannelCounters(clock)
         self._putters, self._takers = WaitingRoom(clock, LOOK_AGAIN), WaitingRoom(clock, LOOK_AGAIN)
         self._aside: list[int] = []  # taken by nobody, until the next checkpoint
+        self.recent = Recent()
         self._taker: Taken = {}  # who took last
         self._orphans: list[Taken] = []  # of dropped transactions; added to without the lock
         self._returning: Taken = {}  # what is being given back, or was when an interrupt came, by whom
@@ -74,20 +79,23 @@ class Ledger:
             if self._closed is not None:
                 return False
             self._closed = reason
+            self.recent = Recent()
         self.wake()
         return True
 
     def close_in_child(self, reason: str) -> None:
         """As :meth:`close`, in a forked child, where a thread of the parent may hold the lock."""
         self._closed = self._closed or reason
+        self.recent = Recent()
         self.lock = threading.Lock()
         self._putters, self._takers = WaitingRoom(self._clock, LOOK_AGAIN), WaitingRoom(self._clock, LOOK_AGAIN)
 
     def wake(self) -> None:
         """Let all who wait look again; called without the lock, after every change."""
-        for waiting in (self._putters, self._takers):
-            if len(waiting):
-                waiting.wake_all()
+        if self._putters:
+            self._putters.wake_all()
+        if self._takers:
+            self._takers.wake_all()
 
     # -- room
 
@@ -98,6 +106,8 @@ class Ledger:
         :raises ChannelFullError: it did not come.
         :raises ChannelClosedError: the channel is closed.
         """
+        if not len(self._putters) and self._grant(claim):
+            return
         started = self._clock.monotonic()
         fits = self._room.could_hold(claim)
         if not self._putters.wait_until(lambda: self._grant(claim), Deadline(started + (timeout if fits else 0))):
@@ -141,6 +151,7 @@ class Ledger:
         self.changes += bool(run.puts or run.takes)
         if run.puts and run.place is not None:
             self.queue.append(run.first, run.place.segment, run.place.offsets, run.place.lengths, run.time)
+            self.recent.add(run.first, run.puts)
             if run.claim is not None:
                 self._room.drop(run.claim)
             self._counters.committed(len(run.puts), 0)
@@ -180,6 +191,18 @@ class Ledger:
             taken.update((entry.sequence, entry) for entry in entries)
             self.queue.handing = ()
         return entries
+
+    def recent_events(self, entries: Sequence[Entry]) -> list[Event] | None:
+        """The events of entries that were just taken, if all of them are still in memory; they are no longer, then."""
+        with self.lock:
+            pop = self.recent.pop
+            payloads = [pop(entry.sequence) for entry in entries]
+        events = [
+            decode_event(payload, entry.sequence)
+            for entry, payload in zip(entries, payloads, strict=True)
+            if payload is not None
+        ]
+        return events if len(events) == len(entries) else None
 
     def put_back(self, taken: Taken, sequences: Iterable[int]) -> None:
         """Give these of ``taken`` back to the head."""
@@ -250,11 +273,17 @@ class Ledger:
 
     # -- counting
 
-    def count(self, **amounts: int) -> None:
-        """Add to attributes of :class:`~producer.channels.counters.ChannelCounters`, by name."""
+    def count_puts(self, attempts: int, errors: int = 0) -> None:
+        """So many events were given to be put; so many commits of puts failed."""
         with self.lock:
-            for name, amount in amounts.items():
-                setattr(self._counters, name, getattr(self._counters, name) + amount)
+            self._counters.put_attempts += attempts
+            self._counters.put_errors += errors
+
+    def count_takes(self, attempts: int, errors: int = 0) -> None:
+        """So many events were asked for; so many takes, or commits of takes, failed."""
+        with self.lock:
+            self._counters.take_attempts += attempts
+            self._counters.take_errors += errors
 
     def add(self, name: str, amount: int) -> None:
         """Add to one of the sums of :class:`~producer.interfaces.FileStats`."""

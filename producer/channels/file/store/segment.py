@@ -6,14 +6,14 @@ import contextlib
 import enum
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
-from zlib import crc32
 
 from .disk import Disk
 from .encryption import SegmentCipher
-from .format import CRC_FROM, FRAME_SIZE, MARKER, Kind, SegmentHeader, decode_frame
+from .format import CRC_FROM, FRAME_SIZE, MARKER, Kind, SegmentHeader, checksum, decode_frame, put_at
+from .pointers import MOST_OFFSET, Entry
 
 _KINDS = frozenset(Kind)
 #: Added to the name of a segment that is being begun.
@@ -242,7 +242,7 @@ def _check(view: memoryview, offset: int, end: int, seed: int, last: int) -> Rec
     stop = offset + FRAME_SIZE + length
     if marker != MARKER or stop > end or kind not in _KINDS or sequence < last:
         return None
-    if crc32(view[offset + CRC_FROM : stop], seed) != crc:
+    if checksum(view[offset + CRC_FROM : stop], seed) != crc:
         return None
     return Record(kind, offset, length, remaining, sequence, transaction)
 
@@ -261,6 +261,23 @@ def payload_of(segment: Segment, frame: bytes | memoryview, kind: int, sequence:
     if record is None or record.kind != kind or record.sequence != sequence:
         return None
     return opened(segment, frame, record)
+
+
+def puts_in(
+    segment: Segment, data: bytes | memoryview, start: int, entries: Sequence[Entry]
+) -> list[bytes | memoryview | None]:
+    """The payloads of Puts; None for those that are not there, whole and undamaged.
+
+    :param data: what stands in the segment from ``start`` on.
+    """
+    view, seed, cipher = memoryview(data), segment.header.seed, segment.cipher
+    if cipher is None:
+        return [
+            put_at(data, view, (pointer & MOST_OFFSET) - start, length, sequence, seed)
+            for sequence, pointer, length, _ in entries
+        ]
+    frames = [(entry.sequence, data[entry.offset - start :][: FRAME_SIZE + entry.length]) for entry in entries]
+    return [payload_of(segment, frame, Kind.PUT, sequence) for sequence, frame in frames]
 
 
 @overload

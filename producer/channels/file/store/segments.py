@@ -11,9 +11,9 @@ from ....clock import Clock
 from ....errors import ChannelKeyError
 from .disk import Disk
 from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
-from .format import FRAME_SIZE, Kind, SegmentHeader
+from .format import FRAME_SIZE, SegmentHeader
 from .pointers import OFFSET_BITS, Entry
-from .segment import Segment, payload_of
+from .segment import Segment, puts_in
 
 #: Files kept open for reading.
 _OPEN_FILES = 32
@@ -149,12 +149,7 @@ class Segments:
             data = self._disk.read(self._file(segment), end - begin, begin)
         # Of large events nothing is copied before their bodies are.
         whole = data if len(data) < _LARGE * len(entries) else memoryview(data)
-        payloads = []
-        for entry in entries:
-            offset = entry.offset - begin
-            frame = whole[offset : offset + FRAME_SIZE + entry.length]
-            payloads.append(payload_of(segment, frame, Kind.PUT, entry.sequence))
-        return payloads
+        return puts_in(segment, whole, begin, entries)
 
     def _file(self, segment: Segment) -> int:
         file = self._files.pop(segment.number, None)

@@ -18,6 +18,8 @@ from tests.channels.helpers import bodies, drained, opened, put, take
 from tests.support.bad_sectors import BadSectors
 from tests.support.sim_fs import SimFS
 
+pytestmark = pytest.mark.usefixtures("read_back")
+
 
 def take_what_comes(channel: FileChannel, takes: int) -> list[str]:
     """So many takes of a thousand, each committed; the errors among them are passed over."""

@@ -12,10 +12,13 @@ from producer.channels.file.log.log import Log
 from producer.channels.file.options import FileChannelOptions
 from producer.channels.file.recovery.checkpointer import Checkpointer
 from producer.channels.file.store import segment
+from producer.channels.file.store.format import FRAME_SIZE
 from producer.interfaces import Stored
 from tests.channels.file.machine import ChannelMachine, OsMachine
 from tests.support.histories import random_history
 from tests.support.sim_fs import SimFS
+
+pytestmark = pytest.mark.usefixtures("read_back")
 
 #: Enough for every mutation, whatever the salts of the segments are; it ends at the first history that goes wrong.
 _HISTORIES = 2000
@@ -96,6 +99,11 @@ def _disk(kind: type[SimFS]) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: patch.setattr(ChannelMachine, "disk_type", kind)
 
 
+def _without_checksums(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(segment, "checksum", lambda *_: _Equal())
+    patch.setattr(segment, "put_at", lambda data, _view, at, size, *_: data[at + FRAME_SIZE : at + FRAME_SIZE + size])
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """A way to break the channel.
@@ -116,9 +124,7 @@ MUTATIONS = (
     Mutation("a checkpoint is renamed before it is synced", ChannelMachine, _disk(_UnsyncedCheckpoints)),
     Mutation("segments are deleted before the checkpoint is on the disk", ChannelMachine, _disk(_HastyDeletions)),
     Mutation("a failed sync is tried again on the same file", ChannelMachine, _disk(_SyncsAgain)),
-    Mutation(
-        "checksums are not checked", OsMachine, lambda patch: patch.setattr(segment, "crc32", lambda *_: _Equal())
-    ),
+    Mutation("checksums are not checked", OsMachine, _without_checksums),
     Mutation("the commit of takes is not written", ChannelMachine, _take_without_writing),
     Mutation(
         "what lives is not said before segments are deleted",

@@ -197,6 +197,7 @@ def test_plain_and_encrypted_segments_lie_side_by_side() -> None:
     assert contents(disk, encryption=both()) == expected
 
 
+@pytest.mark.usefixtures("read_back")
 @pytest.mark.parametrize("part", ["nonce", "ciphertext", "tag", "sequence number"])
 def test_one_flipped_bit_costs_one_event_and_is_never_delivered(part: str) -> None:
     """Wherever it is; the others come out."""

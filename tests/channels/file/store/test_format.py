@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import struct
+import zlib
 from typing import Any
 from zlib import crc32
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 import producer.channels.file as package
 from producer.channels import Event
+from producer.channels.file.store import format as format_
 from producer.channels.file.store.format import (
     FIRST_RECORD,
     FRAME_SIZE,
@@ -28,6 +31,7 @@ from producer.channels.file.store.format import (
     Live,
     SegmentHeader,
     UnknownVersionError,
+    checksum,
     decode_commit,
     decode_event,
     decode_frame,
@@ -37,9 +41,11 @@ from producer.channels.file.store.format import (
     encode_commit,
     encode_event,
     encode_live,
+    encode_puts,
     encode_record,
     encode_rollback,
     encode_segment_header,
+    put_at,
 )
 from producer.channels.file.store.segment import Damage, Record, scan
 from producer.errors import InvalidArgumentError
@@ -313,3 +319,26 @@ def test_the_lock_file_is_readable_by_people() -> None:
     with open_channel(disk, name="orders"):
         owner = json.loads(disk.content("/channel/LOCK"))
     assert owner == {"channel": "orders", "host": os.uname().nodename, "pid": os.getpid(), "since": 1_700_000_000}
+
+
+@pytest.mark.parametrize("size", [0, 1, 5119, 5120, 5121, 10240, 22_000, 256 * 1024 - 1, 256 * 1024, 300_000])
+def test_a_checksum_is_the_same_however_it_is_taken(size: int) -> None:
+    """In pieces or at once, of bytes or of a view, it is the CRC-32."""
+    data = random.Random(size).randbytes(size)
+    assert checksum(data, 7) == checksum(memoryview(data), 7) == zlib.crc32(data, 7)
+
+
+def test_the_checksum_of_an_ordinary_event_lets_no_other_thread_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """zlib gives up its turn for more than 5 KiB, and gets it back milliseconds later: it is never given so much."""
+    sizes: list[int] = []
+
+    def crc32(data: bytes | memoryview, start: int = 0) -> int:
+        sizes.append(len(data))
+        return zlib.crc32(data, start)
+
+    monkeypatch.setattr(format_, "crc32", crc32)
+    payload = encode_event(Event({}, bytes(100_000)))
+    frame = b"".join(encode_puts(1, 5, 1, 1, [payload])[0])
+    assert put_at(frame, memoryview(frame), 0, len(payload), 5, 1) == payload
+    assert sum(sizes) > 200_000
+    assert max(sizes) <= 5 * 1024

@@ -223,6 +223,7 @@ def test_few_files_are_open_however_many_segments_there_are() -> None:
         assert len(disk.open_files) <= 32 + 3
 
 
+@pytest.mark.usefixtures("read_back")
 def test_a_large_event_with_a_flipped_bit_is_not_delivered() -> None:
     """2,500 bytes, one bit at 1,500: it does not check out, and is never given out damaged."""
     disk = SimFS()

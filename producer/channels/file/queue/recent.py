@@ -1,0 +1,40 @@
+"""Recent: what was put a moment ago, so that a taker who keeps up with the putters does not read it from the disk.
+
+The first that come are kept, not the last: a taker who is behind goes through all that lies on the disk before, and
+would find what is new thrown out again. It only spares work: whoever finds nothing here reads the disk, as whoever
+takes an event for the second time, and a new channel on the same directory. The ledger guards it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+#: What is kept at most, bytes.
+MOST = 4 << 20
+
+
+class Recent:
+    """Payloads of events that are in the queue and were not taken yet, by sequence number."""
+
+    def __init__(self) -> None:
+        self._payloads: dict[int, bytes] = {}
+        self._size = 0
+
+    def add(self, first: int, payloads: Sequence[bytes]) -> None:
+        """Keep a transaction's payloads, if there is room.
+
+        :param first: sequence number of the first.
+        """
+        if not self._payloads:
+            self._size = 0  # an interrupt may have come between what is kept and the sum of it
+        size = sum(map(len, payloads))
+        if self._size + size <= MOST:
+            self._size += size
+            self._payloads.update(enumerate(payloads, first))
+
+    def pop(self, sequence: int) -> bytes | None:
+        """The payload of an event that is taken; kept no longer."""
+        payload = self._payloads.pop(sequence, None)
+        if payload is not None:
+            self._size -= len(payload)
+        return payload
