@@ -20,9 +20,10 @@ class Rate:
         self._start = self._start_before = clock.monotonic()
         self._count = self._before = 0
 
-    def add(self, amount: int) -> None:
-        """Count ``amount`` events now."""
-        self._turn(self._clock.monotonic())
+    def add(self, amount: int, now: float) -> None:
+        """Count ``amount`` events at the moment ``now``."""
+        if now - self._start >= RATE_SPAN:
+            self._turn(now)
         self._count += amount
 
     def _turn(self, now: float) -> None:
@@ -55,13 +56,18 @@ class ChannelCounters:
         self.take_successes += takes
         self.rated(puts, takes)
 
-    def rated(self, puts: int, takes: int) -> None:
-        """As :meth:`committed`, for one who has counted the successes together with the change itself."""
+    def rated(self, puts: int, takes: int, now: float | None = None) -> None:
+        """As :meth:`committed`, for one who has counted the successes together with the change itself.
+
+        :param now: monotonic, where it is known.
+        """
+        if now is None:
+            now = self._clock.monotonic()
         if puts:
-            self.put_rate.add(puts)
+            self.put_rate.add(puts, now)
         if takes:
-            self.take_rate.add(takes)
-            self._last_take = self._clock.monotonic()
+            self.take_rate.add(takes, now)
+            self._last_take = now
 
     @property
     def last_take_age(self) -> float | None:

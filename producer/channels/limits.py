@@ -48,7 +48,8 @@ class Limits:
         """Whether so much may be added to what is in use; what does not grow is not asked about."""
         if events > 0 and used + events > self.capacity:
             return False
-        return size <= 0 or not self.byte_capacity or used_bytes + size <= self.byte_capacity
+        most = self.byte_capacity
+        return size <= 0 or not most or used_bytes + size <= most
 
 
 def check_integer(name: str, value: object, low: int, high: float = math.inf, what: str = "") -> None:
@@ -80,6 +81,20 @@ def event_sizes(events: Iterable[Event], buffer_percentage: int) -> list[int]:
     except (AttributeError, TypeError) as error:
         raise InvalidArgumentError(f"put: takes Events, of text as headers and bytes as body: {error}") from error
     return sizes
+
+
+def event_size(event: Event, buffer_percentage: int) -> int:
+    """What one event counts for, bytes.
+
+    :raises InvalidArgumentError: as :func:`event_sizes`.
+    """
+    try:
+        headers, body = event.headers, event.body
+    except AttributeError:
+        body = None
+    if body.__class__ is not bytes or headers:
+        return event_sizes((event,), buffer_percentage)[0]
+    return -(-100 * len(body) // (100 - buffer_percentage))
 
 
 def _headers_size(headers: Mapping[str, str | None]) -> int:

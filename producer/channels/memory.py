@@ -24,7 +24,6 @@ import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,8 +32,8 @@ from ..errors import ChannelClosedError, ChannelError, ChannelFullError, Transac
 from ..forks import Stage, watch_fork
 from ..interfaces import ChannelStats, Event, Stored
 from .counters import ChannelCounters
-from .limits import Limits, check_integer, event_sizes, first_within
-from .transaction import BaseTransaction
+from .limits import Limits, check_integer, event_size, event_sizes, first_within
+from .transaction import BaseTransaction, TransactionState
 from .turns import Redo, Turn, Turns
 
 _log = logging.getLogger("producer.channels.memory")
@@ -68,17 +67,25 @@ class MemoryTransaction(BaseTransaction):
         self._channel = channel
         self.epoch = epoch
         self.ended = False
-        self.puts: list[Event] = []
-        self.put_sizes: list[int] = []
-        self.put_bytes = 0
+        self.puts: list[tuple[int, Event]] = []  # what each counts for, and the event
         self.taken: dict[int, _Entry] = {}
         self.taken_bytes = 0
 
     def empty(self) -> None:
         """It has ended, and holds nothing; may be called again."""
-        self.puts, self.put_sizes, self.taken = [], [], {}
-        self.put_bytes = self.taken_bytes = 0
+        self.puts, self.taken, self.taken_bytes = [], {}, 0
         self.ended = True
+
+    @property
+    def put_bytes(self) -> int:
+        """What its puts count for."""
+        return sum([size for size, _ in self.puts])
+
+    def put(self, event: Event) -> None:
+        """See :class:`~producer.interfaces.Transaction`."""
+        if self.state is not TransactionState.OPEN:
+            raise self._wrong_order("put")
+        self._channel._put_one(self, event)
 
     def wrong_order(self, call: str) -> TransactionStateError:
         """The error of a call that came after the end."""
@@ -95,6 +102,13 @@ class MemoryTransaction(BaseTransaction):
 
     def _do_give_back(self, events: Sequence[Event]) -> None:
         self._channel._give_back(self, events)
+
+    def commit(self, timeout: float | None = None) -> Stored:
+        """See :class:`~producer.interfaces.Transaction`."""
+        if self._ending is None and self.state is TransactionState.OPEN and self._channel._commit_at_once(self):
+            self._move(TransactionState.COMPLETED, "commit")
+            return Stored.MEMORY
+        return super().commit(timeout)
 
     def _do_commit(self, timeout: float | None) -> Stored:
         return self._channel._commit(self, timeout)
@@ -160,6 +174,8 @@ class MemoryChannel:
         self._next = self._first
         self._counters = ChannelCounters(self._clock)
         self._turns = Turns(self._clock, self._lock, self._tidy)
+        self._rooms, self._takers = self._turns.rooms, self._turns.takers
+        self._own = Turn(lambda _turn: None)  # of whoever does at once what he wants; it is in no line
         self._orphans: deque[MemoryTransaction] = deque()  # appended to without the lock
 
     @property
@@ -309,27 +325,50 @@ class MemoryChannel:
     # What transactions ask for.
 
     def _put(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
-        sizes = event_sizes(events, self._buffer_percentage)
-        count, total = len(sizes), sum(sizes)
+        sized = list(zip(event_sizes(events, self._buffer_percentage), events, strict=True))
         with self._lock:
             self._redo.finish()
             self._must_be_usable(transaction, "put")
-            self._counters.put_attempts += count
-            before, size = len(transaction.puts), transaction.put_bytes + total
-            if before + count > self._limits.transaction_capacity:
+            self._counters.put_attempts += len(sized)
+            if len(transaction.puts) + len(sized) > self._limits.transaction_capacity:
                 raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
+            transaction.puts += sized
 
-            def change() -> None:
-                transaction.puts[before:] = events
-                transaction.put_sizes[before:] = sizes
-                transaction.put_bytes = size
-
-            self._redo.do(change)
+    def _put_one(self, transaction: MemoryTransaction, event: Event) -> None:
+        sized = event_size(event, self._buffer_percentage), event
+        with self._lock:
+            if self._redo.noted is not None:
+                self._redo.finish()
+            puts = transaction.puts
+            if self._closed or transaction.ended or transaction.epoch != self._epoch:
+                self._must_be_usable(transaction, "put")
+            self._counters.put_attempts += 1
+            if len(puts) >= self._limits.transaction_capacity:
+                raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
+            puts.append(sized)
 
     def _take(
         self, transaction: MemoryTransaction, count: int, max_bytes: int | None, timeout: float | None
     ) -> list[Event]:
         entries: list[_Entry] = []
+        with self._lock:
+            if self._redo.noted is not None or self._orphans:
+                self._tidy()
+            if not self._rooms and not self._takers and self._head < len(self._queue):  # nobody waits, or has to
+                self._must_hold_another(transaction)
+                self._attempt_take(self._own, transaction, count, max_bytes, entries)
+        if not entries:
+            self._take_in_turn(transaction, count, max_bytes, timeout, entries)
+        return [Event(event.headers, event.body, sequence) for sequence, _, event, _ in entries]
+
+    def _take_in_turn(
+        self,
+        transaction: MemoryTransaction,
+        count: int,
+        max_bytes: int | None,
+        timeout: float | None,
+        entries: list[_Entry],
+    ) -> None:
         turn = Turn(lambda turn: self._attempt_take(turn, transaction, count, max_bytes, entries))
         wait = self._limits.keep_alive if timeout is None else timeout
         self._turns.perform(turn, self._turns.takers, wait, lambda: self._must_hold_another(transaction))
@@ -337,10 +376,10 @@ class MemoryChannel:
             with self._lock:
                 self._redo.finish()
                 self._must_hold_another(transaction)
-        return [Event(event.headers, event.body, sequence) for sequence, _, event, _ in entries]
 
     def _must_hold_another(self, transaction: MemoryTransaction) -> None:
-        self._must_be_usable(transaction, "take")
+        if self._closed or transaction.ended or transaction.epoch != self._epoch:
+            self._must_be_usable(transaction, "take")
         self._counters.take_attempts += 1
         if len(transaction.taken) >= self._limits.transaction_capacity:
             raise TransactionFullError(self._name, "takes", self._limits.transaction_capacity)
@@ -398,6 +437,20 @@ class MemoryChannel:
             )
             raise ChannelError(self._name, message)
         return entries
+
+    def _commit_at_once(self, transaction: MemoryTransaction) -> bool:
+        """Commit if nobody was here before, nor waits for what it changes; whether it is committed."""
+        garbage: list[object] = []
+        with self._lock:
+            if self._redo.noted is not None or self._orphans:
+                self._tidy()
+            if self._rooms or self._takers:
+                return False
+            if self._closed or transaction.epoch != self._epoch:
+                return False
+            if not transaction.ended:
+                self._attempt_commit(self._own, transaction, garbage)
+            return transaction.ended
 
     def _commit(self, transaction: MemoryTransaction, timeout: float | None) -> Stored:
         with self._lock:
@@ -499,18 +552,24 @@ class MemoryChannel:
 
     def _attempt_commit(self, turn: Turn, transaction: MemoryTransaction, garbage: list[object]) -> None:
         puts, takes = len(transaction.puts), len(transaction.taken)
-        size = transaction.put_bytes - transaction.taken_bytes
-        if transaction.ended or not self._limits.hold(puts - takes, size):
+        if transaction.ended:
             turn.over = True
             return
-        if not self._limits.allow(self._used, puts - takes, self._bytes, size):
-            return
         first, after, now = self._next, self._next + puts, self._clock.monotonic()
-        entries = list(zip(range(first, after), transaction.put_sizes, transaction.puts, repeat(now), strict=False))
-        counters = self._counters
+        if puts == 1:
+            ((size, event),) = transaction.puts
+            entries: list[_Entry] = [(first, size, event, now)]
+        else:
+            size = transaction.put_bytes
+            entries = [(number, size_, event, now) for number, (size_, event) in enumerate(transaction.puts, first)]
+        size -= transaction.taken_bytes
+        end, limits, counters = len(self._queue), self._limits, self._counters
+        if not limits.allow(end - self._head + self._taken, puts - takes, self._bytes, size):
+            turn.over = not limits.hold(puts - takes, size)
+            return
         # What goes is kept in the garbage until the lock is free: to destroy it may run anybody's code.
         garbage += (transaction.puts, transaction.taken)
-        end, taken, used = len(self._queue), self._taken - takes, self._bytes + size
+        taken, used = self._taken - takes, self._bytes + size
         put_successes, take_successes = counters.put_successes + puts, counters.take_successes + takes
 
         def change() -> None:
@@ -522,7 +581,7 @@ class MemoryChannel:
             turn.done = turn.over = True
 
         self._redo.do(change)
-        counters.rated(puts, takes)
+        counters.rated(puts, takes, now)
 
     def _roll_back(self, transaction: MemoryTransaction) -> None:
         """Put its takes back, once. Those of before a close or a fork are gone."""

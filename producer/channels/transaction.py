@@ -116,12 +116,13 @@ class BaseTransaction(ABC):
     def _end_alone(self, call: str) -> None:
         """One thread commits the transaction; another one that tries meanwhile is refused."""
         with self._state_lock:
-            if self._ending not in (None, threading.get_ident()):
+            me = threading.get_ident()
+            if self._ending is not None and self._ending != me:
                 message = f"{call}() while another thread commits the transaction"
                 raise TransactionStateError(self._channel_name, message)
             if self.state is not TransactionState.OPEN:
                 raise self._wrong_order(call)
-            self._ending = threading.get_ident()
+            self._ending = me
 
     def close(self) -> None:
         """See :class:`~producer.interfaces.Transaction`.

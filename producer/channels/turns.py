@@ -24,22 +24,24 @@ class Redo:
 
     A change sets what is to be afterwards, whatever is before: made twice it is the same as once. It is noted first,
     and forgotten when it was made; one that is still noted was interrupted. Guarded by the lock of what it changes.
+
+    :ivar noted: a change that was begun, and perhaps not finished.
     """
 
     def __init__(self) -> None:
-        self._change: Callable[[], object] | None = None
+        self.noted: Callable[[], object] | None = None
 
     def do(self, change: Callable[[], object]) -> None:
         """Change something; all of it happens, at the latest when :meth:`finish` is called next."""
-        self._change = change
+        self.noted = change
         change()
-        self._change = None
+        self.noted = None
 
     def finish(self) -> None:
         """Finish what was interrupted; to be called by whoever has taken the lock, before he looks."""
-        if self._change is not None:
-            self._change()
-            self._change = None
+        if self.noted is not None:
+            self.noted()
+            self.noted = None
 
 
 class Turn:

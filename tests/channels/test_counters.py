@@ -47,7 +47,7 @@ def test_a_young_rate_is_over_its_whole_life_but_at_least_a_second() -> None:
     clock = ManualClock()
     rate = Rate(clock)
     assert rate.per_second() == 0.0
-    rate.add(10)
+    rate.add(10, clock.monotonic())
     assert rate.per_second() == 10 / LEAST_SPAN
     clock.advance(5)
     assert rate.per_second() == 2.0
@@ -58,7 +58,7 @@ def test_a_steady_rate_is_what_it_is() -> None:
     clock = ManualClock()
     rate = Rate(clock)
     for _ in range(300):
-        rate.add(10)
+        rate.add(10, clock.monotonic())
         clock.advance(1)
         assert rate.per_second() == pytest.approx(10, rel=0.02)
 
@@ -67,13 +67,13 @@ def test_a_rate_forgets_after_two_spans() -> None:
     """What was long ago does not count; a pause of any length is seen."""
     clock = ManualClock()
     rate = Rate(clock)
-    rate.add(6000)
+    rate.add(6000, clock.monotonic())
     clock.advance(1.5 * RATE_SPAN)
     assert 0 < rate.per_second() <= 6000 / RATE_SPAN
     clock.advance(RATE_SPAN)
     assert rate.per_second() == 0.0
     clock.advance(100 * RATE_SPAN)
-    rate.add(60)
+    rate.add(60, clock.monotonic())
     assert rate.per_second() == pytest.approx(60 / RATE_SPAN)
 
 
@@ -82,7 +82,7 @@ def test_a_rate_looks_back_two_spans_at_most() -> None:
     clock = ManualClock()
     rate = Rate(clock)
     clock.advance(1.9 * RATE_SPAN)
-    rate.add(1)
+    rate.add(1, clock.monotonic())
     clock.advance(0.99 * RATE_SPAN)
-    rate.add(60)
+    rate.add(60, clock.monotonic())
     assert rate.per_second() >= 60 / (2 * RATE_SPAN)

@@ -320,10 +320,10 @@ class _Failing(MemoryChannel):
 
     failing = False
 
-    def _commit(self, transaction: Any, timeout: float | None) -> Stored:
+    def _commit_at_once(self, transaction: Any) -> bool:
         if self.failing:
             raise ChannelIOError(self.name, "the disk failed")
-        return super()._commit(transaction, timeout)
+        return super()._commit_at_once(transaction)
 
 
 def test_an_overflow_that_fails_leaves_everything_as_it_was() -> None:
