@@ -5,12 +5,12 @@
     sink = LogHubSink(producer, "my-project", "app-log")
     loguru.logger.add(sink, format="{message}")
 
-loguru hands each message to it with its record; ``enqueue=True`` is not needed, since sending does not block.
+loguru hands each message to it with its record; ``enqueue=True`` is not needed, since sending does not block. A sink
+has no ``flush``, which loguru would call after each message: ``sink.producer.flush()`` waits for delivery.
 """
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from typing import Any
 
@@ -58,13 +58,6 @@ class LogHubSink(HasOutlet):
             fields[f"extra.{name}" if name in fields else name] = value
         moment = record["time"]
         self._outlet.send(LogItem(fields, int(moment.timestamp()), moment.microsecond * 1000))
-
-    async def complete(self) -> None:
-        """Wait until what was sent is delivered or has failed, at most ``flush_timeout``: ``await logger.complete()``.
-
-        There is no ``flush``: loguru would call it after each message.
-        """
-        await asyncio.to_thread(self._outlet.flush)
 
     def stop(self) -> None:
         """Close the producer, if it was made here; loguru calls it when the sink is removed, and at the exit."""

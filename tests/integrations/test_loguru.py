@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +16,7 @@ from producer.own_threads import at_work
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
 from tests.integrations.conftest import PROJECT
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 Arrived = Callable[[], list[StoredLog]]
 
@@ -67,18 +66,14 @@ def test_an_exception_that_cannot_be_told_is_sent(producer: Producer, logstore: 
 
 
 def test_a_message_does_not_wait_for_the_one_before(producer: Producer, logstore: str) -> None:
-    """Loguru calls ``flush`` of what has one after each message; delivery is waited for by ``complete``."""
+    """Loguru calls ``flush`` of what has one after each message; so the sink has none."""
     logger.add(LogHubSink(producer, PROJECT, logstore), format="{message}")
     for number in range(100):
         logger.info("{}", number)
-    asyncio.run(_complete())
+    producer.flush(PATIENCE)
     stats = producer.stats()
     assert stats.delivered == 100
     assert stats.attempts < 50, "each message was a request"
-
-
-async def _complete() -> None:
-    await logger.complete()
 
 
 def test_the_time_is_that_of_the_record(producer: Producer, logstore: str, arrived: Arrived) -> None:

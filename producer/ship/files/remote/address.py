@@ -43,9 +43,12 @@ def shown(address: str) -> str:
 
     Two addresses that differ are shown differently, though: by a digest of their query.
     """
+    if scheme_of(address) is None:
+        return address
     parts = urlsplit(address)
     if parts.scheme.lower() not in WEB:
-        return address
+        # A key of a bucket may have any signs: only what stands before the host is looked at.
+        return address.replace(f"{parts.netloc.rpartition('@')[0]}@", "", 1) if parts.password else address
     query = f"?{hashlib.sha256(parts.query.encode()).hexdigest()[:8]}" if parts.query else ""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{query}"
 

@@ -14,6 +14,7 @@ import pytest
 from producer.ship.errors import FileChangedError, InputError
 from producer.ship.files.find import Found, find_files
 from producer.ship.files.plan import Split, cut
+from producer.ship.files.remote import address
 from producer.ship.files.remote.seen import RemoteError
 from producer.ship.lines.line import Block
 from producer.ship.lines.split_lines import read_split
@@ -135,6 +136,13 @@ def test_address_is_shown_without_its_secrets(folder: Path, ranged: str) -> None
         assert "/logs/a.log" in str(raised.value)
         assert "hunter2" not in str(raised.value)
         assert "abcdef" not in str(raised.value)
+
+
+def test_a_stores_address_is_shown_without_its_password() -> None:
+    """Users and hosts stay, and what only looks like one: a bucket's container, an at sign in a key."""
+    assert address.shown("webhdfs://me:hunter2@name.node:9870/logs/a.log") == "webhdfs://name.node:9870/logs/a.log"
+    for plain in ("abfs://container@account.dfs/a:b.log", "s3://bucket/me:word@home.log", "hdfs://me@node/a"):
+        assert address.shown(plain) == plain
 
 
 @pytest.mark.parametrize(
