@@ -25,6 +25,7 @@ from producer.channels import Event, MemoryChannel, Stored
 from producer.errors import ChannelClosedError, ChannelError, ChannelFullError, TransactionFullError
 from producer.interfaces import Channel
 from producer.testing import ManualClock
+from tests.support.living import living
 
 from .helpers import bodies, drained, events, opened, put, take
 
@@ -849,7 +850,7 @@ def test_taken_and_committed_events_are_freed() -> None:
     channel = small()
     with channel.transaction() as transaction:
         transaction.put_many([Event(Headers(), b"x") for _ in range(3)])
-    alive = lambda: sum(isinstance(one, Headers) for one in gc.get_objects())  # noqa: E731
+    alive = lambda: len(living(Headers))  # noqa: E731
     assert alive() == 3
     take(channel, 2)
     assert alive() == 1

@@ -28,6 +28,7 @@ from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
+from tests.support.living import living
 from tests.support.pipelines import (
     KEY,
     config,
@@ -227,7 +228,7 @@ def test_twenty_thousand_topics_leave_nothing_behind_but_the_documented_bound() 
     pipeline.mover.run_once()
     assert len(accumulator._streams) == 0
     gc.collect()
-    assert not [o for o in gc.get_objects() if isinstance(o, ProducerBatch) and o.key.project == "many"]
+    assert not [batch for batch in living(ProducerBatch) if batch.key.project == "many"]
 
 
 def settle_one(pipeline: Pipeline) -> None:

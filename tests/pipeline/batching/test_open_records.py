@@ -42,6 +42,7 @@ from producer.wire.text import moment_of
 from tests.channels.interrupts import interrupted_everywhere
 from tests.pipeline.sending.test_split import TOO_LARGE, LimitedSink
 from tests.support.clocks import JumpingClock
+from tests.support.living import living
 from tests.support.log_group_schema import contents_of
 from tests.support.pipelines import config, settle
 from tests.support.short_way import (
@@ -492,7 +493,7 @@ def test_a_handle_holds_nothing_of_a_batch_that_was_sealed() -> None:
     settle(pipeline)
     gc.collect()
     assert future() is None
-    assert not any(isinstance(one, ProducerBatch) and one.pack_id == pack_id for one in gc.get_objects())
+    assert not any(batch.pack_id == pack_id for batch in living(ProducerBatch))
     assert not takes_short_way(stream)
     assert stream.send(LOG) is not None
 
