@@ -7,7 +7,9 @@ BIN := $(VENV)/bin
 # Some machines forbid Python to keep what it has compiled: hundreds of processes would compile all of it again, each.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Of what is installed, Python compiles what is used, when it is used: most is not.
+# Of what is installed, Python compiles what is used, when it is used: most is not. The variable says the same, also to
+# the environments in which pip builds: it holds whether to compile, in spite of its name.
+export PIP_NO_COMPILE := no
 PIP_INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/$(PIP_INSTALL)
 
@@ -151,9 +153,13 @@ $(VENV)/.stamp-run: pyproject.toml $(COMPILED) $(BIN)/python
 		$(BIN)/python -c '$(SAY_TWIN)'; fi
 	@touch $@
 
+# The package is compiled while pip chooses and gets the rest: one core for each.
 $(VENV)/.stamp-dev: pyproject.toml $(COMPILED) $(BIN)/python
 	@echo '==> installing the package with the extras dev, spark and server'
-	@$(PIP) -e '.[dev]'
+	@$(BIN)/python -m tests.requirements dev > $(VENV)/requirements.txt
+	@$(PIP) --quiet --no-deps -e . & package=$$!; \
+		$(PIP) -r $(VENV)/requirements.txt; dependencies=$$?; \
+		wait $$package && exit $$dependencies
 	@$(BIN)/python -c '$(SAY_TWIN)'
 	@touch $@
 

@@ -1,0 +1,39 @@
+"""What an extra of pyproject.toml asks for, as requirements for pip: ``python -m tests.requirements dev``.
+
+Without the package itself, so that it is compiled while pip gets the rest. Needs nothing but the standard library,
+since it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+
+def requirements(pyproject: str, extra: str) -> list[str]:
+    """The dependencies of the package, and those of an extra and of the extras that it names, in their order.
+
+    :param pyproject: the text of the file.
+    :raises KeyError: there is no such extra.
+    """
+    project = tomllib.loads(pyproject)["project"]
+    own = re.compile(re.escape(project["name"]) + r"\[([^]]*)\]")
+
+    def wanted(name: str) -> Iterator[str]:
+        for one in project["optional-dependencies"][name]:
+            if found := own.fullmatch(one):
+                for other in found[1].split(","):
+                    yield from wanted(other.strip())
+            else:
+                yield one
+
+    return list(dict.fromkeys([*wanted(extra), *project["dependencies"]]))
+
+
+if __name__ == "__main__":
+    print("\n".join(requirements(PYPROJECT.read_text(encoding="utf-8"), sys.argv[1])))
