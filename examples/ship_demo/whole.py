@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from producer.spark.logstore import MAX_PULL_COUNT, LogstoreClient
-from producer.wire.schema import Content
+from producer.wire.schema import Content, FramedLogGroupList
 
 
 def all_logs(client: LogstoreClient) -> Iterator[dict[str, str]]:
@@ -21,7 +21,7 @@ def all_logs(client: LogstoreClient) -> Iterator[dict[str, str]]:
         while not at_end:
             pulled = client.pull(shard, cursor, MAX_PULL_COUNT)
             cursor, at_end = pulled.next_cursor, pulled.at_end
-            for group in pulled.groups:
+            for group in FramedLogGroupList.FromString(pulled.body).LogGroups:
                 tags = {f"__tag__:{tag.Key.decode()}": tag.Value.decode() for tag in group.LogTags}
                 for log in group.Logs:
                     fields = map(Content.FromString, log.Contents)

@@ -12,6 +12,7 @@ import dataclasses
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..agent.blueprint import Blueprint, SinkPart, draw
@@ -42,15 +43,29 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     path = _path(args)
+    program = Program(lambda: _load(args), path, until_done=args.until_done, watch=not args.no_reload)
+    with _heard():
+        return _OK if program.run() else _FAILED
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """What an agent says: neither too little nor everything; afterwards as before."""
     # That sink's lines are what it is for.
-    logging.getLogger("producer.agent.sink.logger").setLevel(logging.INFO)
+    wanted = {"producer.agent.sink.logger": logging.INFO}
     if logging.getLogger().level <= logging.WARNING:
-        logging.getLogger(STORY).setLevel(logging.INFO)
+        wanted[STORY] = logging.INFO
     if logging.getLogger().level >= logging.INFO:
         # Of a delivery that failed the sink has a line; the attempts that it was made of are for who looks closer.
-        logging.getLogger("producer.send_task").setLevel(logging.ERROR)
-    program = Program(lambda: _load(args), path, until_done=args.until_done, watch=not args.no_reload)
-    return _OK if program.run() else _FAILED
+        wanted["producer.send_task"] = logging.ERROR
+    before = {name: logging.getLogger(name).level for name in wanted}
+    for name, level in wanted.items():
+        logging.getLogger(name).setLevel(level)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def _check(args: argparse.Namespace) -> int:

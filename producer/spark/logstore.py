@@ -44,14 +44,14 @@ class Pulled:
     :ivar cursors: the cursor of each; see :func:`cursors_of`.
     :ivar next_cursor: where to go on.
     :ivar at_end: nothing follows at this moment, or not before the end cursor.
-    :ivar size: bytes of the answer, decompressed.
+    :ivar body: the answer, decompressed.
     """
 
     groups: ReadGroups
     cursors: Sequence[str]
     next_cursor: str
     at_end: bool
-    size: int
+    body: bytes
 
 
 class LogstoreClient:
@@ -145,7 +145,7 @@ def _pulled(answer: Answer, headers: Mapping[str, str], asked: Mapping[str, str]
     body = decompress(answer.body, headers.get("x-log-compresstype", "none"), size)
     groups = read_groups(body)
     at_end = following in (asked["cursor"], end_cursor)
-    return Pulled(groups, cursors_of(asked["cursor"], following, len(groups.sizes)), following, at_end, size)
+    return Pulled(groups, cursors_of(asked["cursor"], following, len(groups.sizes)), following, at_end, body)
 
 
 def cursors_of(cursor: str, following: str, count: int) -> list[str]:

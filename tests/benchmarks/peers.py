@@ -58,7 +58,7 @@ PEERS: dict[str, Peer] = {
     "python_sdk": Peer(
         title="aliyun-log-python-sdk",
         package="aliyun-log-python-sdk",
-        ways=("put_logs", "queued_handler", "logging"),
+        ways=("logging", "put_logs", "queued_handler"),
         command=_module("python_sdk"),
     ),
     "kafka": Peer(

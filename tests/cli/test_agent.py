@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import logging
 import os
 import re
 import signal
@@ -164,6 +165,7 @@ def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.Lo
     is, why it ends and what remains.
     """
     assert main(["agent", "--config", written(tmp_path, **STRESS), "--until-done"]) == 0
+    assert logging.getLogger("producer.send_task").level == logging.NOTSET, "whoever called it is heard as before"
     told = [
         f"1 source, 1 channel, 1 sink at work; state in {tmp_path}/state",
         "ends: all is done",

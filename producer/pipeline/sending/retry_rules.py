@@ -98,8 +98,8 @@ class RetryRules:
 
         :param since: since when it waits, or what waited before it (monotonic seconds).
         """
-        chance = self._tried_since(batch, since) + self._delivery_timeout
-        return chance if self._patience is None else min(chance, batch.created_at + self._patience)
+        longest = self._delivery_timeout if self._patience is None else min(self._delivery_timeout, self._patience)
+        return self._tried_since(batch, since) + longest
 
     def take_last_chance(self, batch: ProducerBatch, since: float) -> None:
         """``batch``, which waited since then, is about to be attempted for the last time."""

@@ -78,7 +78,7 @@ def read_range(plan: ReadPlan, part: ShardRange) -> Iterator[Any]:
     batches = Batches(plan.schema, part.shard, failfast=plan.failfast)
     with plan.client() as client, closing(_pulls(client, part, plan.pull_count)) as pulls:
         for pulled in pulls:
-            yield from batches.add(pulled.groups, pulled.cursors, pulled.size)
+            yield from batches.add(pulled.groups, pulled.cursors, len(pulled.body))
     yield from batches.rest()
 
 

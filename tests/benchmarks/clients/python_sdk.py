@@ -117,7 +117,7 @@ def queued_handler(job: Job) -> Answer:
 
 def with_logging(job: Job) -> Answer:
     """``logger.info(message, extra=log)`` from one thread, perhaps at a rate; then the handler is stopped."""
-    [(topic, _)] = streams_of(job.streams)
+    topic, _ = streams_of(job.streams)[0]
     logs, handler, taken = logs_of(job.shape), _Handler(job.address, topic, extra=True), list[float]()
     logger = _logger(handler)
 

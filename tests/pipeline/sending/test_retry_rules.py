@@ -224,6 +224,15 @@ def test_endless_rules_never_give_up_what_may_still_be_delivered(kind: type[Atte
     assert rules.last_chance(one, 0.0) == math.inf
 
 
+def test_the_time_of_all_backoffs_begins_with_the_first_attempt() -> None:
+    """However long the batch lingered before: it does not cost it a retry."""
+    rules = RetryRules(config(retries=2, base_retry_backoff_ms=10, max_retry_backoff_ms=1000), ManualClock())
+    one = batch()
+    one.first_attempt_at = one.created_at + 5
+    one.note_attempt(Attempt(success=False), NetworkError("Code", "x"))
+    assert rules.last_chance(one, 0.0) == pytest.approx(one.created_at + 5 + 0.02 + 0.04)
+
+
 def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
     """A permanent failure is one at once; a strategy of the user still says what may be retried, and when to stop."""
     for error in (RejectedError("C", "x"), InternalError("C", "x")):

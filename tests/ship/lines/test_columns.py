@@ -225,13 +225,25 @@ def rows_of(block: Block, parser: str, pattern: str | None, figures: Figures) ->
     return rows
 
 
+_SPLITS = ("split_access", "split_objects", "split_syslog", "split_logfmt", "split_delimited")
+_AS_IT_IS = {name: getattr(columns, name) for name in (*_SPLITS, "_MOSTLY")}
+
+
+@pytest.fixture(autouse=True)
+def _as_it_is(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twin is kept for the whole module, also while another process runs some of its tests: not for the others."""
+    if "twin" not in request.fixturenames:
+        for name, value in _AS_IT_IS.items():
+            monkeypatch.setattr(columns, name, value)
+
+
 @pytest.fixture(scope="module", params=TWINS)
 def twin(request: pytest.FixtureRequest) -> Iterator[str]:
     """Lines are taken apart by one twin, and then by the other."""
     from producer.wire import access_log
 
     splits: dict[str, object] = {"split_access": access_log.split_access}
-    splits |= dict.fromkeys(("split_objects", "split_syslog", "split_logfmt", "split_delimited"))
+    splits |= dict.fromkeys(_SPLITS[1:])
     if request.param == "native":
         from producer.wire import _access_log, _delimited, _json_objects, _logfmt, _syslog
 
