@@ -99,7 +99,7 @@ soak: $(VENV)/.stamp-dev browser
 bench: $(VENV)/.stamp-dev
 	@echo '==> installing the peers'
 	@$(BIN)/python -m tests.benchmarks.peers
-	@echo '==> measuring, about 27 minutes'
+	@echo '==> measuring, about 25 minutes'
 	@$(BIN)/python -m tests.benchmarks --write $${FILE:+--file "$$FILE"}
 	@echo '==> the agent against its goals'
 	@$(BIN)/python -m tests.benchmarks.agent_goals --write
