@@ -27,7 +27,7 @@ from typing import Any
 from ..client import Producer
 from ..records import LogItem
 from .feedback import CALLED, OWN, feeds_back
-from .outlet import OnFull, Outlet
+from .outlet import HasOutlet, OnFull, Outlet
 from .severity import severity_number
 from .values import repr_of, said, text_or_repr
 
@@ -47,7 +47,7 @@ _TRACES = logging.Formatter()
 Context = Mapping[str, ContextVar[Any] | Callable[[], Any]] | Callable[[], Mapping[str, Any]]
 
 
-class LogHubHandler(logging.Handler):
+class LogHubHandler(HasOutlet, logging.Handler):
     """Sends records, without a thread or a queue of its own: a producer's ``send`` does not block.
 
     ==========================  ==============================================================
@@ -97,16 +97,6 @@ class LogHubHandler(logging.Handler):
         # By its name it may be made after this one.
         self._fallback_known = not isinstance(fallback, str)
         super().__init__(level)
-
-    @property
-    def producer(self) -> Producer:
-        """What sends."""
-        return self._outlet.producer
-
-    @property
-    def dropped(self) -> int:
-        """Records that could not be handed to the producer; those that the fallback got are among them."""
-        return self._outlet.dropped
 
     def createLock(self) -> None:  # noqa: N802  # the base class's
         """None: any number of threads may send, and who waits for memory holds up nobody."""

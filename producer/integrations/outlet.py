@@ -269,5 +269,5 @@ class HasOutlet:
 
     @property
     def dropped(self) -> int:
-        """How many logs could not be handed to the producer."""
+        """How many logs could not be handed to the producer, those that a fallback got among them."""
         return self._outlet.dropped
