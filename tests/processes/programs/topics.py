@@ -1,7 +1,10 @@
-"""Sends to topics that never come again, in rounds; says the peak of the process's memory after each round, bytes."""
+"""Sends to topics that never come again, in rounds; says after the first and the last of them how many objects
+Python's allocator holds, and the peak of the process's memory, bytes.
+"""
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from common import LOGSTORE, PROJECT, peak
@@ -22,14 +25,16 @@ class Forgetful(RecordingSink):
 rounds, count = int(sys.argv[1]), int(sys.argv[2])
 project = ProjectConfig(PROJECT, endpoint="http://127.0.0.1", access_key_id="id", access_key_secret="secret")
 producer = Producer(project, sink=Forgetful(), config=ProducerConfig(linger_ms=100, total_size_in_bytes=16 * 2**20))
-peaks = []
+peaks, blocks = [], []
 for number in range(rounds):
     for topic in range(count):
         producer.send(PROJECT, LOGSTORE, {"a": "b"}, topic=f"topic-{number}-{topic}")
     producer.flush(60)
+    gc.collect()
+    blocks.append(sys.getallocatedblocks())
     peaks.append(peak())
 stats = producer.stats()
 print(
-    f"first={peaks[0]} last={peaks[-1]} delivered={stats.delivered} used={stats.memory_used} "
+    f"peak={peaks[-1] - peaks[0]} blocks={blocks[-1] - blocks[0]} delivered={stats.delivered} used={stats.memory_used} "
     f"streams={len(stats.streams)}"
 )
