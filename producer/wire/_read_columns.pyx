@@ -11,7 +11,7 @@ Source: LogHub protocol, Protobuf; the layouts of Arrow's columnar format.
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memmove, memset
 
 from ._bytes cimport PyBytes_FromStringAndSize, Text, owned, put_text, text_of
 
@@ -28,12 +28,20 @@ cdef struct Log:
     const uint8_t* at
     const uint8_t* end
     int64_t time  # microseconds
+    uint32_t fields, key_bytes, value_bytes  # how many fields, and how long they are together
 
 
 cdef struct Group:
+    # What is no log lies between these places.
     const uint8_t* at
     const uint8_t* end
     int64_t first
+
+
+cdef struct Column:
+    # A binary array that is written one value after the other: where each begins and the last one ends, and the values.
+    int32_t* ends
+    uint8_t* data
 
 
 cdef inline const uint8_t* varint(const uint8_t* at, const uint8_t* end, uint64_t* number) noexcept nogil:
@@ -73,7 +81,7 @@ cdef inline const uint8_t* pair(const uint8_t* at, const uint8_t* end, Text* key
 
 
 cdef bint look_at_log(Log* log) noexcept nogil:
-    """Whether a log is written as usual; its time."""
+    """Whether a log is written as usual; its time, and how much its fields are."""
     cdef const uint8_t* at = log.at
     cdef uint64_t number, seconds = 0
     cdef uint32_t nanos = 0
@@ -83,6 +91,9 @@ cdef bint look_at_log(Log* log) noexcept nogil:
             at = sized(at + 1, log.end, &part)
             if at == NULL or pair(part.data, part.data + part.size, &key, &value) == NULL:
                 return False
+            log.fields += 1
+            log.key_bytes += <uint32_t> key.size
+            log.value_bytes += <uint32_t> value.size
         elif at[0] == 0x08:
             at = varint(at + 1, log.end, &number)
             if at == NULL or number >> 32:
@@ -218,57 +229,47 @@ cdef class Groups:
         buffers of their keys and values, as of ``named``; None where that is the library's to find.
         """
         self.check(first, stop)
-        cdef int64_t rows = stop - first, fields = 0
-        cdef Text* keys = NULL
-        cdef Text* values = NULL
-        made = owned(PyBytes_FromStringAndSize(NULL, 4 * (rows + 1)))
+        cdef int64_t row, fields = 0, key_bytes = 0, value_bytes = 0
+        for row in range(first, stop):
+            if self.logs[row].fields > MOST_FIELDS:
+                return None
+            fields += self.logs[row].fields
+            key_bytes += self.logs[row].key_bytes
+            value_bytes += self.logs[row].value_bytes
+        made = owned(PyBytes_FromStringAndSize(NULL, 4 * (stop - first + 1)))
+        key_array, value_array = array_for(fields, key_bytes), array_for(fields, value_bytes)
+        cdef Column keys = column_of(key_array), values = column_of(value_array)
         cdef int32_t* starts = <int32_t*> PyBytes_AS_STRING(made)
         with nogil:
-            fields = self.count_fields(first, stop)
-        if fields < 0 or fields >= 1 << 31:
-            return None
-        try:
-            keys = <Text*> taken(fields * sizeof(Text))
-            values = <Text*> taken(fields * sizeof(Text))
-            with nogil:
-                fields = self.gather(first, stop, keys, values, starts)
-            return made, array_of(keys, fields), array_of(values, fields)
-        finally:
-            PyMem_Free(keys)
-            PyMem_Free(values)
+            fields = self.gather(first, stop, &keys, &values, starts)
+            memset(keys.data + keys.ends[fields], 0, key_bytes - keys.ends[fields])
+            memset(values.data + values.ends[fields], 0, value_bytes - values.ends[fields])
+        return made, key_array, value_array
 
-    cdef int64_t count_fields(self, int64_t first, int64_t stop) noexcept nogil:
-        """The fields of some logs; a negative number if one has too many."""
-        cdef int64_t row, total = 0, own
+    cdef int64_t gather(self, int64_t first, int64_t stop, Column* keys, Column* values, int32_t* starts) noexcept nogil:
+        """Put the fields that no later one of the same log hides one behind the other; how many they are."""
+        cdef int64_t row, end = 0, start, before = 0
         cdef const uint8_t* at
         cdef Text key, value
+        cdef bint alike
+        keys.ends[0] = values.ends[0] = 0
         for row in range(first, stop):
-            own, at = 0, next_field(self.logs[row].at, self.logs[row].end, &key, &value)
-            while at != NULL:
-                own += 1
-                at = next_field(at, self.logs[row].end, &key, &value)
-            if own > MOST_FIELDS:
-                return -1
-            total += own
-        return total
-
-    cdef int64_t gather(self, int64_t first, int64_t stop, Text* keys, Text* values, int32_t* starts) noexcept nogil:
-        """Put the fields that no later one of the same log hides one behind the other; how many they are."""
-        cdef int64_t row, end = 0, start, place
-        cdef const uint8_t* at
-        for row in range(first, stop):
-            start, at = end, self.logs[row].at
+            start, at, alike = end, self.logs[row].at, True
             starts[row - first] = <int32_t> start
             while True:
-                at = next_field(at, self.logs[row].end, keys + end, values + end)
+                at = next_field(at, self.logs[row].end, &key, &value)
                 if at == NULL:
                     break
-                for place in range(start, end):
-                    if same(keys + place, keys + end):
-                        drop(keys, values, place, end)
-                        end -= 1
-                        break
+                # Names that are those of the log before, one by one, are each there once.
+                alike = alike and before < start and is_at(keys, before, &key)
+                if alike:
+                    before += 1
+                elif forget(keys, values, start, end, &key):
+                    end -= 1
+                put(keys, end, key)
+                put(values, end, value)
                 end += 1
+            before = start
         starts[stop - first] = <int32_t> end
         return end
 
@@ -289,17 +290,19 @@ cdef class Groups:
             if self.group_count == self.group_room:
                 self.group_room = 2 * self.group_room + 64
                 self.groups = <Group*> grown(self.groups, self.group_room * sizeof(Group))
-            self.groups[self.group_count] = Group(part.data, part.data + part.size, self.log_count)
+            self.groups[self.group_count] = Group(part.data + part.size, part.data + part.size, self.log_count)
             self.group_count += 1
-            if not self.look_at_group(part.data, part.data + part.size):
+            if not self.look_at_group(part.data, part.data + part.size, self.groups + self.group_count - 1):
                 return False
         return True
 
-    cdef bint look_at_group(self, const uint8_t* at, const uint8_t* end) except -1:
+    cdef bint look_at_group(self, const uint8_t* at, const uint8_t* end, Group* group) except -1:
+        cdef const uint8_t* start
         cdef Text part, key, value
         cdef uint8_t tag
+        group.end = end
         while at < end:
-            tag = at[0]
+            start, tag = at, at[0]
             at = sized(at + 1, end, &part)
             if at == NULL:
                 return False
@@ -307,23 +310,57 @@ cdef class Groups:
                 if self.log_count == self.log_room:
                     self.log_room = 2 * self.log_room + 1024
                     self.logs = <Log*> grown(self.logs, self.log_room * sizeof(Log))
-                self.logs[self.log_count] = Log(part.data, part.data + part.size, 0)
+                self.logs[self.log_count] = Log(part.data, part.data + part.size, 0, 0, 0, 0)
                 if not look_at_log(self.logs + self.log_count):
                     return False
                 self.log_count += 1
-            elif tag == 0x32:
-                if pair(part.data, part.data + part.size, &key, &value) == NULL:
-                    return False
-            elif tag not in (0x12, 0x1A, 0x22, 0x2A):
+                continue
+            if tag == 0x32 and pair(part.data, part.data + part.size, &key, &value) == NULL:
                 return False
+            if tag not in (0x12, 0x1A, 0x22, 0x2A, 0x32):
+                return False
+            group.at, group.end = min(group.at, start), at
         return True
 
 
-cdef inline void drop(Text* keys, Text* values, int64_t place, int64_t last) noexcept nogil:
+cdef inline bint is_at(const Column* column, int64_t place, const Text* text) noexcept nogil:
+    cdef Text own = Text(column.data + column.ends[place], column.ends[place + 1] - column.ends[place])
+    return same(&own, text)
+
+
+cdef inline void put(Column* column, int64_t place, Text text) noexcept nogil:
+    put_text(column.data + column.ends[place], text)
+    column.ends[place + 1] = column.ends[place] + <int32_t> text.size
+
+
+cdef bint forget(Column* keys, Column* values, int64_t start, int64_t end, const Text* key) noexcept nogil:
+    """Take out the field of that name from those between; whether there was one."""
+    cdef int64_t place
+    for place in range(start, end):
+        if is_at(keys, place, key):
+            take_out(keys, place, end)
+            take_out(values, place, end)
+            return True
+    return False
+
+
+cdef void take_out(Column* column, int64_t place, int64_t end) noexcept nogil:
     """Take one out; what is behind it, up to the last, comes nearer."""
-    while place < last:
-        keys[place], values[place] = keys[place + 1], values[place + 1]
-        place += 1
+    cdef int32_t at = column.ends[place], behind = column.ends[place + 1]
+    memmove(column.data + at, column.data + behind, column.ends[end] - behind)
+    for place in range(place + 1, end):
+        column.ends[place] = column.ends[place + 1] - (behind - at)
+
+
+cdef tuple array_for(int64_t count, int64_t size):
+    """The buffers of a binary array of so many values and bytes, as ``array_of`` has them, yet to be written."""
+    offsets = owned(PyBytes_FromStringAndSize(NULL, 4 * (count + 1)))
+    return None, offsets, owned(PyBytes_FromStringAndSize(NULL, size)), 0
+
+
+cdef Column column_of(tuple array):
+    cdef bytes offsets = array[1], data = array[2]
+    return Column(<int32_t*> PyBytes_AS_STRING(offsets), <uint8_t*> PyBytes_AS_STRING(data))
 
 
 cdef void* taken(size_t size) except NULL:

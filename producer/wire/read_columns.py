@@ -17,7 +17,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from ..twins import compiled
-from .read_fields import Fields, as_text
+from .read_fields import Fields, as_text, text_or_none
 from .schema import FramedLogGroupList
 
 if TYPE_CHECKING:
@@ -149,11 +149,8 @@ class NativeGroups:
             starts, keys, values = found
             places = pa.Array.from_buffers(pa.int32(), stop - first + 1, [None, pa.py_buffer(starts)])
             count = places[-1].as_py()
-            try:
-                names = _binary(count, keys).cast(pa.string())
-            except pa.ArrowInvalid:  # no text: two of them may be shown alike
-                pass
-            else:
+            names = text_or_none(_binary(count, keys))
+            if names is not None:  # else two of them may be shown alike
                 return pa.MapArray.from_arrays(places, names, as_text(_binary(count, values)), type=kind)
         return PureGroups(self._body).contents(first, stop, kind)
 

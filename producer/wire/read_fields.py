@@ -146,11 +146,25 @@ def as_text(array: Any) -> Any:
 
     :param array: an array of bytes.
     """
+    text = text_or_none(array)
+    if text is not None:
+        return text
+    shown = [None if each is None else each.decode(errors="backslashreplace") for each in array.to_pylist()]
+    return pa.array(shown, pa.string())
+
+
+def text_or_none(array: Any) -> Any:
+    """Bytes as text; None if one of them is no UTF-8.
+
+    :param array: an array of bytes.
+    """
+    data = array.buffers()[2]
+    if data is None or np.frombuffer(data, np.uint8).max(initial=0) < 0x80:  # ASCII: no look at each of them
+        return array.view(pa.string())
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        shown = [None if each is None else each.decode(errors="backslashreplace") for each in array.to_pylist()]
-        return pa.array(shown, pa.string())
+        return None
 
 
 def map_array(maps: Sequence[dict[str, str]], kind: Any) -> Any:

@@ -156,3 +156,45 @@ def test_the_compiled_twin_looks_where_logs_are(first: int, stop: int) -> None:
     for ask in (groups.times, groups.contents, lambda *span: groups.named(*span, [b"a"])):
         with pytest.raises(IndexError):
             ask(first, stop)
+
+
+@native
+@pytest.mark.parametrize(
+    "logs",
+    [
+        ["ab", "aba", "ab", "abb"],
+        ["aab", "ab", "aab"],
+        ["abc", "acb", "abcab", "abcd"],
+        ["", "aa", "a"],
+        ["ab", "a", "aa"],
+    ],
+)
+def test_names_that_come_twice_are_found_whatever_the_log_before_had(logs: list[str]) -> None:
+    """Of several fields of one name the last is kept, also where a log begins with the names of the log before."""
+    values = iter(range(100))
+    contents = [[(name.encode(), b"%d" % next(values) * len(log)) for name in log] for log in logs]
+    body = answer_of([(b"", [], [(1, 0, each) for each in contents])])
+    fast = read_groups(body)
+    assert isinstance(fast, NativeGroups)
+    assert [dict(each) for each in fast.contents(0, len(logs), MAP).to_pylist()] == [
+        {name.decode(): value.decode() for name, value in each} for each in contents_last(contents)
+    ]
+    assert all_of(fast) == all_of(PureGroups(body))
+
+
+def contents_last(logs: list[Pairs]) -> list[Pairs]:
+    """Each log's fields, of several with one name the last one, in the order of the last ones."""
+    return [[pair for place, pair in enumerate(log) if pair[0] not in dict(log[place + 1 :])] for log in logs]
+
+
+@native
+def test_what_logs_share_is_found_between_them() -> None:
+    """Topic, source and tags may stand before, between and behind the logs of their LogGroup."""
+    group = (
+        field(3, b"t") + _LOG + field(6, pair(b"x", b"1")) + _LOG + field(4, b"s") + field(6, pair(b"y", b"2")) + _LOG
+    )
+    found = read_groups(field(1, group) + field(1, _LOG) + field(1, b"") + field(1, field(3, b"u")))
+    assert isinstance(found, NativeGroups)
+    heads = [found.head(index) for index in range(4)]
+    assert heads[0] == Head(b"t", b"s", [(b"x", b"1"), (b"y", b"2")])
+    assert heads[1:] == [Head(b"", b"", []), Head(b"", b"", []), Head(b"u", b"", [])]
