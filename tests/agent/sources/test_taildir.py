@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from producer.agent import Agent, AgentConfig, AgentConfigError, ComponentConfig, SinkConfig, SourceConfig
 from producer.agent.batch import Position
 from producer.agent.options import from_flume, read_options
-from producer.agent.sources.reading.identity import FileName, parse_name
+from producer.agent.sources.reading.identity import FileName, Key, parse_name
+from producer.agent.sources.reading.reader import FileReader
 from producer.agent.sources.taildir import TaildirSource
+from producer.agent.sources.taildir.watches import Watches
 from tests.support.waiting import Call, eventually
 
 from .following import Tail, Writer
@@ -325,7 +328,10 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 2,000 files that nobody writes, some hundreds are looked at in a second, and each has its turn."""
+    """Of 2,000 files that nobody writes, and nobody tells of, some hundreds are looked at in a second, and each has its
+    turn.
+    """
+    monkeypatch.setattr(Watches, "add", lambda *_: False)
     for number in range(2000):
         (tail.logs / f"{number}.log").write_bytes(b"%d\n" % number)
     tail.seen()
@@ -344,6 +350,122 @@ def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.
     tail.look(1)
     tail.look(1)
     assert len(set(looks)) > 2000
+
+
+def test_a_file_that_rests_is_not_looked_at_before_it_is_written(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,000 files that nobody writes, some are looked at in a second; one that is written is read at once."""
+    for number in range(1000):
+        (tail.logs / f"{number}.log").write_bytes(b"%d\n" % number)
+    tail.seen()
+    tail.look(6)
+    looks: list[FileReader] = []
+    real = FileReader.look
+
+    def counting(reader: FileReader, now: float) -> bool:
+        looks.append(reader)
+        return real(reader, now)
+
+    monkeypatch.setattr(FileReader, "look", counting)
+    tail.look(1)
+    assert len(looks) <= 100
+    written = Writer(tail.logs / "999.log").lines(3)
+
+    assert tail.seen(0.1) == written
+
+
+def test_what_is_written_just_before_a_file_is_watched_is_seen(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the last look and the watch nobody would tell of it."""
+    writers = {path.stat().st_ino: Writer(path) for path in _rested(tail, 100)}
+    real, written = Watches.add, list[bytes]()
+
+    def late(watches: Watches, key: Key, descriptor: int) -> bool:
+        written.extend(writers[key[1]].lines(1))
+        return real(watches, key, descriptor)
+
+    monkeypatch.setattr(Watches, "add", late)
+    tail.look(6)
+
+    assert sorted(tail.seen(0.1)) == sorted(written)
+    assert len(written) == 100
+
+
+def _rested(tail: Tail, count: int) -> list[Path]:
+    """Files of a line that was read."""
+    paths = [tail.logs / f"{number}.log" for number in range(count)]
+    for path in paths:
+        path.write_bytes(path.name.encode() + b"\n")
+    tail.seen()
+    return paths
+
+
+def test_a_rotated_file_is_read_though_nobody_looked_at_it(tail: Tail) -> None:
+    """What rests is renamed, written under its new name, and another one takes its place."""
+    old = Writer(tail.logs / "a.log")
+    old.lines(2)
+    tail.seen()
+    tail.look(6)
+    old.path = old.path.rename(tail.logs / "a.log.1")
+    late, new = old.lines(3), Writer(tail.logs / "a.log", "new").lines(2)
+
+    assert sorted(tail.seen(1)) == sorted(late + new)
+
+
+def test_a_file_that_rests_and_is_cut_begins_anew(tail: Tail) -> None:
+    """Also one that nobody looked at."""
+    writer = Writer(tail.logs / "a.log")
+    writer.lines(5)
+    tail.seen()
+    tail.look(6)
+    os.truncate(writer.path, 0)
+    tail.look(1)
+
+    assert tail.seen(1) == []
+    assert writer.lines(2) == tail.seen(1)
+
+
+def test_a_file_system_that_tells_nothing_is_looked_at_as_before(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some changes that were found by chance nobody waits to be told any more."""
+    monkeypatch.setattr(Watches, "told", lambda _: [])
+    writers = [Writer(tail.logs / f"{number}.log") for number in range(300)]
+    for writer in writers:
+        writer.lines(1)
+    tail.seen()
+    tail.look(6)
+    found = written = 0
+    for writer in writers:
+        written += len(writer.lines(1))
+    while found < 3:  # in the turns of those that are watched
+        found += len(tail.seen(0.1))
+    found += len(tail.seen(0.5))
+
+    assert found == written
+
+
+def test_without_a_watch_left_all_is_read(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user may have so many; then files are looked at."""
+    writer = Writer(tail.logs / "a.log")
+    writer.lines(1)
+    tail.seen()
+    monkeypatch.setattr("producer.agent.sources.taildir.watches._library", lambda: None)
+    tail.look(6)
+    written = writer.lines(2)
+
+    assert tail.seen(1) == written
+
+
+def test_watches_that_were_too_many_to_be_told_count_as_told(tmp_path: Path) -> None:
+    """Where the kernel has dropped some, every file is looked at."""
+    watches = Watches()
+    path = tmp_path / "a.log"
+    path.write_bytes(b"")
+    with path.open("rb") as file:
+        assert watches.add((1, 2), file.fileno())
+        overflow = struct.pack("iIII", -1, 0x4000, 0, 0)
+        watches._read = lambda: overflow  # type: ignore[method-assign]
+
+        assert watches.told() == [(1, 2)]
+        assert (1, 2) not in watches
+    watches.close()
 
 
 def _open_below(folder: Path) -> int:

@@ -114,6 +114,11 @@ class FileReader:
         return max(0, self.size - self.position, self._behind[-1][0] - self.position if self._behind else 0)
 
     @property
+    def is_read(self) -> bool:
+        """Whether all was put that was there when it was looked at last, and it is still there."""
+        return self.name is not None and self.located and self.size == self.position and self.trouble is None
+
+    @property
     def behind_since(self) -> float | None:
         """When the oldest of these bytes was seen at the latest, monotonic seconds; None if there are none."""
         behind = self._behind

@@ -19,6 +19,8 @@ _log = logging.getLogger("producer.agent.taildir")
 
 #: Blocks of one file before others have their turn.
 _BLOCKS_A_TURN = 8
+#: Seconds without a write after which a file is watched.
+_CALM = 5.0
 #: Seconds between two looks for positions to forget.
 _FORGET_INTERVAL = 600.0
 
@@ -84,10 +86,10 @@ class Follower:
             before, changed = reader.position, reader.changed
             if reader.look(now):
                 self._put_blocks(reader, now)
-            elif now - reader.changed >= self._options.idle_timeout:
-                self._rest(reader)
             elif reader.changed != changed:
-                self._readers.wake(reader)
+                self._readers.written(reader)
+            elif now - reader.changed >= _CALM:
+                self._calm(reader, now)
             self._tell_recovery(reader)
         except ContentChangedError:
             self._replaced(reader)
@@ -108,8 +110,16 @@ class Follower:
         if begun:
             self._known.begin(begun)
 
+    def _calm(self, reader: FileReader, now: float) -> None:
+        """Nothing has come for some time: if all of it was read, wait to be told."""
+        rests = reader.is_read and self._readers.is_live(reader) and self._readers.watch(reader)
+        if rests and (reader.look(now) or reader.changed == now):  # it was written just before it was watched
+            self._readers.wake(reader)
+        if now - reader.changed >= self._options.idle_timeout:
+            self._rest(reader)
+
     def _put_blocks(self, reader: FileReader, now: float) -> None:
-        self._readers.wake(reader)
+        self._readers.written(reader)
         for _ in range(_BLOCKS_A_TURN):
             block = reader.read(now)
             if block is None:

@@ -1,4 +1,8 @@
-"""Readers: all files that are being read: whose turn it is, and which are open."""
+"""Readers: all files that are being read: whose turn it is, and which are open.
+
+A **live** one is looked at each time; one that rests is **watched** (:mod:`.watches`), and looked at seldom, in case
+the watch is blind; or else it is **quiet**, and takes turns with its like.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ from collections import deque
 
 from ..reading.identity import Key
 from ..reading.reader import FileReader
+from .watches import Watches
 
-#: Files that have not been written for long are looked at, so many a second.
-_QUIET_LOOKS = 800
+#: Of the quiet so many are looked at in a second; of those that are watched so many, and more if there are so many that
+#: one of them would not be looked at for longer than so many seconds.
+_QUIET_LOOKS, _WATCHED_LOOKS, _WATCHED_ROUND = 800, 80, 12
 
 
 class Readers:
@@ -23,6 +29,8 @@ class Readers:
         self.by_key: dict[Key, FileReader] = {}
         self._live: dict[Key, FileReader] = {}
         self._quiet: deque[FileReader] = deque()
+        self._watched: deque[FileReader] = deque()
+        self._watches = Watches()
         self._opened: dict[FileReader, None] = {}
 
     def add(self, reader: FileReader) -> None:
@@ -36,31 +44,79 @@ class Readers:
         for readers in (self.by_key, self._live):
             if readers.get(reader.key) is reader:
                 del readers[reader.key]
-        if reader in self._quiet:
-            self._quiet.remove(reader)
+        self._take_out(reader)
 
     def due(self, elapsed: float) -> list[FileReader]:
         """Those that were written lately, and some of the others in turn.
 
         :param elapsed: seconds since the last call.
         """
-        count = min(len(self._quiet), 1 + int(elapsed * _QUIET_LOOKS))
-        quiet = [self._quiet.popleft() for _ in range(count)]
-        self._quiet.extend(quiet)
-        return [*self._live.values(), *quiet]
+        self._wake_told()
+        watched = max(_WATCHED_LOOKS, len(self._watched) / _WATCHED_ROUND)
+        return [
+            *self._live.values(),
+            *_next(self._quiet, 1 + int(elapsed * _QUIET_LOOKS)),
+            *_next(self._watched, 1 + int(elapsed * watched)),
+        ]
+
+    def is_live(self, reader: FileReader) -> bool:
+        """Whether it is looked at each time."""
+        return reader.key in self._live
 
     def wake(self, reader: FileReader) -> None:
-        """It was written, or may be."""
+        """It may be written."""
         if self.by_key.get(reader.key) is reader and reader.key not in self._live:
             self._live[reader.key] = reader
-            if reader in self._quiet:
-                self._quiet.remove(reader)
+            self._take_out(reader)
+
+    def written(self, reader: FileReader) -> None:
+        """It was seen to be written. If it is watched, its watch should have told."""
+        if reader.key in self._watches:
+            self._wake_told()
+            if reader.key in self._watches:
+                self._watches.missed(reader.key)
+                self._forget_blind(reader.key[0])
+        self.wake(reader)
+
+    def watch(self, reader: FileReader) -> bool:
+        """It rests: do not look at it until it is written; False where that cannot be known.
+
+        :raises OSError: it cannot be opened.
+        """
+        was_open = reader.is_open
+        if not self._watches.add(reader.key, reader.open()):
+            return False
+        if not was_open:
+            reader.close()
+        if self._live.pop(reader.key, None) is not None:
+            self._watched.append(reader)
+        return True
 
     def rest(self, reader: FileReader) -> None:
         """It was not written for long."""
         self.shut(reader)
         if self._live.pop(reader.key, None) is not None:
             self._quiet.append(reader)
+
+    def _wake_told(self) -> None:
+        for key in self._watches.told():
+            if key in self.by_key:
+                self.wake(self.by_key[key])
+
+    def _forget_blind(self, device: int) -> None:
+        """Take turns with the files of a device whose watches tell nothing."""
+        if not self._watches.believes(device):
+            blind = [reader for reader in self._watched if reader.key[0] == device]
+            for reader in blind:
+                self._take_out(reader)
+            self._quiet.extend(blind)
+
+    def _take_out(self, reader: FileReader) -> None:
+        """Out of those that rest."""
+        self._watches.drop(reader.key)
+        for resting in (self._quiet, self._watched):
+            if reader in resting:
+                resting.remove(reader)
 
     def keep_open(self, reader: FileReader) -> None:
         """It was read now; those that were not for the longest time are closed, if there are too many."""
@@ -85,5 +141,13 @@ class Readers:
 
     def close(self) -> None:
         """Close all files."""
+        self._watches.close()
         for reader in list(self.by_key.values()):
             self.shut(reader)
+
+
+def _next(resting: deque[FileReader], most: int) -> list[FileReader]:
+    """Whose turn it is."""
+    found = [resting.popleft() for _ in range(min(len(resting), most))]
+    resting.extend(found)
+    return found
