@@ -68,6 +68,7 @@ class DurableCloser:
         # It may have begun to wait for an event a moment ago.
         patient = graceful(clock, deadline, PATIENCE + GRACE)
         stuck = [] if durable.feeder.thread.join(clock, patient) else [durable.feeder.thread.name]
+        durable.leave_futures()  # of what was not fed: what is with the server may take as long as it likes
         pipeline.accumulator.wait_settled(pipeline.leave_unsent(), deadline)
         for batch in pipeline.accumulator.incomplete():
             pipeline.abandon(batch)

@@ -245,9 +245,10 @@ class Pipeline:
         self.mover.stop()
         self.io_pool.stop_at_once()
         self.retry_queue.close()
+        # Whose attempt has just failed may still be on its thread: nobody would settle what waits for another one now.
+        attempt = self.abandoned()
         for batch in self.accumulator.incomplete():
-            if not self.io_pool.has(batch):
-                self.abandon(batch)
+            self.settlement.abandon(batch, attempt, unless=BatchState.SENDING)
         return self.accumulator.seal_open()
 
     def forked_away(self) -> Attempt:

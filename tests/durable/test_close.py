@@ -99,6 +99,58 @@ def test_what_is_with_the_server_gets_the_rest_of_the_time() -> None:
     assert len(channel.events()) == 4
 
 
+def test_what_was_not_fed_hears_of_the_close_while_an_attempt_goes_on() -> None:
+    """A record that is still in the channel has its result as soon as nothing takes it out any more; it does not wait
+    for what is with the server.
+    """
+    sink, channel = GatedSink(), KeptChannel()
+    producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=1, total_size_in_bytes=10_000)
+    first = producer.send("p", "l", LOG)
+    assert sink.entered.acquire(timeout=PATIENCE)
+    late = producer.send("p", "l", {"a": "b" * 4000})  # more than the memory has beside the first
+    closing = Call(producer.close)
+    eventually(late.done)
+    assert not first.done()
+    sink.gate.set()
+    closing.result()
+    assert late.exception(0).result.error_code == "LeftInChannel"  # type: ignore[union-attr]
+    assert (first.result(0).successful, len(channel.events())) == (True, 1)
+
+
+def test_close_waits_for_no_batch_whose_attempt_has_just_failed(request: pytest.FixtureRequest) -> None:
+    """A batch that waits for another attempt is left at the close, also where the thread of the last one is not done
+    with it: nobody else would ever settle it.
+    """
+
+    class Slow(logging.Handler):
+        """Holds the thread whose batch has just gone to wait for another attempt."""
+
+        came, may_go = threading.Event(), threading.Event()
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if "next attempt in" in record.msg:
+                self.came.set()
+                assert self.may_go.wait(PATIENCE)
+
+    slow, logger = Slow(), logging.getLogger("producer.send_task")
+    level = logger.level
+    request.addfinalizer(lambda: (logger.removeHandler(slow), logger.setLevel(level)))
+    logger.addHandler(slow)
+    logger.setLevel(logging.DEBUG)
+    channel = KeptChannel()
+    producer = durable(DeadSink(), channel, drain_timeout_ms=0, batch_count_threshold=1, base_retry_backoff_ms=60_000,
+                       max_retry_backoff_ms=60_000)  # fmt: skip
+    future = producer.send("p", "l", LOG)
+    assert slow.came.wait(PATIENCE)
+    closing = Call(producer.close)
+    try:
+        eventually(future.done)
+    finally:
+        slow.may_go.set()
+    closing.result()
+    assert len(channel.events()) == 1
+
+
 def test_at_the_deadline_an_attempt_that_hangs_is_left_too_and_may_have_been_stored() -> None:
     """close(timeout) ends in time, names the thread that hangs, and the record stays in the channel."""
     from producer import CloseTimeoutError

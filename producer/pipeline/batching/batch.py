@@ -279,10 +279,13 @@ class ProducerBatch:
         with self._lock:
             return self.state is BatchState.OPEN and self._move(BatchState.QUEUED)
 
-    def settle(self, to: BatchState, result: Result) -> bool:
-        """Go to a final state with its result; False if somebody settled the batch before."""
+    def settle(self, to: BatchState, result: Result, *, unless: BatchState | None = None) -> bool:
+        """Go to a final state with its result; False if somebody settled the batch before.
+
+        :param unless: not from this state: False as well.
+        """
         with self._lock:
-            if not self._move(to):
+            if self.state is unless or not self._move(to):
                 return False
             self.result = result
         self.wake()

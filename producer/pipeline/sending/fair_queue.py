@@ -243,15 +243,6 @@ class FairQueue:
             self._refresh_all(destination)
         self._count = 0
 
-    def holds(self, batch: ProducerBatch) -> bool:
-        """Whether ``batch`` waits in here."""
-        for destination in self._destinations.values():
-            logstore = destination.logstores.get((batch.key.project, batch.key.logstore))
-            queue = logstore.queues.get(batch.stream, ()) if logstore is not None else ()
-            if batch in queue or any(batch is urgent[1] for urgent in destination.urgent):
-                return True
-        return False
-
     def stats(self, now: float) -> tuple[DestinationStats, ...]:
         """The destinations, those with something to do first."""
         busiest_first = sorted(self._destinations.values(), key=lambda one: (-one.gate.in_flight, -one.queued))

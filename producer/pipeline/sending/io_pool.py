@@ -61,8 +61,7 @@ class IOThreadPool:
         # for it: senders, which a signal may interrupt, only leave their batches here.
         self._inbox: deque[ProducerBatch] = deque()
         self._queue = queue
-        # How many threads are with each batch: one may have begun its next attempt before the last one let go of it.
-        self._running: dict[ProducerBatch, int] = {}
+        self._running = 0
         self._stopped = False
 
     def enter(self, batch: ProducerBatch) -> None:
@@ -99,11 +98,6 @@ class IOThreadPool:
             _log.exception("the sink could not say where %s/%s is: taken as one with its project", *key[:2])
             return key.project
 
-    def has(self, batch: ProducerBatch) -> bool:
-        """Whether ``batch`` waits for a thread, or is with one."""
-        with self._lock:
-            return batch in self._running or batch in self._inbox or self._queue.holds(batch)
-
     @property
     def queued(self) -> int:
         """Batches that wait for a thread."""
@@ -113,8 +107,7 @@ class IOThreadPool:
     @property
     def running(self) -> int:
         """Attempts under way."""
-        with self._lock:
-            return sum(self._running.values())
+        return self._running
 
     def stats(self) -> tuple[DestinationStats, ...]:
         """See :attr:`~producer.metrics.Stats.destinations`."""
@@ -170,7 +163,7 @@ class IOThreadPool:
         with self._lock:
             turn = self._queue.take(now)
             if turn is not None:
-                self._running[turn.batch] = self._running.get(turn.batch, 0) + 1
+                self._running += 1
             alarm, more = self._queue.alarm, turn is not None and self._queue.ready
         self._tell(alarm)
         if more:  # a gate may have let in several at once
@@ -199,9 +192,7 @@ class IOThreadPool:
         finally:
             now = self._clock.monotonic()
             with self._lock:
-                self._running[turn.batch] -= 1
-                if not self._running[turn.batch]:
-                    del self._running[turn.batch]
+                self._running -= 1
                 self._queue.done(turn, report, now)
                 alarm, ready = self._queue.alarm, self._queue.ready
             self._tell(alarm)

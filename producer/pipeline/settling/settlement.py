@@ -96,15 +96,20 @@ class Settlement:
         # The rest of a list that was cut fails with the part of it that did.
         return _Outcome.FAILED if not self._listener.keeps or waiting.shares_send(failed) else _Outcome.PARKED
 
-    def abandon(self, batch: ProducerBatch, attempt: Attempt) -> bool:
-        """End ``batch`` without owning it, for the reason that ``attempt`` gives; False if it was settled before."""
-        return self._settle(batch, _Outcome.LEFT if self._listener.keeps else _Outcome.FAILED, attempt)
+    def abandon(self, batch: ProducerBatch, attempt: Attempt, *, unless: BatchState | None = None) -> bool:
+        """End ``batch`` without owning it, for the reason that ``attempt`` gives; False if it was settled before.
 
-    def _settle(self, batch: ProducerBatch, outcome: _Outcome, last: Attempt | None = None) -> bool:
+        :param unless: leave it alone in this state: False as well.
+        """
+        return self._settle(batch, _Outcome.LEFT if self._listener.keeps else _Outcome.FAILED, attempt, unless)
+
+    def _settle(
+        self, batch: ProducerBatch, outcome: _Outcome, last: Attempt | None = None, unless: BatchState | None = None
+    ) -> bool:
         successful = outcome is _Outcome.DELIVERED
         to = BatchState.SUCCEEDED if successful else BatchState.FAILED
         result = batch.outcome(successful=successful, last=last)
-        if not batch.settle(to, result):
+        if not batch.settle(to, result, unless=unless):
             return False
         overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * batch.sends)
         released, batch.held = batch.held - overhead, overhead

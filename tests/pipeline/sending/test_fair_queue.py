@@ -312,15 +312,6 @@ def test_who_has_nothing_to_do_is_forgotten() -> None:
     assert not line.queue._alarms.members
 
 
-def test_it_knows_what_waits_in_it() -> None:
-    """A batch is known from its coming until its turn."""
-    line = Line()
-    batches = [line.put(str(n % 3)) for n in range(9)]
-    assert all(line.queue.holds(batch) for batch in batches)
-    taken = {line.serve() for _ in range(4)}
-    assert {batch for batch in batches if line.queue.holds(batch)} == {*batches} - taken
-
-
 def test_statistics_show_each_destination_with_its_limit_and_what_holds_it_back() -> None:
     """Limit, in flight, queued, why and how long nothing is sent; never more than a hundred entries."""
     line = Line(threads=4)

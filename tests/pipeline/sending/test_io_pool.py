@@ -18,7 +18,6 @@ from producer.records import StreamKey
 from tests.support.pipelines import KEY, config
 from tests.support.waiting import (
     PATIENCE,
-    Call,
     eventually,
     passed,
 )
@@ -59,7 +58,7 @@ def test_who_submits_runs_no_code_of_the_sink() -> None:
     pool = _pool(lambda _batch: Verdict.ACCEPTED)
 
     def destination(key: StreamKey) -> str:
-        asked.append(pool._lock.locked() or not pool.has(batch))
+        asked.append(pool._lock.locked() or pool.queued != 1)
         return key.project
 
     pool._destination = destination
@@ -162,35 +161,6 @@ def test_a_project_that_answers_again_gets_all_threads_back() -> None:
     eventually(lambda: pool.queued == 0 and not pool.running)
     assert not both.broken
     _end(pool)
-
-
-def test_a_retry_picked_up_before_its_first_thread_let_go_is_known_to_be_with_a_thread() -> None:
-    """A batch that a second thread sends is not forgotten when the first one, which queued it again, comes to its end:
-    ``close`` would give it up while it is being sent.
-    """
-    again, second, end = threading.Event(), threading.Event(), threading.Event()
-
-    def run(batch: ProducerBatch) -> Verdict:
-        if not again.is_set():
-            again.set()
-            pool.submit(batch)  # as the mover does with a retry that is due at once
-            passed(second)
-            return Verdict.NO_ANSWER
-        second.set()
-        passed(end)
-        return Verdict.ACCEPTED
-
-    pool, batch = _pool(run), _batch("p")
-    pool.submit(batch)
-    first = Call(pool.run_next)
-    passed(again)
-    other = Call(lambda: eventually(pool.run_next))
-    first.result()
-    known = pool.has(batch)
-    end.set()
-    other.result()
-    assert known
-    assert not pool.has(batch)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(1), KeyboardInterrupt()])
