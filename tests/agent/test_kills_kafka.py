@@ -1,0 +1,148 @@
+"""An agent between two topics of Kafka, killed; ``PRODUCER_SOAK=1`` kills 50 times."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ..support.waiting import eventually
+from .killing import SOAK, agent, seed_for
+
+_KILLS = 50 if SOAK else 2
+#: So many kills take longer than other tests may: a group waits for its dead member before it goes on.
+pytestmark = pytest.mark.timeout(3600 if SOAK else 300)
+
+#: librdkafka's broker lets the first member of a group wait for three seconds, and forgets it if its session is shorter.
+_CONFIG = """
+[agent]
+name = "a"
+state = "{folder}/state"
+
+[sources.topic]
+type = "kafka"
+bootstrap_servers = "{cluster}"
+topics = ["in"]
+batch_size = 50
+batch_duration = 0.05
+config = {{ "session.timeout.ms" = "4000", "heartbeat.interval.ms" = "200" }}
+channels = ["disk"]
+
+[channels.disk]
+type = "file"
+minimum_free_space = 0
+
+[sinks.topic]
+type = "kafka"
+channel = "disk"
+bootstrap_servers = "{cluster}"
+topic = "out"
+batch_size = 50
+headers = false
+topic_header = "none"
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """The address of a broker of librdkafka's; it lives as long as the client that it belongs to."""
+    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0})
+    for topic in ("in", "out"):  # which makes it; a consumer that asks does not
+        (broker,) = client.list_topics(topic, timeout=20).brokers.values()
+    yield f"{broker.host}:{broker.port}"
+    del client
+
+
+class _Feeding:
+    """Sends numbers to the topic, until the end.
+
+    :ivar count: how many.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        self._client = Producer({"bootstrap.servers": cluster})
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._feed)
+        self.count = 0
+
+    def __enter__(self) -> _Feeding:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """No more; all have arrived."""
+        self._end.set()
+        self._thread.join()
+        assert self._client.flush(20) == 0
+
+    def _feed(self) -> None:
+        while not self._end.wait(0.05):
+            for _ in range(20):
+                self._client.produce("in", b"%d" % self.count)
+                self.count += 1
+            self._client.poll(0)
+
+
+class _Found:
+    """What has come to the other topic.
+
+    :ivar times: how often each number came.
+    :ivar highest: the highest one.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.times: Counter[int] = Counter()
+        self.highest = -1
+
+    def look(self) -> int:
+        """How many different numbers have come."""
+        messages = self._consumer.consume(1000, timeout=0.05)
+        numbers = [int(message.value()) for message in messages if message.error() is None]
+        self.times.update(numbers)
+        self.highest = max([self.highest, *numbers])
+        return len(self.times)
+
+
+@contextmanager
+def _reading(cluster: str) -> Iterator[_Found]:
+    consumer = Consumer({"bootstrap.servers": cluster, "group.id": "none", "auto.offset.reset": "earliest"})
+    try:
+        partitions = consumer.list_topics("out", timeout=20).topics["out"].partitions
+        assert partitions
+        consumer.assign([TopicPartition("out", partition, 0) for partition in partitions])
+        yield _Found(consumer)
+    finally:
+        consumer.close()
+
+
+def test_no_message_between_two_topics_is_lost(tmp_path: Path, cluster: str) -> None:
+    """kill -9 of the source ``kafka``, a file channel and the sink ``kafka``: every message arrives, at least once."""
+    seed = seed_for(8)
+    chance = random.Random(seed)
+    config = tmp_path / "a.toml"
+    config.write_text(_CONFIG.format(folder=tmp_path, cluster=cluster))
+    with ExitStack() as ends:
+        found = ends.enter_context(_reading(cluster))
+        feeding = ends.enter_context(_Feeding(cluster))
+        for _ in range(_KILLS):
+            before = feeding.count
+            with agent(config):
+                eventually(lambda: found.look() and found.highest > before, "a delivery", 60)  # noqa: B023  # at once
+                threading.Event().wait(chance.uniform(0, 0.5))
+        feeding.end()
+        with agent(config):
+            eventually(lambda: found.look() == feeding.count, "the delivery of each message", 60)
+        twice = sum(found.times.values()) - feeding.count
+        print(f"seed {seed}, {_KILLS} kills, {feeding.count} messages, {twice} came again")
+    assert set(found.times) == set(range(feeding.count))
