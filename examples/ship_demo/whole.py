@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from producer.spark.logstore import MAX_PULL_COUNT, LogstoreClient
+from producer.reading.logstore import MAX_PULL_COUNT
+from producer.spark.logstore import LogstoreClient
 from producer.wire.schema import Content, FramedLogGroupList
 
 
@@ -16,10 +17,10 @@ def all_logs(client: LogstoreClient) -> Iterator[dict[str, str]]:
 
     :raises LogHubReadError: the server did not hand them out.
     """
-    for shard in client.list_shards():
+    for shard in client.shards():
         cursor, at_end = client.cursor(shard, "begin"), False
         while not at_end:
-            pulled = client.pull(shard, cursor, MAX_PULL_COUNT)
+            pulled = client.pull_columns(shard, cursor, MAX_PULL_COUNT)
             cursor, at_end = pulled.next_cursor, pulled.at_end
             for group in FramedLogGroupList.FromString(pulled.body).LogGroups:
                 tags = {f"__tag__:{tag.Key.decode()}": tag.Value.decode() for tag in group.LogTags}

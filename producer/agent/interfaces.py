@@ -125,6 +125,11 @@ class Outlet(Protocol):
         since channels that forget have delivered it.
         """
 
+    def safe_end(self, name: str) -> int:
+        """Up to where nothing of what is read under that name is lost if the process dies: committed by channels that
+        keep it, and delivered by those that forget.
+        """
+
     def names(self) -> set[str]:
         """The names of all positions that channels have from this source."""
 

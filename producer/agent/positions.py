@@ -49,6 +49,9 @@ class Positions(Protocol):
     def is_safe(self, name: str) -> bool:
         """Whether nothing that was put is lost if the process dies now, and what was read is not there any more."""
 
+    def safe_end(self, name: str) -> int:
+        """Up to where nothing is lost if the process dies now."""
+
     def names(self) -> Iterable[str]:
         """All that are known."""
 
@@ -114,6 +117,9 @@ class KeptPositions:
 
     def is_safe(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
         return True
+
+    def safe_end(self, name: str) -> int:
+        return self.end(name)
 
     def names(self) -> list[str]:
         with self._lock:
@@ -230,6 +236,10 @@ class DeliveredPositions:
     def is_safe(self, name: str) -> bool:
         with self._lock:
             return not self._undelivered.get(name)
+
+    def safe_end(self, name: str) -> int:
+        with self._lock:
+            return self._delivered.get(name, 0)
 
     def names(self) -> list[str]:
         with self._lock:

@@ -81,6 +81,12 @@ class SourceOutlet:
     def is_safe(self, name: str) -> bool:
         return all(channel.positions.is_safe(self._prefix + name) for channel in self._channels.values())
 
+    def safe_end(self, name: str) -> int:
+        full = self._prefix + name
+        if self._selector.exclusive:
+            return _joint_end(self._channels, full, safe=True)
+        return min(channel.positions.safe_end(full) for channel in self._channels.values())
+
     def names(self) -> set[str]:
         return {
             name.removeprefix(self._prefix)
@@ -198,12 +204,12 @@ class _Passage:
                 )
 
 
-def _joint_end(channels: Mapping[str, BatchChannel], name: str) -> int:
+def _joint_end(channels: Mapping[str, BatchChannel], name: str, *, safe: bool = False) -> int:
     """Up to where channels have it together, of which each batch goes to one.
 
     Those that keep their events have all up to the furthest. One that forgets was told of each batch: whether it got
     that and has delivered it, or another one got it.
     """
     positions = [channel.positions for channel in channels.values()]
-    forgetting = [each.end(name) for each in positions if not each.keeps]
+    forgetting = [each.safe_end(name) if safe else each.end(name) for each in positions if not each.keeps]
     return min(forgetting) if forgetting else max(each.end(name) for each in positions)

@@ -95,6 +95,9 @@ class RecordingOutlet:
         """See :class:`Outlet`."""
         return True
 
+    def safe_end(self, name: str) -> int:
+        return self.ends(name)[0]
+
     def names(self) -> set[str]:
         with self._lock:
             return set(self._ends)

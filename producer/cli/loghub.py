@@ -6,22 +6,22 @@ Source: LogHub protocol, Reading back / admin; the official SDKs for searches.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from ..config import ProjectConfig
+from ..reading.errors import LogHubReadError
+from ..reading.logstore import LogstoreReader, Page, body_of
+from ..reading.signed_client import Question, SignedClient
 from ..sinks.http.transport import Answer, Target, target_of
-from ..spark.errors import LogHubReadError
-from ..spark.signed_client import Question, SignedClient
-from ..wire.compression import decompress
 from ..wire.read_log_group import Fields, read_groups
 from .profiles import Settings
 
-#: Logs of one answer of GetLogs, names of one answer of a list, and LogGroups of one of PullLogs, at most.
-PAGE, _NAMES_AT_ONCE, _GROUPS_AT_ONCE = 100, 500, 1000
+#: Logs of one answer of GetLogs, and names of one answer of a list, at most.
+PAGE, _NAMES_AT_ONCE = 100, 500
 #: How often an answer that is not complete is asked for again.
 _INCOMPLETE = 20
 #: Attempts after the first one: somebody waits for the answer.
@@ -43,8 +43,6 @@ _ADVICE = {
 }
 #: What cuts text into words.
 _BETWEEN_WORDS = ", '\";=()[]{}?@&<>/:\n\t\r"
-_JSON = {"Content-Type": "application/json"}
-_PROTOBUF = {"Accept": "application/x-protobuf"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +57,6 @@ class Search:
     begin: int
     end: int
     query: str = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class Pulled:
-    """One answer of PullLogs.
-
-    :ivar logs: of its LogGroups.
-    :ivar cursor: where to go on.
-    :ivar at_end: nothing follows at this moment, or not before the end.
-    """
-
-    logs: Sequence[Fields]
-    cursor: str
-    at_end: bool
 
 
 class LogHub:
@@ -140,7 +124,7 @@ class LogHub:
         if "|" not in search.query:
             wanted |= {"offset": offset, "line": line, "reverse": newest_first}
         for _ in range(_INCOMPLETE):
-            complete, logs = self._client.ask("GetLogs", self._posted(f"{self._logstore}/logs", wanted), _found)
+            complete, logs = self._client.ask("GetLogs", Question.of_json(f"{self._logstore}/logs", wanted), _found)
             if complete:
                 return logs
         raise _incomplete("GetLogs")
@@ -165,35 +149,14 @@ class LogHub:
         }
         return self._client.json("GetContextLogs", Question(self._logstore, asked), lambda answer: list(answer["logs"]))
 
-    def shards(self) -> list[str]:
-        """Their numbers, also of those that are only read any more."""
-        question = Question(f"{self._logstore}/shards")
-        return self._client.json("ListShards", question, lambda answer: [str(each["shardID"]) for each in answer])
+    @property
+    def reader(self) -> LogstoreReader:
+        """What the logstore holds, shard by shard."""
+        return LogstoreReader(self._client, self._settings.needed("logstore"))
 
-    def cursor(self, shard: str, start: str | int) -> str:
-        """The cursor of the first LogGroup that came at ``start`` or later.
-
-        :param start: ``begin``, ``end``, or Unix seconds.
-        """
-        question = Question(f"{self._logstore}/shards/{shard}", {"type": "cursor", "from": str(start)})
-        return self._client.json(f"GetCursor of shard {shard}", question, lambda answer: str(answer["cursor"]))
-
-    def pull(self, shard: str, cursor: str, end: str | None = None) -> Pulled:
-        """Logs from ``cursor`` on, in the order in which they came.
-
-        :param end: the cursor before which it ends.
-        """
-        asked = {"type": "log", "cursor": cursor, "count": str(_GROUPS_AT_ONCE)}
-        if end is not None:
-            asked["end_cursor"] = end
-        question = Question(f"{self._logstore}/shards/{shard}", asked, headers=_PROTOBUF)
-
-        def take(answer: Answer, headers: Mapping[str, str]) -> Pulled:
-            logs = [log for group in read_groups(_body(answer, headers)) for log in group]
-            following = headers["x-log-cursor"]
-            return Pulled(logs, following, following in (cursor, end))
-
-        return self._client.ask(f"PullLogs of shard {shard}", question, take)
+    def pull(self, shard: str, cursor: str, end: str | None = None) -> Page[list[Fields]]:
+        """Logs from ``cursor`` on, as :meth:`~.LogstoreReader.pull`."""
+        return self.reader.pull(shard, cursor, _logs_of, end=end)
 
     def _listed(self, what: str, path: str, name: str) -> Iterator[Any]:
         offset = 0
@@ -208,24 +171,20 @@ class LogHub:
                 return
 
     def _post(self, what: str, path: str, content: Mapping[str, Any]) -> None:
-        self._client.ask(what, self._posted(path, content), lambda *_: None)
-
-    def _posted(self, path: str, content: Mapping[str, Any]) -> Question:
-        return Question(path, method="POST", body=json.dumps(content).encode(), headers=_JSON)
+        self._client.ask(what, Question.of_json(path, content), lambda *_: None)
 
 
 def _without_project(project: ProjectConfig) -> Target:
     return Target(project.endpoint, urlsplit(project.endpoint).netloc)
 
 
-def _body(answer: Answer, headers: Mapping[str, str]) -> bytes:
-    size = int(headers.get("x-log-bodyrawsize", len(answer.body)))
-    return decompress(answer.body, headers.get("x-log-compresstype", "none"), size)
+def _logs_of(body: bytes) -> list[Fields]:
+    return [log for group in read_groups(body) for log in group]
 
 
 def _found(answer: Answer, headers: Mapping[str, str]) -> tuple[bool, list[Fields]]:
     """Whether that is all, and the logs."""
-    content = json.loads(_body(answer, headers))
+    content = json.loads(body_of(answer, headers))
     return content["meta"].get("progress", "Complete") == "Complete", list(content["data"])
 
 

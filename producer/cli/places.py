@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ..spark.errors import LogHubReadError
+from ..reading.errors import LogHubReadError
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import tell, writer

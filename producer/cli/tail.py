@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from ..errors import AttemptError
-from ..spark.errors import LogHubReadError
+from ..reading.errors import LogHubReadError
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
 from .loghub import PAGE, LogHub, Search
@@ -88,7 +88,7 @@ class _Following:
 
     def __init__(self, loghub: LogHub) -> None:
         self._loghub = loghub
-        self._cursors = {shard: loghub.cursor(shard, "end") for shard in loghub.shards()}
+        self._cursors = {shard: loghub.reader.cursor(shard, "end") for shard in loghub.reader.shards()}
         self._looks = 0
         self.at_end = self.at_outage = False
 
@@ -96,13 +96,13 @@ class _Following:
         """What has come since the last look, by time."""
         self._looks += 1
         if self._looks % _LOOKS == 0:
-            for shard in self._loghub.shards():
+            for shard in self._loghub.reader.shards():
                 if shard not in self._cursors:  # of a split: all in it is new
-                    self._cursors[shard] = self._loghub.cursor(shard, "begin")
+                    self._cursors[shard] = self._loghub.reader.cursor(shard, "begin")
         pulled = {shard: self._loghub.pull(shard, cursor) for shard, cursor in self._cursors.items()}
         # Only now: what a look has got before another shard failed is got again.
         self._cursors |= {shard: each.cursor for shard, each in pulled.items()}
-        logs = [log for each in pulled.values() for log in each.logs]
+        logs = [log for each in pulled.values() for log in each.content]
         self.at_end = not logs
         return sorted(logs, key=_second)
 
@@ -119,7 +119,7 @@ def pull(args: argparse.Namespace) -> int:
     with LogHub(resolve(args, os.environ)) as loghub, Progress("logs") as progress:
         printed = writer(args.output, FIRST, stream=args.output != "table")
         for shard in _shards(loghub, args.shard):
-            begin, end = (loghub.cursor(shard, _start(text)) for text in (args.begin, args.end))
+            begin, end = (loghub.reader.cursor(shard, _start(text)) for text in (args.begin, args.end))
             for logs in _all_of(loghub, shard, begin, end):
                 progress.add(_print(printed, logs, left), f"shard {shard}")
                 if left.none:
@@ -134,7 +134,7 @@ def _shards(loghub: LogHub, wanted: list[str] | None) -> list[str]:
     """
     :raises UsageError: there is no such shard.
     """
-    there = loghub.shards()
+    there = loghub.reader.shards()
     for shard in wanted or ():
         if shard not in there:
             raise UsageError(f"--shard {shard}: there is none; the shards are {', '.join(there)}")
@@ -158,7 +158,7 @@ def _all_of(loghub: LogHub, shard: str, cursor: str, end: str) -> Iterator[Itera
     while not at_end:
         pulled = loghub.pull(shard, cursor, end)
         cursor, at_end = pulled.cursor, pulled.at_end
-        yield pulled.logs
+        yield pulled.content
 
 
 class _Left:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ..installing import how_to_install
+from ..path_text import readable
 from ..spark.numbering_check import uses_up_numbers
 from ..spark.target_check import fault_of
-from ..spark.text import readable
 from .errors import InputError
 from .files.find import EXCLUDED, Found, Search, find_files
 from .files.plan import plan

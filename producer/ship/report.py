@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..spark.text import readable
+from ..path_text import readable
 from .account import FileFate
 from .figures import Figures
 

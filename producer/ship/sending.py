@@ -20,8 +20,8 @@ from ..client import Producer
 from ..errors import ProducerError
 from ..futures import SendFuture
 from ..numbering import SequenceKey
+from ..path_text import readable
 from ..records import LogItem
-from ..spark.text import readable
 from ..wire.speed import encode_lines, encode_log
 from .account import Account, FailedAttempt, NoAccount, PortionFailedError
 from .delivery import Delivery, File

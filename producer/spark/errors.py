@@ -2,7 +2,6 @@
 
     SparkJobError
     ├── DeliveryFailedError      records of a partition were not acknowledged
-    ├── LogHubReadError          the server did not hand out what it holds
     └── MalformedValueError      a field that is not of its column's type, with mode=FAILFAST
 
 Spark carries only the text of a worker's exception to the driver, so each message says everything by itself. A text
@@ -12,7 +11,7 @@ that UTF-8 cannot carry would never arrive, and the driver would wait for it for
 from __future__ import annotations
 
 from ..errors import ProducerError
-from .text import readable
+from ..path_text import readable
 
 #: What a worker says that cannot import the package; its interpreter belongs into it.
 WITHOUT_PACKAGE = (
@@ -34,10 +33,6 @@ class SparkJobError(ProducerError):
 
 class DeliveryFailedError(SparkJobError):
     """Some records of a partition were not acknowledged; the task fails so that Spark runs it again."""
-
-
-class LogHubReadError(SparkJobError):
-    """LogHub did not hand out the records that were asked for."""
 
 
 class MalformedValueError(SparkJobError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..config import ProducerConfig
 from ..errors import AttemptError, ConfigError, MisconfiguredError, NetworkError
-from .errors import LogHubReadError
+from ..reading.errors import LogHubReadError
 from .logstore import LogstoreClient
 from .options import Target, knows_credentials
 
@@ -73,7 +73,7 @@ def fault_of(target: Target, config: ProducerConfig, *, patient: bool) -> Fault 
     quick = dataclasses.replace(config, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
     try:
         with LogstoreClient(target, quick) as client:
-            client.list_shards()
+            client.shards()
     except LogHubReadError as error:
         cause = error.__cause__
         option = _option_at_fault(cause)

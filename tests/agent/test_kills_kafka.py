@@ -20,7 +20,7 @@ _KILLS = 50 if SOAK else 2
 #: So many kills take longer than other tests may: a group waits for its dead member before it goes on.
 pytestmark = pytest.mark.timeout(3600 if SOAK else 300)
 
-#: librdkafka's broker lets the first member of a group wait for three seconds, and forgets it if its session is shorter.
+#: librdkafka's broker lets the first member of a group wait for three seconds, and forgets one of a shorter session.
 _CONFIG = """
 [agent]
 name = "a"

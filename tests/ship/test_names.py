@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
+from producer.path_text import readable
 from producer.server import LogHubServer
 from producer.ship.command import _tell_skipped
 from producer.ship.errors import FileChangedError
@@ -27,7 +28,6 @@ from producer.ship.report import Shipment
 from producer.ship.shipment import ship_files
 from producer.ship.spark_engine import SparkEngine
 from producer.spark.errors import SparkJobError
-from producer.spark.text import readable
 from tests.support.waiting import Call
 
 from .conftest import contents, held, ship_splits

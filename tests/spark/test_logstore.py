@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from producer import Credentials, ProducerConfig, ProjectConfig
+from producer.reading.errors import LogHubReadError
 from producer.server import LogHubServer
 from producer.server.faults import answer, cut, half_answer, raw_answer
-from producer.spark.errors import LogHubReadError
 from producer.spark.logstore import LogstoreClient, cursors_of
 from producer.spark.options import Target
 from producer.wire.cursors import position_of
@@ -34,7 +34,7 @@ def test_a_shard_is_read_from_cursor_to_cursor(client: LogstoreClient, put: Put)
     put("too late")
     seen, cursor, sizes = [], begin, []
     while True:
-        pulled = client.pull("0", cursor, 2, end)
+        pulled = client.pull_columns("0", cursor, 2, end)
         seen += texts(pulled.groups)
         sizes.append(len(pulled.groups.sizes))
         cursor = pulled.next_cursor
@@ -51,7 +51,7 @@ def test_shards_are_listed_in_order() -> None:
 
         with Client(server, project=PROJECT) as writer:
             writer.put(log_group("x"), logstore=LOGSTORE)
-        assert client.list_shards() == [str(number) for number in range(12)]
+        assert client.shards() == [str(number) for number in range(12)]
 
 
 def test_a_cursor_has_the_time_of_receipt(server: LogHubServer, client: LogstoreClient, put: Put) -> None:
@@ -59,7 +59,7 @@ def test_a_cursor_has_the_time_of_receipt(server: LogHubServer, client: Logstore
     put("early")
     server.clock_offset = 100
     put("late")
-    second = client.pull("0", client.cursor("0", "begin"), 1).next_cursor
+    second = client.pull_columns("0", client.cursor("0", "begin"), 1).next_cursor
     assert client.cursor("0", client.cursor_time("0", second)) == second
 
 
@@ -84,8 +84,8 @@ def test_what_may_pass_is_tried_again(
     put("a message")
     begin = client.cursor("0", "begin")
     installed = server.faults.add(fault, times=2, operation=operation)  # type: ignore[arg-type]
-    assert client.list_shards() == ["0", "1"]
-    assert texts(client.pull("0", begin, 10).groups) == ["a message"]
+    assert client.shards() == ["0", "1"]
+    assert texts(client.pull_columns("0", begin, 10).groups) == ["a message"]
     assert installed.fired == 2
 
 
@@ -94,7 +94,7 @@ def test_retries_are_bounded(server: LogHubServer, put: Put) -> None:
     put("a message")
     installed = server.faults.add(answer(503, "ServerBusy", "come back later"))
     with LogstoreClient(target_in(server), FAST) as client, pytest.raises(LogHubReadError) as raised:
-        client.list_shards()
+        client.shards()
     assert installed.fired == 4
     text = str(raised.value)
     for part in ("ListShards", f"{PROJECT}/{LOGSTORE}", server.endpoint, "503", "ServerBusy", "come back later"):
@@ -118,7 +118,7 @@ def test_a_server_that_is_not_there_is_an_error_that_says_where() -> None:
     """No answer is told as such, with the endpoint and what to look at."""
     project = ProjectConfig(PROJECT, endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="secret")
     with LogstoreClient(Target(project, LOGSTORE), FAST) as client, pytest.raises(LogHubReadError) as raised:
-        client.list_shards()
+        client.shards()
     assert "http://127.0.0.1:9: no answer" in str(raised.value)
     assert "check the option endpoint" in str(raised.value)
 
@@ -143,7 +143,7 @@ def test_refused_credentials_are_renewed(server: LogHubServer, put: Put) -> None
     provider = Renewing([wrong, right])
     target = Target(ProjectConfig(PROJECT, endpoint=server.endpoint, credentials=provider), LOGSTORE)
     with LogstoreClient(target, FAST) as client:
-        assert client.list_shards() == ["0", "1"]
+        assert client.shards() == ["0", "1"]
     assert len(provider.asked) == 2
 
 
@@ -154,7 +154,7 @@ def test_wrong_credentials_are_an_error_without_the_secret(server: LogHubServer,
         PROJECT, endpoint=server.endpoint, access_key_id=server.access_key_id, access_key_secret="my-wrong-secret"
     )
     with LogstoreClient(Target(project, LOGSTORE), FAST) as client, pytest.raises(LogHubReadError) as raised:
-        client.list_shards()
+        client.shards()
     assert "status 401" in str(raised.value)
     assert "check the access key" in str(raised.value)
     assert "my-wrong-secret" not in str(raised.value)
@@ -165,7 +165,7 @@ def test_a_clock_that_is_wrong_is_learned(server: LogHubServer, put: Put) -> Non
     put("a message")
     server.clock_offset = 3600
     with LogstoreClient(target_in(server), FAST) as client:
-        assert client.list_shards() == ["0", "1"]
+        assert client.shards() == ["0", "1"]
 
 
 def test_version_4_signs_reads_too(server: LogHubServer, put: Put) -> None:
@@ -173,7 +173,7 @@ def test_version_4_signs_reads_too(server: LogHubServer, put: Put) -> None:
     put("a message")
     with plan_of(server, sign_version="v4", region="cn-hangzhou").client() as client:
         begin = client.cursor("0", "begin")
-        assert texts(client.pull("0", begin, 10, client.cursor("0", "end")).groups) == ["a message"]
+        assert texts(client.pull_columns("0", begin, 10, client.cursor("0", "end")).groups) == ["a message"]
         assert client.cursor_time("0", begin) > 0
 
 

@@ -1,9 +1,10 @@
 """Pulls a logstore, shard by shard.
 
 How far a shard was read lies in the channel's own commit, as a file's position does: the number of the LogGroup behind
-the last one. So nothing is lost and nothing is put twice into a file channel, whenever the process dies. LogHub's
-consumer groups, whose checkpoints would lie beside that, are not used: agents that share the work each name their
-``shards``.
+the last one. So nothing is lost and nothing is put twice into a file channel, whenever the process dies. Agents that
+share a logstore each name their ``shards``, or are members of one consumer ``group`` (:mod:`.loghub_group`): then
+LogHub deals the shards out among those that live, and a shard goes on at the group's checkpoint, or where the own
+channels are if that is further.
 
 The body of an event is the field ``field``, and the other fields are its headers; a log without such a field comes as
 one object of JSON. ``timestamp`` is its time in milliseconds; topic and source of the LogGroup come as ``__topic__``
@@ -16,22 +17,27 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from ...clock import Clock
-from ...config import ProducerConfig
+from ...config import HttpConfig, ProducerConfig
 from ...errors import ConfigError, ProducerError
-from ...sinks.http.transport import Answer, target_of
-from ...spark.signed_client import Question, SignedClient
-from ...wire.compression import decompress
+from ...reading.consumer_group import ConsumerGroup
+from ...reading.errors import LogHubReadError
+from ...reading.logstore import MAX_PULL_COUNT, LogstoreReader
+from ...reading.signed_client import SignedClient
+from ...sinks.http.transport import target_of
 from ...wire.cursors import cursor_at, position_of
 from ...wire.read_log_group import Fields, read_groups
 from ..batch import EventBatch, Position
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from ..protocols.loghub import LogstoreOptions
+from .loghub_group import BEATS, Membership, UntilAsked, consumer_name
 
 _log = logging.getLogger("producer.agent.source.loghub")
 
@@ -39,7 +45,6 @@ _log = logging.getLogger("producer.agent.source.loghub")
 _BATCH_BYTES = 1 << 20
 #: Seconds between two looks for new shards.
 _SHARDS_INTERVAL = 60.0
-_PROTOBUF = {"Accept": "application/x-protobuf"}
 _NAMES = {name: name for name in ("project", "logstore", "endpoint", "access_key_id")}
 
 
@@ -58,15 +63,22 @@ class LogHubSource:
 
         start: str = option("begin", doc='where the first start begins: "begin", "end", or a time, as in ISO 8601')
         shards: tuple[int, ...] = option((), doc="only these; empty for all, also those of a split")
+        group: str | None = option(None, doc="a consumer group, whose members share the shards")
+        group_timeout: int = option(
+            60, least=1, most=86400, doc="seconds after which the shards of a silent member go to others"
+        )
+        consumer: str | None = option(None, doc="this member's name; one of its own, kept in the state, if empty")
         field: str = option("content", doc="the field that becomes the body")
         poll_delay: float = option(1.0, least=0.01, doc="seconds between two looks when there is nothing new")
-        groups: int = option(100, least=1, most=1000, doc="LogGroups of a request, at most")
+        groups: int = option(100, least=1, most=MAX_PULL_COUNT, doc="LogGroups of a request, at most")
         retries: int = option(3, least=0, doc="further attempts of a request, before the source is run again")
 
         def __post_init__(self) -> None:
             self.account()
             self.config()
             self.first()
+            if self.group is not None and self.shards:
+                raise ConfigError("shards", "a consumer group shares them out: leave shards or group out", self.shards)
 
         def config(self) -> ProducerConfig:
             """Of requests.
@@ -96,64 +108,81 @@ class LogHubSource:
 
         :raises LogHubReadError: LogHub does not say what it holds.
         """
-        with Logstore(self._options, self._context.clock) as logstore:
-            pulling = _Pulling(self._options, logstore, outlet, stop, self._context.clock)
+        options = self._options
+        with ExitStack() as ends:
+            logstore = Logstore(LogstoreReader(self._client(ends, options.config()), options.logstore))
+            shards: Shards
+            if options.group is None:
+                shards = OwnShards(
+                    options, logstore, "begin" if outlet.names() else options.first(), self._context.clock
+                )
+            else:
+                shards = self._member(options.group, logstore, ends)
+            pulling = _Pulling(options, logstore, shards, outlet, stop)
             while not stop.is_set():
                 if not pulling.look():
-                    stop.wait(self._options.poll_delay)
+                    stop.wait(options.poll_delay)
+            pulling.end()
 
+    def _member(self, group: str, logstore: Logstore, ends: ExitStack) -> GroupShards:
+        options, context = self._options, self._context
+        name = options.consumer or consumer_name(context.state, f"{context.agent}-{context.name}")
+        silence = max(1, options.group_timeout * 1000 // BEATS)
+        hasty = ProducerConfig(
+            retries=0,
+            sign_version=options.sign_version,
+            region=options.region,
+            http=HttpConfig(connect_timeout_ms=silence, read_timeout_ms=silence),
+        )
+        heart, own = (
+            ConsumerGroup(self._client(ends, config), options.logstore, group, name)
+            for config in (hasty, options.config())
+        )
+        membership = Membership(heart, own, options.group_timeout, context.clock)
+        membership.join(
+            lambda: {shard: cursor_at(logstore.number(shard, options.first())) for shard in logstore.shards()}
+        )
+        return GroupShards(ends.enter_context(membership), logstore)
 
-class Logstore:
-    """What is asked of LogHub; a context manager."""
-
-    def __init__(self, options: LogHubSource.Options, clock: Clock) -> None:
-        account = options.account()
-        self._path = f"/logstores/{options.logstore}/shards"
-        self._client = SignedClient(
+    def _client(self, ends: ExitStack, config: ProducerConfig) -> SignedClient:
+        """One that is closed at the end."""
+        account, options = self._options.account(), self._options
+        client = SignedClient(
             account,
             target_of(account.project, account.endpoint),
             f"{options.project}/{options.logstore} at {options.endpoint}",
             names=_NAMES,
-            config=options.config(),
-            clock=clock,
+            config=config,
+            clock=self._context.clock,
         )
-
-    def __enter__(self) -> Logstore:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    def shards(self) -> list[int]:
-        """Their numbers, also of those that are only read any more."""
-        return self._client.json(
-            "ListShards", Question(self._path), lambda answer: sorted(int(each["shardID"]) for each in answer)
-        )
-
-    def number(self, shard: int, start: str) -> int:
-        """The number of the first LogGroup that came at ``start`` or later.
-
-        :raises CursorError: a cursor is none.
-        """
-        asked = {"type": "cursor", "from": start}
-        question = Question(f"{self._path}/{shard}", asked)
-        return _number(self._client.json(f"GetCursor of shard {shard}", question, lambda answer: answer["cursor"]))
-
-    def pull(self, shard: int, number: int, count: int) -> tuple[Sequence[Sequence[Fields]], int]:
-        """The logs of each LogGroup from there on, and the number of the one behind.
-
-        :raises CursorError: a cursor is none.
-        """
-        asked = {"type": "log", "cursor": cursor_at(number), "count": str(count)}
-        question = Question(f"{self._path}/{shard}", asked, headers=_PROTOBUF)
-        groups, following = self._client.ask(f"PullLogs of shard {shard}", question, _pulled)
-        return groups, _number(following)
+        return ends.enter_context(closing(client))
 
 
-def _pulled(answer: Answer, headers: Mapping[str, str]) -> tuple[list[list[Fields]], str]:
-    size = int(headers.get("x-log-bodyrawsize", len(answer.body)))
-    body = decompress(answer.body, headers.get("x-log-compresstype", "none"), size)
-    return [list(group) for group in read_groups(body)], headers["x-log-cursor"]
+class Logstore:
+    """What is asked of LogHub, with numbers for cursors.
+
+    :raises CursorError: by each method, if a cursor is none.
+    """
+
+    def __init__(self, reader: LogstoreReader) -> None:
+        self._reader = reader
+
+    def shards(self) -> list[str]:
+        """All, also those that are only read any more."""
+        return self._reader.shards()
+
+    def number(self, shard: str, start: str) -> int:
+        """The number of the first LogGroup that came at ``start`` or later."""
+        return _number(self._reader.cursor(shard, start))
+
+    def pull(self, shard: str, number: int, count: int) -> tuple[Sequence[Sequence[Fields]], int]:
+        """The logs of each LogGroup from there on, and the number of the one behind."""
+        page = self._reader.pull(shard, cursor_at(number), _logs_of, count)
+        return page.content, _number(page.cursor)
+
+
+def _logs_of(body: bytes) -> list[list[Fields]]:
+    return [list(group) for group in read_groups(body)]
 
 
 def _number(cursor: str) -> int:
@@ -161,6 +190,90 @@ def _number(cursor: str) -> int:
     if number is None:
         raise CursorError(f"the cursor {cursor!r} is no number, and cannot be kept as a position")
     return number
+
+
+class Shards(Protocol):
+    """Which shards are read."""
+
+    def wanted(self) -> Collection[str]:
+        """Those that are to be read now."""
+
+    def begin(self, shard: str, end: int) -> int:
+        """The number of the LogGroup at which to begin with one.
+
+        :param end: that which the channels have it up to; -1 if they have nothing.
+        """
+
+    def stop(self, outer: Stop) -> Stop:
+        """Ends a wait for room in a channel."""
+
+    def note(self, ends: Mapping[str, int], *, at_once: bool = False) -> None:
+        """The numbers up to which nothing of shards is lost any more."""
+
+    def give_up(self, shard: str) -> None:
+        """One that is not wanted any more is not read any more."""
+
+
+class OwnShards:
+    """Those that were named, or all; nobody else reads them.
+
+    :param start: where those begin that are there now.
+    """
+
+    def __init__(self, options: LogHubSource.Options, logstore: Logstore, start: str, clock: Clock) -> None:
+        self._named, self._logstore, self._start, self._clock = options.shards, logstore, start, clock
+        self._all: Collection[str] = ()
+        self._there: Collection[str] | None = None
+        self._next_look = clock.monotonic()
+
+    def wanted(self) -> Collection[str]:
+        """See :class:`Shards`, as for those that follow."""
+        if self._clock.monotonic() >= self._next_look:
+            self._all = [str(shard) for shard in self._named] or self._logstore.shards()
+            self._there = self._all if self._there is None else self._there
+            self._next_look = self._clock.monotonic() + _SHARDS_INTERVAL
+        return self._all
+
+    def begin(self, shard: str, end: int) -> int:
+        if end >= 0:
+            return end
+        # Of a shard that came later nothing was passed over.
+        return self._logstore.number(shard, self._start if shard in (self._there or ()) else "begin")
+
+    def stop(self, outer: Stop) -> Stop:
+        return outer
+
+    def note(self, ends: Mapping[str, int], *, at_once: bool = False) -> None:
+        pass
+
+    def give_up(self, shard: str) -> None:
+        pass
+
+
+class GroupShards:
+    """Those that a consumer group gives this member."""
+
+    def __init__(self, membership: Membership, logstore: Logstore) -> None:
+        self._membership, self._logstore = membership, logstore
+
+    def wanted(self) -> Collection[str]:
+        """See :class:`Shards`, as for those that follow."""
+        return self._membership.wanted()
+
+    def begin(self, shard: str, end: int) -> int:
+        checkpoint = self._membership.take(shard)
+        if checkpoint is not None:
+            return max(end, _number(checkpoint))
+        return end if end >= 0 else self._logstore.number(shard, "begin")
+
+    def stop(self, outer: Stop) -> Stop:
+        return UntilAsked(outer, self._membership)
+
+    def note(self, ends: Mapping[str, int], *, at_once: bool = False) -> None:
+        self._membership.save({shard: cursor_at(end) for shard, end in ends.items()}, at_once=at_once)
+
+    def give_up(self, shard: str) -> None:
+        self._membership.give_up(shard)
 
 
 class _Pulling:
@@ -171,44 +284,55 @@ class _Pulling:
     """
 
     def __init__(
-        self, options: LogHubSource.Options, logstore: Logstore, outlet: Outlet, stop: Stop, clock: Clock
+        self, options: LogHubSource.Options, logstore: Logstore, shards: Shards, outlet: Outlet, stop: Stop
     ) -> None:
-        self._options, self._logstore, self._outlet, self._stop = options, logstore, outlet, stop
-        self._clock = clock
-        self._next: dict[int, int] = {}
-        self._stops: dict[int, list[int]] = {}
-        self._start = "begin" if outlet.names() else options.first()
-        self._next_shards = clock.monotonic()
+        self._options, self._logstore, self._shards = options, logstore, shards
+        self._outlet, self._stop = outlet, stop
+        self._next: dict[str, int] = {}
+        self._stops: dict[str, list[int]] = {}
 
     def look(self) -> bool:
         """Pull each shard once, and put what is new; whether there was anything."""
-        if self._clock.monotonic() >= self._next_shards:
-            self._find_shards()
-            self._next_shards = self._clock.monotonic() + _SHARDS_INTERVAL
+        wanted = self._shards.wanted()
+        for shard in [shard for shard in self._next if shard not in wanted]:
+            self._give_up(shard)
         moved = False
-        for shard in self._next:
+        for shard in wanted:
             if self._stop.is_set():
                 break
-            moved = self._advance(shard) or moved
-        return moved
-
-    def _find_shards(self) -> None:
-        for shard in self._options.shards or self._logstore.shards():
             if shard not in self._next:
                 self._begin(shard)
-        self._start = "begin"  # of a shard that comes later nothing was passed over
+            moved = self._advance(shard) or moved
+        self._shards.note(self._safe(self._next))
+        return moved
 
-    def _begin(self, shard: int) -> None:
+    def end(self) -> None:
+        """Note how far it came."""
+        try:
+            self._shards.note(self._safe(self._next), at_once=True)
+        except LogHubReadError as error:
+            _log.warning("source %s: what was read last may come again: %s", self._options.logstore, error)
+
+    def _begin(self, shard: str) -> None:
         """Go on where the channels are. A position is one more than a number: 0 is that of who has nothing."""
         ends = self._outlet.ends(_name(shard))
-        if not ends[0]:
-            number = self._logstore.number(shard, self._start)
-            self._outlet.pass_over(Position(_name(shard), number + 1))
+        first = self._shards.begin(shard, ends[0] - 1) + 1
+        if first > ends[0]:
+            self._outlet.pass_over(Position(_name(shard), first))
             ends = self._outlet.ends(_name(shard))
         self._next[shard] = ends[0] - 1
         self._stops[shard] = [end - 1 for end in ends[1:]]
 
-    def _advance(self, shard: int) -> bool:
+    def _give_up(self, shard: str) -> None:
+        self._shards.note(self._safe([shard]), at_once=True)
+        self._shards.give_up(shard)
+        del self._next[shard], self._stops[shard]
+
+    def _safe(self, shards: Collection[str]) -> dict[str, int]:
+        ends = {shard: self._outlet.safe_end(_name(shard)) - 1 for shard in shards}
+        return {shard: end for shard, end in ends.items() if end >= 0}
+
+    def _advance(self, shard: str) -> bool:
         """Put what a shard has; whether it had anything."""
         number = self._next[shard]
         groups, following = self._logstore.pull(shard, number, self._options.groups)
@@ -216,8 +340,9 @@ class _Pulling:
             parts = [([log for group in groups for log in group], following)]
         else:
             parts = list(self._parts(groups, number, self._stops[shard]))
+        stop = self._shards.stop(self._stop)
         for logs, end in parts:
-            if logs and not self._outlet.put_until(self._batch(logs, Position(_name(shard), end + 1)), self._stop):
+            if logs and not self._outlet.put_until(self._batch(logs, Position(_name(shard), end + 1)), stop):
                 return False
             self._next[shard] = end
         return following != number
@@ -252,5 +377,5 @@ class _Pulling:
         return {**log, **headers}, body.encode(errors="surrogatepass")
 
 
-def _name(shard: int) -> str:
+def _name(shard: str) -> str:
     return f"shard-{shard}"

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from ...spark.text import readable
+from ...path_text import readable
 from ...wire.log_start import Logs
 from ..files.find import LINK_TO_DIRECTORY, Found
 from ..files.plan import cut, pack, partition_size

@@ -62,7 +62,7 @@ def _advance(client: LogstoreClient, part: ShardRange, rows: int, count: int) ->
     """The cursor behind the last LogGroup that fits into ``rows``, or behind the first one, and the rows before it."""
     cursor, taken = part.begin, 0
     while taken < rows:
-        pulled = client.pull(part.shard, cursor, count, part.end)
+        pulled = client.pull_columns(part.shard, cursor, count, part.end)
         sizes = pulled.groups.sizes
         fitting = max(_fitting(sizes, rows - taken), 0 if taken else 1)
         if fitting >= len(sizes):

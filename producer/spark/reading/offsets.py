@@ -77,7 +77,7 @@ class Offsets:
 
 def _known(client: LogstoreClient, shard: str, cursor: str) -> str:
     """``cursor``, after the server took it: a wrong one is an error here, not in a task."""
-    client.pull(shard, cursor, 1)
+    client.pull_columns(shard, cursor, 1)
     return cursor
 
 

@@ -9,7 +9,8 @@ from pyspark.sql.types import StructType
 
 from ...config import ProducerConfig
 from ...errors import ConfigError
-from ..logstore import MAX_PULL_COUNT, LogstoreClient
+from ...reading.logstore import MAX_PULL_COUNT
+from ..logstore import LogstoreClient
 from ..options import (
     READ_OPTIONS,
     TARGET_OPTIONS,
@@ -103,7 +104,7 @@ class ReadPlan:
 
         :raises ConfigError: one that was asked for is not there.
         """
-        there = client.list_shards()
+        there = client.shards()
         if self.shards is None:
             return there
         for shard in self.shards:

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from ...reading.errors import LogHubReadError
 from ...wire.cursors import position_of
-from ..errors import LogHubReadError
 from ..logstore import LogstoreClient, Pulled
 from .arrow import Batches
 from .plan import ReadPlan
@@ -86,12 +86,12 @@ def _pulls(client: LogstoreClient, part: ShardRange, count: int) -> Generator[Pu
     """Every answer of the range, the next one being fetched while one is worked on."""
     with ThreadPoolExecutor(1, "loghub-reader") as ahead:
         cursor, going_on = part.begin, True
-        coming = ahead.submit(client.pull, part.shard, cursor, count, part.end)
+        coming = ahead.submit(client.pull_columns, part.shard, cursor, count, part.end)
         while going_on:
             pulled = coming.result()
             going_on = not pulled.at_end
             if going_on:
-                coming = ahead.submit(client.pull, part.shard, pulled.next_cursor, count, part.end)
+                coming = ahead.submit(client.pull_columns, part.shard, pulled.next_cursor, count, part.end)
             yield pulled
     _check_complete(client, part, pulled.next_cursor)
 

@@ -26,18 +26,23 @@ def server(request: pytest.FixtureRequest) -> Iterator[LogHubServer]:
         yield made_server
 
 
-def _send(server: LogHubServer, *logs: dict[str, str], **of_the_group: Any) -> None:
-    """Each log in a LogGroup of its own."""
+def account_of(server: LogHubServer) -> ProjectConfig:
+    """Who may read and write."""
     key = Credentials(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)
-    project = ProjectConfig("p", endpoint=server.endpoint, credentials=StaticCredentials(credentials=key))
-    with Producer(project) as producer:
+    return ProjectConfig("p", endpoint=server.endpoint, credentials=StaticCredentials(credentials=key))
+
+
+def send(server: LogHubServer, *logs: dict[str, str], **of_the_group: Any) -> None:
+    """Each log in a LogGroup of its own."""
+    with Producer(account_of(server)) as producer:
         stream = producer.stream("p", "l", **of_the_group)
         for log in logs:
             stream.send(log)
             producer.flush(timeout=20)
 
 
-def _target(server: LogHubServer, **options: Any) -> dict[str, Any]:
+def target_in(server: LogHubServer, **options: Any) -> dict[str, Any]:
+    """Options of a source that reads it."""
     return {
         "project": "p",
         "logstore": "l",
@@ -56,12 +61,12 @@ def _holds(channel: BatchChannel, count: int) -> None:
 @pytest.mark.parametrize("server", [2], indirect=True)
 def test_logs_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path, server: LogHubServer) -> None:
     """All shards, each LogGroup once, also what had not been delivered when the first run ended."""
-    _send(server, *({"content": str(number)} for number in range(6)))
-    with opened(file_channel(tmp_path)) as channel, reading("loghub", tmp_path, {"c": channel}, **_target(server)):
+    send(server, *({"content": str(number)} for number in range(6)))
+    with opened(file_channel(tmp_path)) as channel, reading("loghub", tmp_path, {"c": channel}, **target_in(server)):
         _holds(channel, 6)
-    _send(server, *({"content": str(number)} for number in range(6, 9)))
+    send(server, *({"content": str(number)} for number in range(6, 9)))
     with opened(file_channel(tmp_path)) as channel:
-        with reading("loghub", tmp_path, {"c": channel}, **_target(server)):
+        with reading("loghub", tmp_path, {"c": channel}, **target_in(server)):
             _holds(channel, 9)
         assert sorted(taken(channel)) == [b"%d" % number for number in range(9)]
 
@@ -69,9 +74,9 @@ def test_logs_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path, se
 def test_fields_time_topic_and_tags_are_headers(tmp_path: Path, server: LogHubServer) -> None:
     """Those of the log under their names, those of its LogGroup under LogHub's; without the field it is JSON."""
     own = {"content": "text", "level": "INFO", "timestamp": "x"}
-    _send(server, own, {"a": "b"}, topic="t", source="s", tags={"n": "v"})
+    send(server, own, {"a": "b"}, topic="t", source="s", tags={"n": "v"})
     with opened(memory_channel(tmp_path)) as channel:
-        with reading("loghub", tmp_path, {"c": channel}, **_target(server)):
+        with reading("loghub", tmp_path, {"c": channel}, **target_in(server)):
             _holds(channel, 2)
         taking = channel.take(10, 1 << 20, 0)
         assert taking is not None
@@ -86,7 +91,7 @@ def test_fields_time_topic_and_tags_are_headers(tmp_path: Path, server: LogHubSe
 
 def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, server: LogHubServer) -> None:
     """And the other one gets nothing twice: a batch ends where a channel is."""
-    target = _target(server, shards=[0])
+    target = target_in(server, shards=[0])
     with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "b")) as b:
         _fill(server, 3)
         with reading("loghub", tmp_path, {"a": a}, **target):
@@ -99,17 +104,17 @@ def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, ser
 
 
 def _fill(server: LogHubServer, count: int) -> None:
-    _send(server, *({"content": "x"} for _ in range(count)))
+    send(server, *({"content": "x"} for _ in range(count)))
 
 
 def test_a_logstore_may_be_read_from_its_end(tmp_path: Path, server: LogHubServer) -> None:
     """What is there at the first start is passed over; what comes while nobody reads is not."""
     _fill(server, 3)
-    target = _target(server, start="end")
+    target = target_in(server, start="end")
     with opened(file_channel(tmp_path)) as channel:
         with reading("loghub", tmp_path, {"c": channel}, **target):
             eventually(lambda: len(set(channel.positions.names())) == 1, "the shard's position")
-        _send(server, {"content": "new"})
+        send(server, {"content": "new"})
         with reading("loghub", tmp_path, {"c": channel}, **target):
             _holds(channel, 1)
         assert taken(channel) == [b"new"]
@@ -120,7 +125,7 @@ def test_batches_are_of_whole_loggroups(tmp_path: Path, server: LogHubServer, mo
     monkeypatch.setattr(module, "_BATCH_BYTES", 1)
     _fill(server, 4)
     with opened(memory_channel(tmp_path)) as channel:
-        with reading("loghub", tmp_path, {"c": channel}, **_target(server, shards=[0])):
+        with reading("loghub", tmp_path, {"c": channel}, **target_in(server, shards=[0])):
             _holds(channel, 4)
         assert channel.stats().size == 4
 

@@ -10,9 +10,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from producer import ConfigError, LogItem, Producer, ProducerConfig
+from producer.reading.errors import LogHubReadError
 from producer.server import Limits, LogHubServer
 from producer.server.faults import Fault, answer, cut
-from producer.spark.errors import LogHubReadError
 from producer.spark.reading import READ_OPTIONS, batch_reader, default_schema
 from producer.spark.reading.ranges import ShardRange
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from producer import ConfigError
+from producer.reading.errors import LogHubReadError
 from producer.server import LogHubServer
-from producer.spark.errors import LogHubReadError
 from producer.spark.logstore import LogstoreClient
 from producer.spark.reading.offsets import parse_offsets
 
@@ -25,7 +25,7 @@ def three(server: LogHubServer, client: LogstoreClient, put: Put) -> dict[int, s
     cursor = client.cursor("0", "begin")
     for _ in range(3):
         cursors[client.cursor_time("0", cursor)] = cursor
-        cursor = client.pull("0", cursor, 1).next_cursor
+        cursor = client.pull_columns("0", cursor, 1).next_cursor
     return cursors
 
 

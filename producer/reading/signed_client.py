@@ -74,6 +74,14 @@ class Question:
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of_json(
+        cls, path: str, content: object, params: Mapping[str, str] | None = None, method: str = "POST"
+    ) -> Question:
+        """One with a body of JSON."""
+        headers = {"Content-Type": "application/json"}
+        return cls(path, params or {}, method=method, body=json.dumps(content).encode(), headers=headers)
+
 
 class SignedClient:
     """Asks the questions; a context manager. One thread at a time may use it.

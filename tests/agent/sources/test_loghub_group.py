@@ -1,0 +1,208 @@
+"""The source ``loghub`` in a consumer group, before the embedded server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent import AgentConfigError
+from producer.agent.batch import Position
+from producer.agent.channel import BatchChannel
+from producer.agent.sources.loghub_group import Membership
+from producer.clock import SystemClock
+from producer.reading.consumer_group import ConsumerGroup
+from producer.reading.signed_client import SignedClient
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.sinks.http.transport import target_of
+from producer.testing import ManualClock
+from producer.wire.cursors import cursor_at
+from tests.agent.components import made
+from tests.agent.doubles import file_channel, memory_channel, opened, taken
+from tests.agent.sources.putting import reading
+from tests.agent.sources.test_loghub import account_of, send, target_in
+from tests.support.waiting import Call, eventually
+
+_GROUP = {"group": "g", "group_timeout": 1, "poll_delay": 0.05}
+
+
+@pytest.fixture
+def server() -> Iterator[LogHubServer]:
+    with LogHubServer(shards=4) as made_server:
+        send(made_server, *_logs(1))  # makes the logstore
+        yield made_server
+
+
+def _logs(count: int, first: int = 0) -> list[dict[str, str]]:
+    return [{"content": str(number)} for number in range(first, first + count)]
+
+
+@pytest.fixture
+def group(server: LogHubServer) -> Iterator[ConsumerGroup]:
+    """The group, seen by another member."""
+    account = account_of(server)
+    with SignedClient(account, target_of("p", server.endpoint), "p/l", names={}) as client:
+        yield ConsumerGroup(client, "l", "g", "other")
+
+
+class _Agent:
+    """One that reads into a channel of its own, until it is closed."""
+
+    def __init__(self, folder: Path, server: LogHubServer, channel: BatchChannel, **options: Any) -> None:
+        self._ends = ExitStack()
+        self._ends.enter_context(opened(channel))
+        self.channel = channel
+        wanted = target_in(server, **{**_GROUP, **options})
+        self.call: Call = self._ends.enter_context(reading("loghub", folder, {"c": channel}, **wanted))
+
+    @property
+    def count(self) -> int:
+        """Events that were committed."""
+        return self.channel.counters.get("EventPutSuccessCount")
+
+    def __enter__(self) -> _Agent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+
+def test_members_share_the_shards_and_a_dead_ones_go_to_the_others(tmp_path: Path, server: LogHubServer) -> None:
+    """Each log is read by one of two; when one is gone for the group's timeout, the other reads all."""
+    send(server, *_logs(39, 1))
+    with _Agent(tmp_path / "a", server, file_channel(tmp_path, "a")) as a:
+        eventually(lambda: a.count == 40, "all logs")
+        with _Agent(tmp_path / "b", server, file_channel(tmp_path, "b")) as b:
+            eventually(lambda: len(set(b.channel.positions.names())) == 2, "half of the shards for each")
+            send(server, *_logs(60, 40))
+            eventually(lambda: a.count + b.count >= 100, "the new logs")
+            assert a.count > 40 < b.count + 40
+            both = taken(a.channel)
+            taken_of_a = len(both)
+            both += taken(b.channel)
+        send(server, *_logs(60, 100))
+        eventually(lambda: a.count + len(both) - taken_of_a >= 160, "those of the shards that the other had")
+        both += taken(a.channel)
+    assert sorted(both, key=int) == [b"%d" % number for number in range(160)]
+
+
+def test_what_a_group_has_read_is_not_read_by_a_new_member(tmp_path: Path, server: LogHubServer) -> None:
+    """Checkpoints are saved once a file channel has the logs, at the latest at the end."""
+    with _Agent(tmp_path / "a", server, file_channel(tmp_path, "a")) as a:
+        eventually(lambda: a.count == 1, "the log")
+    send(server, *_logs(3, 1))
+    with _Agent(tmp_path / "b", server, file_channel(tmp_path, "b")) as b:
+        eventually(lambda: b.count >= 3, "the other logs")
+        assert sorted(taken(b.channel)) == [b"1", b"2", b"3"]
+
+
+def test_what_is_only_in_memory_is_not_behind_the_checkpoint(
+    tmp_path: Path, server: LogHubServer, group: ConsumerGroup
+) -> None:
+    """A channel that forgets must have delivered it first."""
+    with _Agent(tmp_path, server, memory_channel(tmp_path)) as agent:
+        eventually(lambda: agent.count == 1, "the log")
+        (shard,) = {name.removeprefix("s/shard-") for name in agent.channel.positions.names() if _read(agent, name)}
+        before = group.checkpoints()[shard]
+        taken(agent.channel)
+        eventually(lambda: group.checkpoints()[shard] != before, "a new checkpoint")
+
+
+def _read(agent: _Agent, name: str) -> bool:
+    return not agent.channel.positions.is_safe(name)
+
+
+def test_a_new_group_may_begin_at_the_end(tmp_path: Path, server: LogHubServer, group: ConsumerGroup) -> None:
+    """What was there when it was made is passed over by all members; a shard without a checkpoint is read whole."""
+    send(server, *_logs(20, 1))
+    with _Agent(tmp_path / "a", server, file_channel(tmp_path, "a"), start="end") as a:
+        eventually(lambda: len(set(a.channel.positions.names())) == 4, "each shard's position")
+        assert len(group.checkpoints()) == 4
+        send(server, {"content": "new"})
+        eventually(lambda: a.count, "the new log")
+        assert taken(a.channel) == [b"new"]
+    group.save("0", "", force=True)  # as of a shard that came of a split
+    with _Agent(tmp_path / "b", server, file_channel(tmp_path, "b"), start="end") as b:
+        eventually(lambda: b.count, "the logs of that shard")
+
+
+def test_a_shard_is_given_up_while_its_channel_is_full(tmp_path: Path, server: LogHubServer) -> None:
+    """A member whose channel has no room does not keep the others from its shards."""
+    send(server, *_logs(40, 1))
+    full = memory_channel(tmp_path, "a", capacity=1, keep_alive=0.05)
+    full.put(_one_event())
+    with _Agent(tmp_path / "a", server, full) as a:
+        eventually(
+            lambda: any(each.operation == "PullLogs" for each in server.requests), "the first to have all shards"
+        )
+        with _Agent(tmp_path / "b", server, file_channel(tmp_path, "b")) as b:
+            eventually(lambda: len(set(b.channel.positions.names())) >= 2, "shards for the other")
+            assert b.count
+        assert a.channel.held == 1
+
+
+def _one_event() -> Any:
+    from producer.agent.batch import EventBatch
+
+    return EventBatch.of_lines(b"x\n")
+
+
+def test_a_member_that_nobody_answers_holds_its_shards_for_lost(server: LogHubServer, group: ConsumerGroup) -> None:
+    """When the timeout is over, as LogHub does."""
+    clock = ManualClock()
+    with Membership(group, group, 30, clock) as membership:
+        membership.join(dict)
+        assert membership.wanted() == {"0", "1", "2", "3"}
+        server.faults.add(answer(400, "ParameterInvalid"), operation="HeartBeat")
+        clock.advance(29)
+        assert len(membership.wanted()) == 4
+        clock.advance(1)
+        assert not membership.wanted()
+
+
+def test_a_shard_that_another_member_has_is_not_saved(
+    server: LogHubServer, group: ConsumerGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told, and the source goes on: the other one's checkpoint is what counts."""
+    with Membership(group, group, 30, SystemClock()) as membership:
+        membership.join(dict)
+        account = account_of(server)
+        with SignedClient(account, target_of("p", server.endpoint), "p/l", names={}) as client:
+            stranger = ConsumerGroup(client, "l", "g", "stranger")
+            stranger.heartbeat([])
+            stranger.save("0", cursor_at(7), force=True)
+            late = Membership(stranger, stranger, 30, SystemClock())
+            late.save({"0": cursor_at(3)}, at_once=True)
+        assert group.checkpoints()["0"] == cursor_at(7)
+    assert "another consumer has shard 0" in caplog.text
+
+
+def test_a_member_has_the_same_name_when_it_is_started_again(tmp_path: Path) -> None:
+    """And another one than each other agent."""
+    from producer.agent.sources.loghub_group import consumer_name
+
+    name = consumer_name(tmp_path / "a", "x")
+    assert name == consumer_name(tmp_path / "a", "x") != consumer_name(tmp_path / "b", "x")
+
+
+def test_shards_and_a_group_exclude_each_other() -> None:
+    """It is told before anything starts."""
+    given = {"project": "p", "logstore": "l", "endpoint": "http://x", "access_key_id": "i", "access_key_secret": "s"}
+    with pytest.raises(AgentConfigError, match="shards"):
+        made("sources", "loghub", **given, group="g", shards=[1])
+
+
+def test_up_to_where_nothing_can_be_lost(tmp_path: Path) -> None:
+    """A channel that keeps its events has what it was given; one that forgets, what it has delivered."""
+    kept, forgetting = file_channel(tmp_path, "k"), memory_channel(tmp_path, "m")
+    with opened(kept), opened(forgetting):
+        batch = _one_event().at(Position("f", 2))
+        for channel in (kept, forgetting):
+            channel.put(batch)
+        assert [channel.positions.safe_end("f") for channel in (kept, forgetting)] == [2, 0]
+        taken(forgetting)
+        assert forgetting.positions.safe_end("f") == 2
