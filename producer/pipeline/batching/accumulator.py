@@ -117,6 +117,9 @@ class LogAccumulator:
         self._sealed: dict[ProducerBatch, None] = {}  # and not handed on
         self._draft: ProducerBatch | None = None  # what is being opened; or was, when an interrupt came
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
+        #: The serials below which somebody waits for all to be settled. An interrupt may leave one here for good, which
+        #: costs whoever waits some looks in vain.
+        self._awaited: list[int] = []
         self._streams: dict[StreamKey, StreamState] = {}
         self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
         self._all_ordered = ordered
@@ -356,10 +359,9 @@ class LogAccumulator:
             del self._idle[key], self._streams[key]
 
     def open_records(self, key: StreamKey) -> PureOpenRecords | None:
-        """The end of the stream's open batch; None if it has none."""
-        with self._lock:
-            batch = self._open.get(key)
-            return None if batch is None else batch.open
+        """The end of the stream's open batch; None if it has none: a guess, for it may be closed by now."""
+        batch = self._open.get(key)
+        return None if batch is None else batch.open
 
     def _seal(self, batch: ProducerBatch) -> None:
         """Let a batch take no more records; what it has not spent goes back. The caller holds the lock."""
@@ -512,14 +514,17 @@ class LogAccumulator:
         if error is not None:
             raise error
 
-    def forget(self, batch: ProducerBatch, *, delivered: bool | None) -> ProducerBatch | None:
+    def forget(self, batch: ProducerBatch, *, delivered: bool | None, memory: int = 0) -> ProducerBatch | None:
         """``batch`` is settled.
 
         :param delivered: None for one that was neither delivered nor given up.
+        :param memory: what goes back to the budget now, bytes.
         :returns: the batch that may be sent now that this one is out of its way, if there is one.
         """
         now = self._clock.monotonic()
         with self._lock:
+            if memory:
+                self._budget.give_back(memory)
             self._incomplete.pop(batch, None)
             self._sealed.pop(batch, None)
             successor = self._order.gone(batch) if self._in_line(batch) else None
@@ -535,9 +540,17 @@ class LogAccumulator:
                 stream.idle_since = now
                 self._idle[batch.key] = stream
                 self._forget_idle(now)
-        if self._settled:
+            awaited = self._awaited and self._oldest_serial() >= min(self._awaited)
+        if awaited:
             self._settled.wake_all()
         return successor
+
+    def _oldest_serial(self) -> float:
+        """Below it all batches are settled, but for halves of split ones, which stand behind younger ones. The caller
+        holds the lock.
+        """
+        oldest = next(iter(self._incomplete), None)
+        return math.inf if oldest is None else oldest.serial
 
     def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
         """``batch`` was split in two."""
@@ -551,15 +564,20 @@ class LogAccumulator:
 
     def wait_settled(self, before: int, deadline: Deadline) -> int:
         """Wait until every batch with a serial below ``before`` is settled; returns how many are not in time."""
-        if self._settled.wait_until(lambda: self._all_settled(before), deadline):
-            return 0
+        with self._lock:
+            self._awaited.append(before)
+        try:
+            if self._settled.wait_until(lambda: self._all_settled(before), deadline):
+                return 0
+        finally:
+            with self._lock:
+                self._awaited.remove(before)
         with self._lock:
             return sum(1 for batch in self._incomplete if batch.serial < before)
 
     def _all_settled(self, before: int) -> bool:
         with self._lock:
-            # The first is the oldest but for halves of split batches, which stand behind younger ones.
-            return not any(batch.serial < before for batch in self._incomplete)
+            return self._oldest_serial() >= before and not any(batch.serial < before for batch in self._incomplete)
 
     def incomplete(self) -> list[ProducerBatch]:
         """Every batch that is not settled, oldest first."""

@@ -315,6 +315,8 @@ class ProducerBatch:
             return
         if self.parts is None:
             with self._lock:
+                if self.result is not None:
+                    return
                 if self.parts is None:
                     self._watched[position] = future
                     return
@@ -380,6 +382,11 @@ class ProducerBatch:
             # It may have been cut a moment before the fork, and nobody else know of its halves yet.
             for half in () if self.parts is None else self.parts.halves:
                 half.abandon_in_child(result)
+
+    @property
+    def concerns_somebody(self) -> bool:
+        """Whether there is anybody to be told of the result; once it is there nobody comes any more."""
+        return bool(self._watched or self.callbacks)
 
     def take_told(self) -> tuple[dict[int, SendFuture], list[Callback | None]]:
         """Who is to be told of the result, out of the batch, for the handler: futures that are watched, and callbacks,

@@ -199,9 +199,13 @@ class MemoryBudget:
     def release(self, amount: int) -> None:
         """Give back bytes of a batch that takes no more records."""
         with self.lock:
-            self.used -= amount
-            self.sealed -= amount
-            self._grant()
+            self.give_back(amount)
+
+    def give_back(self, amount: int) -> None:
+        """As :meth:`release`. The caller holds the lock."""
+        self.used -= amount
+        self.sealed -= amount
+        self._grant()
 
     def take_back(self, reservation: Reservation, keep: int) -> None:
         """Take what ``reservation`` holds beyond ``keep`` bytes."""

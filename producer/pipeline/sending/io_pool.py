@@ -9,7 +9,8 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 
 from ...clock import (
     NO_DEADLINE,
@@ -56,25 +57,24 @@ class IOThreadPool:
         self._clock = clock
         self.threads = tuple(StageThread(f"{name}-io-{i}", self._loop) for i in range(thread_count))
         self._idle = WaitingRoom(clock)
-        self._lock = threading.Lock()  # guards everything below
         # What the queue does takes many steps, which an interrupt must not come between, and the sink's code is asked
-        # for it: senders, which a signal may interrupt, only leave their batches here.
+        # for it: senders, which a signal may interrupt, only leave their batches here. The newest stand at the end; who
+        # has the lock takes from the front.
         self._inbox: deque[ProducerBatch] = deque()
+        #: Attempts that are over, and when; likewise.
+        self._reports: deque[tuple[Turn, Report, float]] = deque()
+        # Guards everything below. A thread that finds it taken does not wait for it: what waited for a lock owns it
+        # before it may run, and then each step of each thread would be a switch of threads. It goes to the waiting room
+        # instead, and whoever lets go of the lock looks whether there is something to do for those in there.
+        self._lock = threading.Lock()
         self._queue = queue
         self._running = 0
         self._stopped = False
 
     def enter(self, batch: ProducerBatch) -> None:
         """Queue ``batch`` for its first attempt, once, however often this is called; never blocks."""
-        with self._lock:
-            refused = self._stopped and not batch.entered
-            if not self._stopped and not batch.entered:
-                # No calls in between: an interrupt finds both done, or nothing.
-                batch.entered = True
-                self._inbox.append(batch)
-        if refused:
-            self._refuse(batch)
-        else:
+        if not batch.entered:
+            self._add(batch)
             self._idle.wake_one()
 
     def submit(self, batch: ProducerBatch, *, wake: bool = True) -> None:
@@ -82,14 +82,19 @@ class IOThreadPool:
 
         :param wake: False if :meth:`wake` follows, which wakes a thread only where the batch may go.
         """
-        with self._lock:
-            stopped = self._stopped
-            if not stopped:
-                self._inbox.append(batch)
-        if stopped:
-            self._refuse(batch)
-        elif wake:
+        batch.entered = False
+        self._add(batch)
+        if wake:
             self._idle.wake_one()
+
+    def _add(self, batch: ProducerBatch) -> None:
+        if not self._stopped:
+            self._inbox.append(batch)  # a second time it is passed over
+        if self._stopped:  # a stop behind the look above may have left nobody to take it
+            with self._lock:
+                late, batch.entered = not batch.entered, True
+            if late:
+                self._refuse(batch)
 
     def _destination_of(self, key: StreamKey) -> Hashable:
         try:
@@ -101,23 +106,32 @@ class IOThreadPool:
     @property
     def queued(self) -> int:
         """Batches that wait for a thread."""
-        with self._lock:
+        with self._looking():
             return len(self._inbox) + len(self._queue)
 
     @property
     def running(self) -> int:
         """Attempts under way."""
-        return self._running
+        return self._running - len(self._reports)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """With the lock, for a look or a small change."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._wake_next()
 
     def stats(self) -> tuple[DestinationStats, ...]:
         """See :attr:`~producer.metrics.Stats.destinations`."""
         now = self._clock.monotonic()
-        with self._lock:
+        with self._looking():
             return self._queue.stats(now)
 
     def run_next(self) -> bool:
         """Make one attempt on the caller's thread, if any may be made; whether it was. For those without threads."""
-        turn = self._take()
+        turn = self._take(wait=True)
         if turn is None:
             return False
         self._attempt(turn)
@@ -125,13 +139,14 @@ class IOThreadPool:
 
     def wake(self) -> None:
         """Let those go that were to wait until now."""
-        now = self._clock.monotonic()
-        self._let_in(now)
+        asked = self._asked()
         with self._lock:
+            now = self._clock.monotonic()
+            self._catch_up(asked, now)
             self._queue.wake(now)
             alarm, ready = self._queue.alarm, self._queue.ready
         self._tell(alarm)
-        if ready:
+        if ready or self._inbox or self._reports:
             self._idle.wake_one()
 
     def _tell(self, alarm: float) -> None:
@@ -149,7 +164,7 @@ class IOThreadPool:
 
         def something_to_do() -> bool:
             stopped = self._stopped  # before the look: what was queued before the stop is seen then
-            turn = self._take()
+            turn = self._take(wait=stopped)
             if turn is not None:
                 taken.append(turn)
             return stopped or bool(taken)
@@ -157,47 +172,74 @@ class IOThreadPool:
         self._idle.wait_until(something_to_do, NO_DEADLINE)
         return taken[0] if taken else None
 
-    def _take(self) -> Turn | None:
-        now = self._clock.monotonic()
-        self._let_in(now)
-        with self._lock:
+    def _take(self, *, wait: bool) -> Turn | None:
+        """The next turn; None if nothing may go.
+
+        :param wait: for the lock; else None also if somebody else has it, who wakes one of those that wait for turns.
+        """
+        if not (self._inbox or self._reports or len(self._queue)):
+            return None
+        asked = self._asked()
+        if not self._lock.acquire(blocking=wait):
+            return None
+        try:
+            now = self._clock.monotonic()
+            self._catch_up(asked, now)
             turn = self._queue.take(now)
             if turn is not None:
                 self._running += 1
-            alarm, more = self._queue.alarm, turn is not None and self._queue.ready
+            alarm = self._queue.alarm
+        finally:
+            self._lock.release()
         self._tell(alarm)
-        if more:  # a gate may have let in several at once
-            self._idle.wake_one()
+        self._wake_next()
         return turn
 
-    def _let_in(self, now: float) -> None:
-        """Bring what was submitted into the queue; the sink is asked without the lock, and nobody loses sight of a
-        batch meanwhile.
+    def _wake_next(self) -> None:
+        """Let another thread look, if there is something to do for one; to be called without the lock, by all who had
+        it: another thread may have found it taken.
         """
-        while self._inbox:
-            try:
-                batch = self._inbox[0]
-            except IndexError:  # another thread was quicker
+        if self._idle and (self._may_go() or self._inbox or self._reports):
+            self._idle.wake_one()
+
+    def _may_go(self) -> bool:
+        if not len(self._queue) or not self._lock.acquire(blocking=False):  # who has the lock asks the same
+            return False
+        try:
+            return self._queue.ready
+        finally:
+            self._lock.release()
+
+    def _asked(self) -> list[tuple[ProducerBatch, Hashable]]:
+        """What was submitted, and where it goes; the sink is asked without the lock."""
+        asked: list[tuple[ProducerBatch, Hashable]] = []
+        try:
+            for place in range(len(self._inbox)):
+                batch = self._inbox[place]
+                asked.append((batch, self._destination_of(batch.key)))
+        except IndexError:  # another thread was quicker
+            pass
+        return asked
+
+    def _catch_up(self, asked: Iterable[tuple[ProducerBatch, Hashable]], now: float) -> None:
+        """Let the queue know what has happened. The caller holds the lock."""
+        while self._reports:
+            self._queue.done(*self._reports.popleft())
+            self._running -= 1
+        for batch, destination in asked:
+            if not self._inbox or self._inbox[0] is not batch:  # another thread was quicker
                 return
-            destination = self._destination_of(batch.key)
-            with self._lock:
-                if self._inbox and self._inbox[0] is batch:
-                    self._queue.put(batch, destination, now)
-                    self._inbox.popleft()
+            if not batch.entered:
+                batch.entered = True
+                self._queue.put(batch, destination, now)
+            self._inbox.popleft()
 
     def _attempt(self, turn: Turn) -> None:
         report = Report(Verdict.NOT_TRIED)
         try:
             report = self._run(turn)
         finally:
-            now = self._clock.monotonic()
-            with self._lock:
-                self._running -= 1
-                self._queue.done(turn, report, now)
-                alarm, ready = self._queue.alarm, self._queue.ready
-            self._tell(alarm)
-            if ready:  # what was passed over for its share may be served now
-                self._idle.wake_one()
+            self._reports.append((turn, report, self._clock.monotonic()))
 
     def start(self) -> None:
         """Start the threads.
@@ -223,9 +265,9 @@ class IOThreadPool:
     def stop_at_once(self) -> None:
         """As :meth:`stop`, and give up what is queued: its owner settles it otherwise."""
         with self._lock:
+            self._stopped = True
             self._inbox.clear()
             self._queue.clear()
-            self._stopped = True
         self._idle.wake_all()
 
     def join(self, deadline: Deadline) -> list[str]:

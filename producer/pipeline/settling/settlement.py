@@ -1,7 +1,7 @@
 """Settlement: each batch is settled once, where its outcome is known.
 
-The records' memory goes back to the budget, the result is set, whoever waits in ``result()`` goes on. What users are
-to be told goes to a :class:`~.callbacks.BatchHandler`, which also gives back the records' overhead.
+The records' memory goes back to the budget, the result is set, whoever waits in ``result()`` goes on. If users are to
+be told, the batch goes to a :class:`~.callbacks.BatchHandler`, which also gives back the records' overhead.
 """
 
 from __future__ import annotations
@@ -111,32 +111,39 @@ class Settlement:
         result = batch.outcome(successful=successful, last=last)
         if not batch.settle(to, result, unless=unless):
             return False
-        overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * batch.sends)
+        concerns_somebody = batch.concerns_somebody
+        overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * batch.sends) if concerns_somebody else 0
         released, batch.held = batch.held - overhead, overhead
         self._counters.add(outcome.value, batch.log_count)
-        self._announce(batch, outcome, result, released)
+        free = self._announce(batch, outcome, result, released)
         batch.drop_bytes()
-        (self.success if successful else self.failure).put(batch)
+        if concerns_somebody:
+            self._budget.release(free)
+            free = 0
+            (self.success if successful else self.failure).put(batch)
         delivered = None if outcome in (_Outcome.LEFT, _Outcome.PARKED) else successful
-        successor = self._accumulator.forget(batch, delivered=delivered)
+        successor = self._accumulator.forget(batch, delivered=delivered, memory=free)
         if successor is not None:
             self._go(successor)
         return True
 
-    def _announce(self, batch: ProducerBatch, outcome: _Outcome, result: Result, memory: int) -> None:
-        """Tell the listener; the memory of the records goes back now, or when it needs them no longer."""
-        release = _Refund(self._budget.release, memory)
+    def _announce(self, batch: ProducerBatch, outcome: _Outcome, result: Result, memory: int) -> int:
+        """Tell the listener; how much of the memory of the records is free now: of those that failed it gives that back
+        when it needs them no longer.
+        """
+        refund = _Refund(self._budget.release, memory) if outcome is _Outcome.FAILED else None
         try:
-            if outcome is _Outcome.FAILED:
-                self._listener.failed(batch, result, release)
-                return
-            if outcome is _Outcome.DELIVERED:
+            if refund is not None:
+                self._listener.failed(batch, result, refund)
+            elif outcome is _Outcome.DELIVERED:
                 self._listener.delivered(batch)
             elif outcome is _Outcome.PARKED:
                 self._listener.parked(batch)
         except Exception:  # noqa: BLE001  # whatever goes wrong there, the batch is settled
             _log.exception("a bug: the outcome of a batch of %d logs was not noted", batch.log_count)
-        release()
+            if refund is not None:
+                refund()
+        return memory if refund is None else 0
 
 
 class _Refund:

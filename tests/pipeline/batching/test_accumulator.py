@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from producer import (
+    BodyTooLargeError,
     LogSizeTooLargeError,
     MaxBatchCountExceedError,
     NetworkError,
@@ -16,7 +17,7 @@ from producer import (
     SendTimeoutError,
     StreamStats,
 )
-from producer.clock import Deadline
+from producer.clock import Deadline, SystemClock
 from producer.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from producer.pipeline.batching.accumulator import IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS
 from producer.pipeline.batching.batch import (
@@ -299,6 +300,24 @@ def test_waiting_for_those_before_does_not_wait_for_those_after() -> None:
     pipeline.io_pool.run_next()
     assert waiter.result() == 0
     assert len(pipeline.accumulator.incomplete()) == 1
+
+
+def test_who_waits_for_many_batches_is_woken_once() -> None:
+    """Not when each of them is settled, but when the last one is, also for batches that were cut meanwhile."""
+    sink = ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x"), *[None] * 4])
+    pipeline, woken = threadless(sink, SystemClock()), list[int]()
+    for topic in "abcd":
+        pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
+        pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
+    accumulator, serial = pipeline.accumulator, pipeline.submit_open()
+    call = Call(lambda: accumulator.wait_settled(serial, Deadline(None)))
+    eventually(lambda: len(accumulator._settled) == 1)
+    wake_all = accumulator._settled.wake_all
+    accumulator._settled.wake_all = lambda: woken.append(len(sink.deliveries)) or wake_all()  # type: ignore[method-assign]
+    settle(pipeline)
+    assert call.result() == 0
+    assert woken[-1] == 5
+    assert len(woken) <= 2
 
 
 def test_a_stream_with_batches_under_way_is_not_forgotten() -> None:

@@ -723,7 +723,7 @@ def test_an_interrupted_look_for_the_open_batch_loses_nothing(without_coverage: 
 
         return lambda: pipeline.accumulator.open_records(other.key), check
 
-    interrupted_everywhere(scenario, 2)
+    interrupted_everywhere(scenario, 1)
 
 
 @pytest.mark.parametrize("short", [False, True], ids=["enough", "short"])

@@ -18,6 +18,7 @@ from producer.records import StreamKey
 from tests.support.pipelines import KEY, config
 from tests.support.waiting import (
     PATIENCE,
+    Call,
     eventually,
     passed,
 )
@@ -67,6 +68,20 @@ def test_who_submits_runs_no_code_of_the_sink() -> None:
     assert asked == []
     assert pool.run_next()
     assert asked == [False]
+
+
+def test_nobody_waits_while_another_thread_has_the_queue() -> None:
+    """Neither who submits, nor a thread that would take: it sleeps, and is woken by the one who had the queue."""
+    done = threading.Event()
+    pool = _pool(lambda _batch: done.set() or Verdict.ACCEPTED, threads=1)
+    pool.start()
+    eventually(lambda: len(pool._idle) == 1)
+    with pool._looking():
+        Call(lambda: pool.submit(_batch("p"))).result()
+        eventually(lambda: len(pool._idle) == 1)  # it was woken, and waits again
+        assert not done.is_set()
+    passed(done)
+    _end(pool)
 
 
 def _end(pool: IOThreadPool) -> None:

@@ -104,6 +104,20 @@ def test_callbacks_run_on_handler_threads_and_nowhere_else() -> None:
     assert names == {"callback": {"test-success", "test-failure"}, "done": {"test-success", "test-failure"}}
 
 
+def test_a_batch_that_nobody_is_to_be_told_of_needs_no_handler() -> None:
+    """All of its memory is free, and its future done, when the attempt is over; one with a callback goes on."""
+    for callback, pending in ((None, 0), (lambda _result: None, 1)):
+        pipeline = threadless()
+        future = pipeline.accept(KEY, record(), 1, callback)
+        pipeline.submit_open()
+        assert pipeline.io_pool.run_next()
+        assert future.done()
+        assert pipeline.stats().callbacks_pending == pending
+        assert bool(pipeline.budget.used) == bool(pending)
+        settle(pipeline)
+        assert not pipeline.budget.used
+
+
 def test_memory_of_the_bytes_is_back_before_and_all_of_it_once_callbacks_run() -> None:
     """A callback finds its own batch's bytes returned: it may send what needs all of the memory."""
     pipeline = threadless(total_size_in_bytes=7000, max_block_ms=0, batch_count_threshold=1)
