@@ -27,15 +27,15 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import cast
 
 from ..interfaces import Event
 from .batch import Column, EventBatch, Position
+from .packed_column import ABSENT, PackedColumn
 
 _COUNT, _FORM, _POSITION = "~count", "~form", "~position"
 _LINES, _ENDS = "lines", "ends"
-_NONE = 0xFFFFFFFF
 _DIGITS = 20
 
 
@@ -145,37 +145,40 @@ def _read_text(body: bytes, start: int) -> tuple[str, int]:
 
 
 def _values(column: Column) -> tuple[bytes, bytes, bytes]:
-    """A column: the size of all values, of each, and the values. Of ASCII the characters are the bytes."""
+    """A column: the size of all values, of each, and the values."""
+    packed = column if isinstance(column, PackedColumn) else _pack(column)
+    return len(packed.raw).to_bytes(4, "little"), _little(packed.sizes), packed.raw
+
+
+def _pack(column: Column) -> PackedColumn:
+    """Of ASCII the characters are the bytes."""
     whole = None not in column
     text = "".join(cast("Sequence[str]", column) if whole else [value for value in column if value is not None])
     if text.isascii():
-        raw = text.encode()
         sizes = list(map(len, cast("Sequence[str]", column))) if whole else [_size(value) for value in column]
-    else:
-        values = [None if value is None else value.encode(errors="surrogatepass") for value in column]
-        raw = b"".join([value for value in values if value is not None])
-        sizes = [_NONE if value is None else len(value) for value in values]
-    return len(raw).to_bytes(4, "little"), _little(array("I", sizes)), raw
+        return PackedColumn(array("I", sizes), text.encode())
+    values = [None if value is None else value.encode(errors="surrogatepass") for value in column]
+    sizes = [ABSENT if value is None else len(value) for value in values]
+    return PackedColumn(array("I", sizes), b"".join([value for value in values if value is not None]))
 
 
 def _size(value: str | None) -> int:
-    return _NONE if value is None else len(value)
+    return ABSENT if value is None else len(value)
 
 
-def _read_values(body: bytes, start: int, count: int) -> tuple[list[str | None], int]:
+def _read_values(body: bytes, start: int, count: int) -> tuple[PackedColumn, int]:
     total, start = int.from_bytes(body[start : start + 4], "little"), start + 4
     sizes = _numbers("I", body[start : start + 4 * count], count)
     raw, start = body[start + 4 * count : start + 4 * count + total], start + 4 * count + total
-    if sum(sizes) - _NONE * sizes.count(_NONE) != len(raw) or len(raw) != total:
+    known = sum(sizes)
+    if known != len(raw):
+        known -= ABSENT * sizes.count(ABSENT)
+    if known != len(raw) or len(raw) != total:
         raise ValueError(f"the values of a column have {len(raw)} bytes, not {total}")
-    at = 0
-    if raw.isascii():
-        text = raw.decode()
-        if _NONE not in sizes:
-            return [text[begin:end] for begin, end in pairwise(accumulate(sizes, initial=0))], start
-        return [None if size == _NONE else text[at : (at := at + size)] for size in sizes], start
-    each = [None if size == _NONE else raw[at : (at := at + size)] for size in sizes]
-    return [None if value is None else value.decode(errors="surrogatepass") for value in each], start
+    column = PackedColumn(sizes, raw)
+    if not raw.isascii():
+        column.texts()  # what is no text is found out now
+    return column, start
 
 
 def _is_users(name: str) -> bool:

@@ -1,19 +1,26 @@
 r"""What the groups of a pattern find in bodies, as headers. Source: Flume's ``RegexExtractorInterceptor``.
 
+Where compiled code can run the pattern (:mod:`...wire.captures`), it looks into all bodies at once; into those of which
+it does not know the answer, ``re`` looks one by one.
+
 An event in which the pattern is not found stays as it is. Flume's serializers are of two kinds: ``default`` takes a
 group as it is, ``millis`` a time by its ``pattern``; a time that does not fit leaves its header out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError
+from ...wire.captures import Steps, steps_of
 from ..batch import Column, EventBatch
 from ..interfaces import Context
 from ..options import option
+from ..packed_column import ABSENT, PackedColumn
 from .patterns import compiled
 from .slow_patterns import slow_notes
 from .texts import texts, with_values
@@ -70,13 +77,15 @@ class RegexExtractorInterceptor:
             return found | {"headers": headers, "times": times}
 
     def __init__(self, options: Options, context: Context) -> None:
-        self._search = compiled("regex", options.regex).search
+        pattern = compiled("regex", options.regex)
         self._groups = options.names()
         zone = zone_named(options.time_zone)
         self._times = {
             header: milliseconds_parser(pattern, zone, context.clock) for header, pattern in options.times.items()
         }
-        self._none = (None,) * compiled("regex", options.regex).groups
+        self._search = pattern.search
+        self._none = (None,) * pattern.groups
+        self._steps = steps_of(pattern, list(self._groups.values()))
 
     @staticmethod
     def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
@@ -85,15 +94,49 @@ class RegexExtractorInterceptor:
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""
-        none = self._none
-        found = list(map(self._search, texts(batch, "replace")))
-        if not any(found):
+        columns = (
+            self._one_by_one(texts(batch, "replace")) if self._steps is None else self._at_once(self._steps, batch)
+        )
+        if columns is None:
             return batch
-        columns: list[Column] = list(zip(*[none if each is None else each.groups() for each in found], strict=True))
-        for header, number in self._groups.items():
-            column = columns[number - 1]
+        for header, column in zip(self._groups, columns, strict=True):
             parse = self._times.get(header)
-            if parse is not None:
-                column = [None if text is None else parse(text) for text in column]
-            batch = with_values(batch, header, column, preserve=False)
+            values = column if parse is None else [None if text is None else parse(text) for text in column]
+            batch = with_values(batch, header, values, preserve=False)
         return batch
+
+    def _at_once(self, steps: Steps, batch: EventBatch) -> Sequence[Column] | None:
+        """What compiled code finds, and ``re`` where that does not know."""
+        ends = b"" if batch.ends is None else batch.ends.tobytes()
+        found, packed = steps.capture(batch.count, ends, batch.block)
+        columns = [PackedColumn(array("I", sizes), raw) for sizes, raw in packed]
+        open_rows = [] if all(found) else [row for row, known in enumerate(found) if not known]
+        if open_rows:
+            bodies = batch.bodies()
+            rest = self._one_by_one([bodies[row].decode(errors="replace") for row in open_rows])
+            if rest is None:
+                return columns if len(open_rows) < batch.count else None
+            columns = [_filled(column, open_rows, values) for column, values in zip(columns, rest, strict=True)]
+        return columns
+
+    def _one_by_one(self, bodies: Sequence[str]) -> Sequence[Column] | None:
+        """What ``re`` finds; None if that is nothing at all."""
+        found: list[re.Match[str] | None] = list(map(self._search, bodies))
+        if not any(found):
+            return None
+        columns: list[Column] = list(
+            zip(*[self._none if each is None else each.groups() for each in found], strict=True)
+        )
+        return [columns[number - 1] for number in self._groups.values()]
+
+
+def _filled(column: PackedColumn, rows: Iterable[int], values: Iterable[str | None]) -> PackedColumn:
+    """With values where there were none."""
+    sizes, parts, at, begin = column.sizes[:], list[bytes](), 0, 0
+    for row, value in zip(rows, values, strict=True):
+        if value is not None:
+            raw = value.encode(errors="surrogatepass")
+            known = sum(size for size in column.sizes[begin:row] if size != ABSENT)
+            parts += (column.raw[at : at + known], raw)
+            at, begin, sizes[row] = at + known, row, len(raw)
+    return PackedColumn(sizes, b"".join([*parts, column.raw[at:]]))

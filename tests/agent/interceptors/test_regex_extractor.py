@@ -98,3 +98,18 @@ def test_a_serializer_class_of_somebodys_is_told():
 def test_an_empty_batch_stays_one():
     """A batch without events passes."""
     assert interceptor("regex_extractor", regex="(?P<a>a)").intercept(EventBatch.of_bodies([])).count == 0
+
+
+@pytest.mark.parametrize("make", [lines, bodies])
+def test_re_is_asked_where_compiled_code_does_not_know(make, monkeypatch):
+    """Headers are the same with it and without, whatever lies between lines that are easy."""
+    regex = r"^(?P<host>\S+) (?P<user>\S+)(?: (?P<agent>.*)x)?$"
+    texts = ["a b cx", "no", "ä b", "a b", "a é cx", "", "c d e fx", "Ω ω ωx", "last one"]
+    batch = make(*texts, host="old")
+    fast = interceptor("regex_extractor", regex=regex)
+    monkeypatch.setattr("producer.agent.interceptors.regex_extractor.steps_of", lambda *_: None)
+    slow = interceptor("regex_extractor", regex=regex)
+
+    assert headers(fast.intercept(batch)) == headers(slow.intercept(batch))
+    nothing = make("none", "nö")
+    assert fast.intercept(nothing) is nothing

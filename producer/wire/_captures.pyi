@@ -1,0 +1,3 @@
+def capture(
+    steps: bytes, slots: int, first: bytes, anchored: bool, rows: int, ends: bytes, data: bytes
+) -> tuple[bytes, list[tuple[bytes, bytes]]]: ...
