@@ -63,7 +63,7 @@ help:
 	@echo 'make coverage   likewise, and say which lines no test has run'
 	@echo 'make test-lowest   tests with the lowest versions of all libraries that pyproject.toml allows'
 	@echo 'make soak    many more kills, crashes, random histories and requests than make test (about an hour)'
-	@echo 'make bench   ours beside its peers, into docs/benchmarks.md (FILE=path sends its lines, too)'
+	@echo 'make bench   ours beside its peers, into docs/benchmarks.md and its tables (FILE=path sends its lines, too)'
 	@echo 'make docs    the site, into site/index.html'
 	@echo 'make check   ruff, mypy and import-linter'
 	@echo 'make wheels  the files that would be published, into dist'

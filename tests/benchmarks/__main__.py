@@ -19,7 +19,7 @@ from .measure import measure
 from .participants import Participants
 from .peers import PEERS, prepare, versions
 from .plots import draw_all
-from .report import DOCUMENT, insert, report, summary
+from .report import DOCUMENT, TABLES, insert, report, summary
 from .results import RESULTS, Results, load, merge
 
 
@@ -85,8 +85,9 @@ def main(argv: list[str] | None = None) -> int:
         chosen = {name: case for name, case in cases.items() if name in results}
         print(f"{summary(results, {})}\n\n{report(chosen, results)}")
         return 0
-    document = insert(DOCUMENT.read_text(), "summary", summary(results, draw_all(results, DOCUMENT.parent)))
-    DOCUMENT.write_text(insert(document, "tables", report(cases, results)))
+    plots = draw_all(results, DOCUMENT.parent)
+    DOCUMENT.write_text(insert(DOCUMENT.read_text(), "summary", summary(results, plots)))
+    TABLES.write_text(insert(TABLES.read_text(), "tables", report(cases, results)))
     return 0
 
 

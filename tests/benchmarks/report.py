@@ -1,6 +1,7 @@
-"""Results as Markdown, put between markers of ``docs/benchmarks.md``; what stands around them is kept.
+"""Results as Markdown, put between markers; what stands around them is kept.
 
-Between the first two markers is what one decides by, the plots and the goals; between the others are all tables.
+What one decides by, the plots and the goals, goes into ``docs/benchmarks.md``, all tables into ``RESULTS.md`` beside
+this file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .goals import MIB, Verdict, cpu_ms_per_request, cpu_share, rate, verdicts
 from .results import CaseResult, Results, RunResult
 
 DOCUMENT = Path("docs/benchmarks.md")
+TABLES = Path("tests/benchmarks/RESULTS.md")
 _QUANTILES = [f"p{share * 100:g}" if share < 1 else "max" for share in QUANTILES]
 
 Rows = Iterable[Sequence[str]]

@@ -1,4 +1,4 @@
-"""``docs/flume.md`` says the truth about our tests."""
+"""``docs/flume.md`` says the truth about options, and ``flume.md`` beside this file about our tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from producer.channels.memory import BYTE_CAPACITY, CAPACITY, TRANSACTION_CAPACI
 from tests.support.named_tests import missing_tests
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "flume.md"
+TESTS = Path(__file__).parent / "flume.md"
 NAMED = re.compile(r"`([a-z_/]+\.py::\w+)`")
 ROW = re.compile(r"^\| `(Test\w+\.\w+)` \| (.*) \|$", re.MULTILINE)
 
@@ -21,21 +22,21 @@ COUNTS = {
 }
 
 
-def section(title: str) -> str:
-    """The part of the document below the heading ``title``."""
-    return DOCUMENT.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+def section(title: str, document: Path = DOCUMENT) -> str:
+    """The part of a document below the heading ``title``."""
+    return document.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def test_every_test_that_the_document_names_exists() -> None:
     """A row whose test was renamed or removed promises what nobody holds."""
-    named = NAMED.findall(DOCUMENT.read_text())
+    named = NAMED.findall(TESTS.read_text())
     assert len(named) > 40
     assert missing_tests(named) == []
 
 
 def test_every_test_of_flumes_memory_channel_has_a_row() -> None:
     """Each of its classes is there with all its tests, once, and each row names a test of ours."""
-    rows = ROW.findall(section("Memory channel"))
+    rows = ROW.findall(section("Memory channel", TESTS))
     assert len({name for name, _ in rows}) == len(rows)
     for kind, count in COUNTS.items():
         assert sum(name.startswith(f"{kind}.") for name, _ in rows) == count, kind
