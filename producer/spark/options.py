@@ -61,6 +61,9 @@ READ_OPTIONS: dict[str, str] = {
     "maxSecondsPerTrigger": "in a micro-batch only what each shard received in so many seconds",
     "pullCount": "LogGroups in one request, 1 to 1000",
     "partitionsPerShard": "of a batch: into about so many partitions each shard is divided, by time of receipt",
+    "pushFilters": "true: a batch looks at the conditions of WHERE itself; needs PySpark 4.1",
+    "receivedWithin": "with pushFilters: seconds between a log's time and its receipt, at most, so that a condition on "
+    "__time__ says what need not be read",
 }
 
 #: What Spark itself adds, or reads, among the options of a data source. A table of ``CREATE TABLE`` has each of its

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..options import READ_OPTIONS
-from .batch import LogHubReader
+from .batch import FilteringReader, LogHubReader
 from .plan import ReadPlan
 from .schema import default_schema
 
@@ -24,7 +24,8 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
     :param schema: of the user, or :func:`default_schema`.
     :raises ConfigError: an option or the schema is wrong.
     """
-    return LogHubReader(ReadPlan.of(options, schema))
+    plan = ReadPlan.of(options, schema)
+    return FilteringReader(plan) if plan.push_filters else LogHubReader(plan)
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import pyspark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import ConfigError
+from ..logstore import LogstoreClient
+from .filters import conditions_of, times_of
 from .offsets import LATEST, parse_offsets
 from .plan import ReadPlan
-from .ranges import ShardRange, divided, ranges_between, read_range
+from .ranges import ShardRange, divided, ranges_between, read_range, received_between
 
 
 class LogHubReader(DataSourceReader):
@@ -31,6 +35,8 @@ class LogHubReader(DataSourceReader):
             raise ConfigError("startingOffsets", "must not be latest in a batch, which would be empty", plan.starting)
         if self._ending.of_all == "begin":
             raise ConfigError("endingOffsets", "must not be earliest, which would be empty", plan.ending)
+        if plan.received_within is not None and not plan.push_filters:
+            raise ConfigError("receivedWithin", "needs pushFilters=true", str(plan.received_within))
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges to read. Runs in the driver, once."""
@@ -38,8 +44,17 @@ class LogHubReader(DataSourceReader):
             shards = self._plan.shards_of(client)
             begin = self._starting.resolve(client, shards)
             end = self._ending.resolve(client, shards)
-            whole = ranges_between(begin, end)
+            whole = self._narrowed(client, ranges_between(begin, end))
             return [part for each in whole for part in divided(client, each, self._plan.partitions or 1)]
+
+    def _narrowed(self, client: LogstoreClient, whole: list[ShardRange]) -> list[ShardRange]:
+        """The ranges without what was received too early or too late for the times that are asked for."""
+        margin = self._plan.received_within
+        if margin is None:
+            return whole
+        first, last = times_of(self._plan.conditions)
+        span = (None if first is None else first - margin, None if last is None else last + margin)
+        return [part for each in whole if (part := received_between(client, each, *span)) is not None]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one range. Runs in an executor."""
@@ -47,3 +62,26 @@ class LogHubReader(DataSourceReader):
         if not isinstance(partition, ShardRange):
             return iter(())
         return read_range(self._plan, partition)
+
+
+class FilteringReader(LogHubReader):
+    """A reader that hands out no rows of which it knows that Spark would drop them.
+
+    A class of its own: unless ``spark.sql.python.filterPushdown.enabled`` is true, Spark refuses one of these.
+
+    :param plan: what to read.
+    :raises ConfigError: as :class:`LogHubReader`; PySpark is older than 4.1.
+    """
+
+    def __init__(self, plan: ReadPlan) -> None:
+        super().__init__(plan)
+        if not hasattr(DataSourceReader, "pushFilters"):
+            raise ConfigError("pushFilters", f"needs PySpark 4.1 or newer, this is {pyspark.__version__}", "true")
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802  (Spark's name)
+        """Take from the conditions of a query what can be used. Runs in the driver, before :meth:`partitions`.
+
+        :returns: all of them, for Spark to look at the rows once more.
+        """
+        self._plan = replace(self._plan, conditions=conditions_of(filters, self._plan.schema))
+        return filters

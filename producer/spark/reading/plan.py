@@ -22,6 +22,7 @@ from ..options import (
     producer_option_names,
     target_of,
 )
+from .filters import Condition
 from .schema import check_schema
 
 #: Options of the producer that reading has, too.
@@ -34,6 +35,9 @@ SHARED_OPTIONS = tuple(
 
 #: Of a shard: each is a look-up when the read is planned.
 MAX_PARTITIONS = 1_000
+
+#: Between the time of a log and that of its receipt: a hundred years.
+MAX_SECONDS = 100 * 366 * 86_400
 
 # A driver that plans, or a task, waits less long than a producer, which has nothing to lose.
 _MAX_BACKOFF_MS = 10_000
@@ -54,6 +58,9 @@ class ReadPlan:
     :ivar max_rows: ``maxRowsPerTrigger``, or None.
     :ivar max_seconds: ``maxSecondsPerTrigger``, or None.
     :ivar partitions: ``partitionsPerShard``, or None.
+    :ivar push_filters: ``pushFilters``.
+    :ivar received_within: ``receivedWithin``, seconds, or None.
+    :ivar conditions: which rows are asked for, as far as a reader can tell; all of them are to hold.
     """
 
     target: Target
@@ -67,6 +74,9 @@ class ReadPlan:
     max_rows: int | None = None
     max_seconds: int | None = None
     partitions: int | None = None
+    push_filters: bool = False
+    received_within: int | None = None
+    conditions: tuple[Condition, ...] = ()
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType) -> ReadPlan:
@@ -93,6 +103,8 @@ class ReadPlan:
             max_rows=_whole_number(options, "maxRowsPerTrigger"),
             max_seconds=_whole_number(options, "maxSecondsPerTrigger"),
             partitions=_whole_number(options, "partitionsPerShard", MAX_PARTITIONS),
+            push_filters=_is_true(options, "pushFilters"),
+            received_within=_whole_number(options, "receivedWithin", MAX_SECONDS),
         )
 
     def client(self) -> LogstoreClient:
@@ -127,6 +139,13 @@ def _is_failfast(mode: str) -> bool:
     if mode.strip().upper() not in {"PERMISSIVE", "FAILFAST"}:
         raise ConfigError("mode", "must be PERMISSIVE or FAILFAST", mode)
     return mode.strip().upper() == "FAILFAST"
+
+
+def _is_true(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").strip().lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(name, "must be true or false", options[name])
+    return text == "true"
 
 
 def _whole_number(options: Mapping[str, str], name: str, most: int | None = None) -> int | None:

@@ -15,7 +15,11 @@ from ...reading.errors import LogHubReadError
 from ...wire.cursors import position_of
 from ..logstore import LogstoreClient, Pulled
 from .arrow import Batches
+from .filters import kept
 from .plan import ReadPlan
+
+# GetCursor takes 32 bits.
+_MOST_SECONDS = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,34 @@ def divided(client: LogstoreClient, part: ShardRange, most: int) -> list[ShardRa
     return [ShardRange(part.shard, begin, end) for begin, end in itertools.pairwise(edges)]
 
 
+def received_between(
+    client: LogstoreClient, part: ShardRange, first: int | None, last: int | None
+) -> ShardRange | None:
+    """The part of a range that was received between two Unix seconds, both included; None if there is nothing.
+
+    :param first: None where the range begins; likewise ``last``.
+    :raises LogHubReadError: the server did not say.
+    """
+    begin, end = part.begin, part.end
+    if first is not None and first > 0:
+        begin = _later(begin, client.cursor(part.shard, min(first, _MOST_SECONDS)))
+    if last is not None and last < _MOST_SECONDS:
+        end = _earlier(end, client.cursor(part.shard, max(1, last + 1)))
+    narrowed = ShardRange(part.shard, begin, end)
+    return None if _is_empty(narrowed) else narrowed
+
+
+def _later(cursor: str, other: str) -> str:
+    """``other`` if it lies behind, as far as cursors tell."""
+    place, its = position_of(cursor), position_of(other)
+    return other if place is not None and its is not None and its > place else cursor
+
+
+def _earlier(cursor: str, other: str) -> str:
+    place, its = position_of(cursor), position_of(other)
+    return other if place is not None and its is not None and its < place else cursor
+
+
 def _lies_in(cursor: str, part: ShardRange) -> bool:
     """Whether a cursor divides a range, as far as cursors tell."""
     begin, place, end = map(position_of, (part.begin, cursor, part.end))
@@ -78,8 +110,10 @@ def read_range(plan: ReadPlan, part: ShardRange) -> Iterator[Any]:
     batches = Batches(plan.schema, part.shard, failfast=plan.failfast)
     with plan.client() as client, closing(_pulls(client, part, plan.pull_count)) as pulls:
         for pulled in pulls:
-            yield from batches.add(pulled.groups, pulled.cursors, len(pulled.body))
-    yield from batches.rest()
+            for batch in batches.add(pulled.groups, pulled.cursors, len(pulled.body)):
+                yield kept(batch, plan.conditions)
+    for batch in batches.rest():
+        yield kept(batch, plan.conditions)
 
 
 def _pulls(client: LogstoreClient, part: ShardRange, count: int) -> Generator[Pulled]:

@@ -35,6 +35,9 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if plan.partitions is not None:
             rule = "is for a batch: in a stream each shard is a partition"
             raise ConfigError("partitionsPerShard", rule, str(plan.partitions))
+        if plan.push_filters or plan.received_within is not None:
+            name = "pushFilters" if plan.push_filters else "receivedWithin"
+            raise ConfigError(name, "is for a batch: Spark hands the filters of a stream to nobody", "")
         self._plan = plan
         self._starting = parse_offsets("startingOffsets", plan.starting or LATEST)
         self._client: LogstoreClient | None = None

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSourceReader
 
 from producer import LogItem, Producer, ProducerConfig
 from producer.server import LogHubServer
@@ -146,3 +147,32 @@ def test_a_stream_goes_on_where_its_checkpoint_ends(
     assert later[0]["sources"][0]["latestOffset"] == later[-1]["sources"][0]["endOffset"]
     rows = session.read.parquet(str(tmp_path / "out"))
     assert sorted(row["n"] for row in rows.collect()) == list(range(100))
+
+
+@pytest.mark.skipif(not hasattr(DataSourceReader, "pushFilters"), reason="filters came with PySpark 4.1")
+def test_where_gives_the_same_rows_with_and_without(session: SparkSession, server: LogHubServer, put: Put) -> None:
+    """Through Spark: of the same conditions the same rows, also of nulls, and Spark says how to allow the option."""
+    put("10", "-3", "none", "7")
+    put("12", shard="1")
+    conditions = [
+        "message > 6",
+        "not (message > 6)",
+        "not (message <=> 7)",
+        "message > 6 and __time__ > '2020-01-01' and __cursor__ like '1/%'",
+    ]
+
+    def rows(where: str, **options: str) -> list[Any]:
+        frame = session.read.format(FORMAT).options(**options_of(server, **options))
+        schema = "message int, __time__ timestamp, __cursor__ string"
+        return sorted(frame.schema(schema).load().where(where).collect(), key=str)
+
+    expected = [rows(where) for where in conditions]
+    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        rows(conditions[0], pushFilters="true")
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert [rows(where, pushFilters="true", receivedWithin="86400") for where in conditions] == expected
+        assert [rows(where) for where in conditions[:1]] == expected[:1]
+    finally:
+        session.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert [len(found) for found in expected] == [3, 1, 4, 1]
