@@ -26,7 +26,7 @@ from .config.model import AgentConfig
 from .counters import Counters
 from .health import Health
 from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
-from .limits import Pace
+from .limits import Memory, Pace
 from .positions import DeliveredPositions
 from .routing import SourceOutlet
 from .sink_runner import CountedSink, SinkRunner
@@ -65,6 +65,7 @@ class Agent:
         self._clock = clock or SystemClock()
         self.blueprint: Blueprint = draw(config)
         self._pace = Pace(config.limits.max_cpu, self._clock)
+        self._memory = Memory(config.limits.max_memory_bytes, self._clock)
         self.counters: dict[str, Counters] = {}
         self._health: dict[str, Health] = {}
         self.channels: dict[str, BatchChannel] = {}
@@ -118,6 +119,7 @@ class Agent:
         self._forget(changes)
         self.blueprint = new
         self._pace.share = config.limits.max_cpu
+        self._memory.limit = config.limits.max_memory_bytes
         self._begin(new, changes.sinks_begun, changes.sources_begun)
         return changes
 
@@ -326,7 +328,8 @@ class Agent:
         def run(stop: Stop) -> None:
             interceptors = [each.make(self._context(f"interceptors/{name}", each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
-            outlet = SourceOutlet(name, interceptors, selector, channels, context.counters, self._clock, self._pace)
+            told = context.counters, self._clock, self._pace
+            outlet = SourceOutlet(name, interceptors, selector, channels, *told, memory=self._memory)
             source: Source = part.source.make(context)
             self._reading[name] = source
             source.run(outlet, stop)

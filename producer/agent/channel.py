@@ -8,6 +8,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 
 from ..channels import MemoryChannel
 from ..channels.limits import first_within
@@ -239,17 +240,19 @@ class BatchChannel:
         """Give up what nobody has taken of a channel that forgets, as its end does; how many of these events no source
         can read again.
         """
-        transaction = self.channel.transaction()
-        transaction.begin()
-        events: list[Event] = []
-        while found := transaction.take(_MOST_BATCHES, timeout=0):
-            events += found
-        if isinstance(self.channel, MemoryChannel):
-            transaction.commit()
-        else:
-            transaction.rollback()  # what was spilled is there again after the next start
-        transaction.close()
-        return sum(count_of(event) for event in events if position_of(event) is None)
+        lost = 0
+        with ExitStack() as ends:  # until then nobody takes the same again
+            while True:
+                transaction = ends.enter_context(closing(self.channel.transaction()))
+                transaction.begin()
+                events = transaction.take(_MOST_BATCHES, timeout=0)
+                lost += sum(count_of(event) for event in events if position_of(event) is None)
+                if isinstance(self.channel, MemoryChannel):
+                    transaction.commit()
+                else:
+                    ends.callback(transaction.rollback)  # what was spilled is there again after the next start
+                if not events:
+                    return lost
 
     def close(self) -> None:
         """Note the positions, and close the channel."""

@@ -1,11 +1,18 @@
-"""Limits of a whole agent: memory, which is checked before it starts, and a share of the processors, kept by pauses."""
+"""Limits of a whole agent: memory and a share of the processors.
+
+That components may hold no more than the memory is checked before anything starts. What they need is more than the
+bytes of their events: objects, what a delivery is made of, what Python keeps for later. So while the agent runs, its
+process is looked at, and nothing is let into the channels while it has too much. The processors are kept by pauses.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..clock import Clock
 from .options import option
@@ -16,6 +23,11 @@ PROCESS_BYTES = 40 << 20
 COMPONENT_BYTES = 8 << 20
 #: Seconds: what was not used of the share for so long may be used at once; and the longest pause.
 _BURST, _LONGEST_PAUSE = 0.2, 1.0
+#: Of the bound the process may have so much before sources wait: the rest is for what is on its way.
+_FULL = 0.9
+#: Seconds between two looks at the process.
+_LOOK = 0.02
+_STATM = Path("/proc/self/statm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +35,7 @@ class Limits:
     """Keys of ``[agent]``."""
 
     max_memory_bytes: int | None = option(
-        None, least=1, unit="bytes", doc="bytes that the agent may need: more than what its components hold at most"
+        None, least=1, unit="bytes", doc="bytes of the process; at least what its components may hold"
     )
     max_cpu: float | None = option(None, least=0.01, doc="processors that it may use, such as 0.5")
 
@@ -54,3 +66,34 @@ class Pace:
             self._last = now, used
             self._debt = max(-_BURST * share, self._debt + used - before - share * (now - then))
             return min(_LONGEST_PAUSE, self._debt / share) if self._debt > 0 else 0.0
+
+
+def resident() -> int:
+    """Bytes of memory that the process has now; 0 where the system does not say."""
+    try:
+        return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+class Memory:
+    """Has sources wait while the process has nearly as much memory as it may.
+
+    :param limit: bytes; None for no limit.
+    :param used: bytes that the process has.
+    """
+
+    def __init__(self, limit: int | None, clock: Clock, used: Callable[[], int] = resident) -> None:
+        self.limit = limit
+        self._clock, self._used = clock, used
+        self._next_look, self._full = clock.monotonic(), False
+
+    def is_full(self) -> bool:
+        """Whether nothing more is to be let in."""
+        limit, now = self.limit, self._clock.monotonic()
+        if limit is None:
+            return False
+        if now >= self._next_look:
+            self._full = self._used() > _FULL * limit
+            self._next_look = now + _LOOK
+        return self._full

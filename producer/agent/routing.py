@@ -17,13 +17,19 @@ from .batch import EventBatch, Position
 from .channel import BatchChannel
 from .counters import Counters
 from .interfaces import Interceptor, Selector, Stop
-from .limits import Pace
+from .limits import Memory, Pace
 from .repeated import RepeatedLog
 
 _log = logging.getLogger("producer.agent.source")
 
 #: Seconds between two tries of a batch that a channel did not take, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+#: Seconds between two looks whether the process has memory again.
+_LOOK = 0.05
+
+
+class MemoryFullError(ChannelError):
+    """The process has as much memory as it may; nothing was put."""
 
 
 class SourceOutlet:
@@ -32,6 +38,7 @@ class SourceOutlet:
     :param source: the source's name.
     :param channels: all that the source writes to, by name.
     :param pace: says how long to wait behind a batch.
+    :param memory: says whether the process has memory for another one.
     """
 
     def __init__(
@@ -43,8 +50,12 @@ class SourceOutlet:
         counters: Counters,
         clock: Clock,
         pace: Pace | None = None,
+        *,
+        memory: Memory | None = None,
     ) -> None:
         self._pace = pace or Pace(None, clock)
+        self._memory = memory or Memory(None, clock)
+        self._looking = WaitingRoom(clock, look_again=_LOOK)
         self._room = WaitingRoom(clock, look_again=1.0)
         self._source, self._interceptors, self._selector = source, interceptors, selector
         self._channels, self._counters, self._clock = channels, counters, clock
@@ -53,11 +64,16 @@ class SourceOutlet:
 
     def put(self, batch: EventBatch, timeout: float | None = None) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
+        self._wait_for_memory(timeout)
         self._passage(batch).commit(timeout)
         if (pause := self._pace.pause()) > 0:
             self._room.wait_until(bool, Deadline.after(self._clock, pause))
 
     def put_until(self, batch: EventBatch, stop: Stop) -> bool:
+        while not self._has_memory():
+            self._tell(self._no_memory())
+            if stop.wait(_LOOK):
+                return False
         passage, pause = self._passage(batch), _FIRST_PAUSE
         while True:
             try:
@@ -104,11 +120,34 @@ class SourceOutlet:
         for channel in self._channels.values():
             channel.positions.forget(self._prefix + name)
 
+    def _has_memory(self) -> bool:
+        """Whether a batch may come in. One may always where channels are empty: to wait would free nothing."""
+        return not self._memory.is_full() or not any(channel.held for channel in self._channels.values())
+
+    def _wait_for_memory(self, timeout: float | None) -> None:
+        """
+        :raises MemoryFullError: there was none in time.
+        """
+        if self._has_memory():
+            return
+        patience = max(each.keep_alive for each in self._channels.values()) if timeout is None else timeout
+        if not self._looking.wait_until(self._has_memory, Deadline.after(self._clock, patience)):
+            error = self._no_memory()
+            self._tell(error)
+            self._counters.add(ChannelWriteFail=1)
+            raise error
+
+    def _no_memory(self) -> MemoryFullError:
+        limit = f"the agent has as much memory as it may, {self._memory.limit} bytes (max_memory_bytes)"
+        return MemoryFullError(
+            ", ".join(self._channels), f"{limit}: deliver faster, make channels smaller, or raise it"
+        )
+
     def _tell(self, error: ChannelError) -> None:
         more = self._repeated.due(error)
         if more is None:
             return
-        if isinstance(error, ChannelFullError):
+        if isinstance(error, ChannelFullError | MemoryFullError):
             _log.warning("source %s waits: %s%s", self._source, error, more)
         else:
             _log.error("source %s: %s; it is tried again%s", self._source, error, more)

@@ -253,3 +253,12 @@ def test_a_batch_that_others_have_passed_has_no_number_to_be_known_by(
             ([b"3"], False),
         ]
         taking.commit()
+
+
+def test_the_end_gives_up_more_batches_than_a_transaction_may_take(tmp_path: Path) -> None:
+    """A channel that forgets is emptied at the end, however many small batches lie in it."""
+    with opened(memory_channel(tmp_path)) as channel:
+        for _ in range(10_001):
+            channel.put(EventBatch.of_lines(b"a\n"))
+        assert channel.discard() == 10_001
+        assert channel.discard() == 0

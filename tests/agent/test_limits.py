@@ -8,11 +8,21 @@ from pathlib import Path
 import pytest
 
 from producer.agent import Agent, AgentConfigError
+from producer.agent.batch import EventBatch
 from producer.agent.blueprint import draw
+from producer.agent.channel import BatchChannel
 from producer.agent.config import parse_toml
 from producer.agent.config.toml_text import write_toml
-from producer.agent.limits import Pace
+from producer.agent.counters import Counters
+from producer.agent.interfaces import Context, Stop
+from producer.agent.limits import Memory, Pace, resident
+from producer.agent.routing import MemoryFullError, SourceOutlet
+from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.clock import SystemClock
 from producer.testing import ManualClock
+
+from ..support.waiting import Call, eventually
+from .doubles import memory_channel, opened, taken
 
 _TEXT = """
 [agent]
@@ -110,3 +120,66 @@ def test_limits_are_written_as_they_are_read() -> None:
     """By ``convert``."""
     config = parse_toml(_text('max_memory_bytes = "88m"\nmax_cpu = 0.5'))
     assert parse_toml(write_toml(config)).limits == config.limits
+
+
+def test_what_the_process_has_is_looked_at() -> None:
+    """Nine tenths of the bound are full; looks are not more frequent than they need be."""
+    clock, used = ManualClock(), [90]
+    memory = Memory(100, clock, lambda: used[0])
+    assert not memory.is_full()
+    used[0] = 91
+    assert not memory.is_full()
+    clock.advance(0.02)
+    assert memory.is_full()
+    memory.limit = None
+    assert not memory.is_full()
+
+
+def _outlet(channel: BatchChannel, used: list[int], state: Path) -> SourceOutlet:
+    """Of a process that may have 100 bytes; each look is a new one."""
+    channels, clock = {"c": channel}, SystemClock()
+    selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
+    memory = Memory(100, ManualClock(), lambda: used[0])
+    memory.is_full = lambda: used[0] > 90  # type: ignore[method-assign]
+    return SourceOutlet("s", [], selector, channels, Counters(), clock, memory=memory)
+
+
+def test_nothing_is_let_in_while_the_process_has_too_much(tmp_path: Path) -> None:
+    """Who can wait does, until there is memory again; another one is told so, as of a channel that is full."""
+    used, batch = [10], EventBatch.of_lines(b"a\n")
+    with opened(memory_channel(tmp_path)) as channel:
+        outlet = _outlet(channel, used, tmp_path)
+        outlet.put(batch)
+        used[0] = 95
+        with pytest.raises(MemoryFullError, match=r"as much memory as it may, 100 bytes \(max_memory_bytes\)"):
+            outlet.put(batch, 0.01)
+        stop = Stop()
+        stop.set()
+        assert not outlet.put_until(batch, stop)
+        waiting = Call(lambda: outlet.put_until(batch, Stop()))
+        assert channel.held == 1
+        used[0] = 10
+        assert waiting.result() is True
+        assert taken(channel) == [b"a", b"a"]
+
+
+def test_a_channel_that_is_empty_takes_a_batch_whatever_the_process_has(tmp_path: Path) -> None:
+    """To wait would free nothing: what Python keeps for later does not hold the agent up for ever."""
+    with opened(memory_channel(tmp_path)) as channel:
+        assert _outlet(channel, [95], tmp_path).put_until(EventBatch.of_lines(b"a\n"), Stop())
+        assert taken(channel) == [b"a"]
+
+
+def test_an_agent_stays_within_its_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Small events need several times their bytes, and nobody takes them: the sources wait before the bound."""
+    limit = max(88 << 20, int((resident() + (12 << 20)) / 0.9))
+    text = _text(f"max_memory_bytes = {limit}", tmp_path, options="size = 20")
+    dead = text.replace('type = "null"', 'type = "http"\nendpoint = "http://127.0.0.1:9/x"')
+    agent = Agent(parse_toml(dead))
+    agent.start()
+    try:
+        eventually(lambda: "as much memory as it may" in caplog.text, "the source to wait")
+        assert agent.counters["sources.numbers"].get("EventAcceptedCount") > 100
+        assert resident() <= limit
+    finally:
+        agent.stop(1)
