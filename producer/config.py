@@ -33,7 +33,7 @@ MAX_BATCH_SIZE_IN_BYTES = 8 * MIB
 #: A batch never holds more logs than this.
 MAX_BATCH_COUNT = 40_960
 _MAX_INT = 2**63 - 1
-_PROJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_PROJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +426,11 @@ class ProjectConfig(_ProjectOptions):
         self, access_key_id: str | None, access_key_secret: str | None, security_token: str | None
     ) -> None:
         if not _is_project_name(self.project):
-            raise ConfigError("project", "must be letters, digits, dashes and underscores", self.project)
+            raise ConfigError(
+                "project",
+                "must be lower-case letters, digits and dashes, with a letter or a digit at both ends",
+                self.project,
+            )
         object.__setattr__(self, "endpoint", _normal_endpoint(self.endpoint))
         _check_has_no_project(self.endpoint, self.project)
         if self.user_agent is not None and not is_header_text(self.user_agent):
@@ -502,7 +506,7 @@ def _check_has_no_project(endpoint: str, project: str) -> None:
     """Where it is certain: in a private network a host may well be called like the project."""
     parts = urlsplit(endpoint)
     before, _, host = parts.netloc.partition(".")
-    if _SERVICE_HOST.fullmatch(host) and _is_project_name(before):
+    if _SERVICE_HOST.fullmatch(host) and _is_project_name(before.lower()):
         if before.lower() != project.lower():
             rule = f"must not begin with a project, and {before!r} is another one: write {parts.scheme}://{host}"
             raise ConfigError("endpoint", rule, endpoint)

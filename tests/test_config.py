@@ -239,7 +239,7 @@ def test_a_password_in_an_endpoint_is_refused_and_not_shown() -> None:
 @pytest.mark.parametrize("project", ["", "-p", "a b", "a.b", "a/b", None, 5, "p\n"])
 def test_a_bad_project_name_is_refused(project: Any) -> None:
     """A project's name becomes part of a host name."""
-    with pytest.raises(ConfigError, match="project: must be letters, digits"):
+    with pytest.raises(ConfigError, match="project: must be lower-case letters, digits and dashes"):
         ProjectConfig(project, endpoint="http://h", access_key_id="a", access_key_secret="b")
 
 

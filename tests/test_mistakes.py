@@ -104,6 +104,8 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("as written", lambda: Producer(linger_ms=5), "say config=ProducerConfig(linger_ms=...)"),  # type: ignore[call-arg]
     ("endpoint of the producer", lambda: Producer("p", endpoint="x"), "endpoint: it is said to ProjectConfig"),  # type: ignore[call-arg, arg-type]
     ("channel by its place", lambda: Producer(MemoryChannel()), "Producer(project, channel=...)"),  # type: ignore[arg-type]
+    ("no name of a project", lambda: project(name="my_shop"), "must be lower-case letters, digits and dashes"),
+    ("capitals in a project", lambda: project(name="Shop"), "must be lower-case letters, digits and dashes"),
     ("no key", lambda: ProjectConfig("shop", endpoint=HANGZHOU), "credentials=EnvironmentCredentials() reads LOGHUB_"),
     (
         "a class of providers",

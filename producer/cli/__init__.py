@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     An interrupt ends it with one line and 130, SIGTERM with 143, whatever it did at that moment.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = arguments_of(sys.argv[1:]) if argv is None else list(argv)
     name: str | None = None
     with Interrupts() as interrupts:
         try:
@@ -37,6 +37,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             code = interrupts.tell(f"producer {name}" if name else "producer")
         return interrupts.exit_code if code == INTERRUPTED else code
+
+
+def arguments_of(words: Sequence[str]) -> list[str]:
+    """The process's arguments; in a locale whose letters are fewer than UTF-8's they are read again as that."""
+    return [word if word.isascii() else _utf_8(word) for word in words]
+
+
+def _utf_8(word: str) -> str:
+    try:
+        return word.encode(sys.getfilesystemencoding(), "surrogateescape").decode()
+    except UnicodeError:  # it is none: shown, or opened, as the bytes that it is
+        return word
 
 
 def _main(arguments: Sequence[str], name: str | None) -> int:

@@ -26,7 +26,7 @@ from .arguments.channel import add_arguments
 from .channel_logs import FIRST, batched, logs_of
 from .drain import drain
 from .drain_all import drain_all
-from .output import tell, writer
+from .output import tell, tell_error, writer
 from .profiles import resolve
 from .progress import Progress
 
@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"interrupted: {_AFTER_INTERRUPT.get(args.action, 'nothing was changed')}", file=sys.stderr)
         return _INTERRUPTED
     except ChannelKeyError as error:
-        print(f"error: {error} (--key-file FILE)", file=sys.stderr)
+        tell_error(f"channel {args.action}", f"{error} (--key-file FILE)")
         return _USAGE
     except ProducerError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell_error(f"channel {args.action}", error)
         return _USAGE
 
 

@@ -258,8 +258,9 @@ def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig) 
     try:
         for name in projects:
             sink.put_project(settings.project_config(name))
-        names = ", ".join(projects) or "none"
-        print(f"{channel.stats().size} events to deliver, of {len(projects)} projects: {names}", flush=True)
+        size = channel.stats().size
+        of = f", of {', '.join(projects)}" if projects else ""
+        print(f"{size} event{'s' * (size != 1)} to deliver{of}", flush=True)
         sink.check(destinations)
         yield sink
     finally:

@@ -41,6 +41,9 @@ _ADVICE = {
     "LogStoreAlreadyExist": _IF_NOT_EXISTS,
     "LogstoreAlreadyExist": _IF_NOT_EXISTS,
 }
+#: … where no answer came from this machine.
+_NOBODY = {"RequestError": "is a LogHub running there? `producer serve` starts one"}
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 #: What cuts text into words.
 _BETWEEN_WORDS = ", '\";=()[]{}?@&<>/:\n\t\r"
 
@@ -72,7 +75,8 @@ class LogHub:
         target = target_of(project.project, project.endpoint) if needs_project else _without_project(project)
         where = f"{project.project} at {project.endpoint}" if needs_project else project.endpoint
         config = settings.producer_config(retries=_RETRIES)
-        self._client = SignedClient(project, target, where, names=_NAMES, advice=_ADVICE, config=config)
+        advice = _ADVICE | _NOBODY if urlsplit(project.endpoint).hostname in _THIS_MACHINE else _ADVICE
+        self._client = SignedClient(project, target, where, names=_NAMES, advice=advice, config=config)
 
     def __enter__(self) -> Self:
         return self

@@ -65,8 +65,14 @@ class Parser(argparse.ArgumentParser):
             return
         what = "no such command" if isinstance(action, argparse._SubParsersAction) else "no such choice"
         known = [str(choice) for choice in action.choices]
-        hint = did_you_mean(str(value), known) or f"; choose from {', '.join(known)}"
+        hint = did_you_mean(str(value), known) or self._as_a_file(str(value)) or f"; choose from {', '.join(known)}"
         raise argparse.ArgumentError(action if action.option_strings else None, f"{what} {value!r}{hint}")
+
+    def _as_a_file(self, value: str) -> str:
+        """Of an agent's file that was given by its place: how it is given."""
+        flag = {".toml": "--config", ".properties": "--flume"}.get(value[value.rfind(".") :])
+        known = flag in self._option_string_actions
+        return f"; a file is given by {flag} {value}" if known else ""
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, in one line, and where the help is; the exit code is 2."""

@@ -72,9 +72,16 @@ class Settings:
         value: str | None = getattr(self, name)
         if value:
             return value
-        what = "no credentials" if name.startswith("access_key") else f"no {name}"
-        flag = f"--{name.replace('_', '-')}"
-        raise UsageError(f"{what}: set {_variable(name)} or give {flag}, or name a --profile that has {name}")
+        raise UsageError(_how_to_say(name))
+
+    def check_there(self, *names: str) -> None:
+        """Several that the command cannot do without, told together.
+
+        :raises UsageError: one was not said.
+        """
+        missing = [name for name in names if not getattr(self, name)]
+        if missing:
+            raise UsageError("; ".join(map(_how_to_say, missing)))
 
     def project_config(self, project: str | None = None) -> ProjectConfig:
         """The project, its endpoint, and who signs.
@@ -197,3 +204,9 @@ def _checked(profile: Mapping[str, Any], where: str) -> dict[str, str]:
         if not isinstance(value, str):
             raise UsageError(f"{where}: {name} must be text in quotes")
     return dict(profile)
+
+
+def _how_to_say(name: str) -> str:
+    what = "no credentials" if name.startswith("access_key") else f"no {name}"
+    flag = f"--{name.replace('_', '-')}"
+    return f"{what}: set {_variable(name)} or give {flag}, or name a --profile that has {name}"

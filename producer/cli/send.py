@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _producer(settings: Settings, timeout: float) -> Producer:
-    settings.needed("logstore")
+    settings.check_there("project", "logstore")
     config = settings.producer_config(
         name="send",
         linger_ms=200,

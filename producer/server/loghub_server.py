@@ -75,8 +75,10 @@ class LogHubServer:
         :param access_log: whether each request is a line of JSON in the logger ``producer.server.access``, level INFO.
         :raises ServerStartError: the data directory cannot be used, or ``host`` can be reached from other machines and
             the access key is the default one.
-        :raises ValueError: ``shards``, ``keep_requests`` or ``keep_request_bytes`` is out of range.
+        :raises ValueError: ``port``, ``shards``, ``keep_requests`` or ``keep_request_bytes`` is out of range.
         """
+        if type(port) is not int or not 0 <= port <= 65_535:
+            raise ValueError(f"port is {port!r}: it must be an integer from 0 to 65535")
         if not 1 <= shards <= 256:
             raise ValueError(f"shards is {shards}: it must be from 1 to 256")
         if min(keep_requests, keep_request_bytes) < 0:

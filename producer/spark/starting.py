@@ -15,6 +15,8 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..installing import missing
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -35,7 +37,10 @@ def session(
     :param master: a Spark master URL; None is what Spark is configured to, or every core of this machine.
     :param config: settings of Spark, by name.
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415  # it takes a second, and this module has a use without it
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415  # it takes a second, and this module has a use without it
+    except ModuleNotFoundError as error:
+        raise missing(error, "spark") from error
 
     prepare(os.environ)
     builder = SparkSession.builder.appName(app_name)

@@ -481,6 +481,7 @@ def test_drain_says_what_is_wrong_before_it_makes_or_delivers_anything(
     before = sorted(tmp_path.rglob("*"))
     logs, nobody = tmp_path / "logs", ("--endpoint", "http://127.0.0.1:1")
     for arguments, said in (
+        ((tmp_path / "missing",), "producer channel drain: channel missing: "),
         ((tmp_path / "missing",), "is not a directory"),
         ((logs, "--data-directory", tmp_path / "missing"), "is not a directory"),
         ((logs, "--dead-letter", logs), "must be another directory"),

@@ -43,6 +43,8 @@ def ended(*arguments: str) -> int:
         (["agent", "unit", "sytemd"], "no such choice 'sytemd': did you mean systemd? see"),
         (["serve", "more"], "producer serve: 'more' is one argument too many; see producer serve --help"),
         (["agent", "check", "a.toml"], "producer agent check: 'a.toml' is one argument too many; see producer agent"),
+        (["agent", "a.toml"], "producer agent: no such command 'a.toml'; a file is given by --config a.toml; see"),
+        (["agent", "a.properties"], "a file is given by --flume a.properties; see producer agent --help"),
         (["create"], "required: project or logstore; see producer create --help"),
         (["serve", "--zzzz"], "producer serve: unknown flag --zzzz; see producer serve --help"),
     ],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import socket
 from pathlib import Path
 
 import pytest
 
-from producer.cli import main
+from producer.cli import arguments_of, main
 from producer.cli.profiles import NAMES, Settings, UsageError, config_path, resolve
 from producer.cli.serve import DEFAULT_PORT
 from producer.server.loghub_server import TEST_ACCESS_KEY_ID, TEST_ACCESS_KEY_SECRET
@@ -117,6 +118,29 @@ def test_a_missing_setting_tells_the_ways_to_say_it(capsys: pytest.CaptureFixtur
     assert "--profile" in said
     with pytest.raises(UsageError, match="LOGHUB_LOGSTORE or give --logstore"):
         Settings().needed("logstore")
+
+
+def test_all_that_is_missing_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who names the profile ``local`` hears of the project and of the logstore."""
+    assert main(["send", "--profile", "local", "x"]) == 2
+    said = capsys.readouterr().err
+    assert "no project: " in said
+    assert "no logstore: " in said
+
+
+def test_nobody_who_listens_on_this_machine_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """What would start a LogHub there stands in the message."""
+    with socket.socket() as taken:  # nobody listens there
+        taken.bind(("127.0.0.1", 0))
+        endpoint = f"--endpoint=http://127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["projects", endpoint, "--access-key-id=i", "--access-key-secret=s"]) == 1
+    assert "is a LogHub running there? `producer serve` starts one" in capsys.readouterr().err
+
+
+def test_words_in_a_locale_without_letters_are_utf_8() -> None:
+    """What the interpreter could not read of the process's arguments is read again; what is no UTF-8 stays."""
+    as_ascii = ["w\udcc3\udcb6rld", "\udcff", "plain"]
+    assert arguments_of(as_ascii) == ["wörld", "\udcff", "plain"]
 
 
 def test_the_file_is_found_as_the_specification_says() -> None:

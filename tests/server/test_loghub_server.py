@@ -44,6 +44,13 @@ def test_start_and_stop_are_fast() -> None:
         assert time.monotonic() - stopped < 0.3
 
 
+@pytest.mark.parametrize("port", ["9170", 65_536, -1, True])
+def test_a_port_that_is_none_is_refused_at_once(port: object) -> None:
+    """With the rule and the value, before anything is opened."""
+    with pytest.raises(ValueError, match="it must be an integer from 0 to 65535"):
+        LogHubServer(port=port)  # type: ignore[arg-type]
+
+
 def test_a_restart_takes_the_same_port_and_has_its_data(server: LogHubServer, client: Client) -> None:
     """After stop() connections are refused; after start() the same endpoint serves the same store."""
     client.put(log_group("before"))

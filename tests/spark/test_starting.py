@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 import producer
 from producer.spark import write_partition
 from producer.spark.datasource import travelling_source
-from producer.spark.starting import _warn_of_another_python, prepare
+from producer.spark.starting import _warn_of_another_python, prepare, session
 
 HOME = str(Path(producer.__file__).parents[1])
 
@@ -76,3 +76,10 @@ def test_a_worker_without_the_package_says_what_to_do() -> None:
     assert "producer.spark.session()" in said
     assert "__topic__" in travelling_source()({}).schema().fieldNames()  # type: ignore[union-attr]
     assert vars(cloudpickle.loads(parcels[1]))["_options"] == vars(write)["_options"]
+
+
+def test_a_session_without_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How it is installed stands in the error, instead of the bare name of a module."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(ImportError, match=r"pip install .*\[spark\]"):
+        session()

@@ -24,11 +24,15 @@ class FailureLog:
         if silent is None:
             return
         _log.warning(
-            "%s/%s: %d records failed after %d attempts: %s (request id %s)%s",
+            "%s/%s: %s failed after %s: %s (request id %s)%s",
             *batch.key[:2],
-            batch.log_count,
-            batch.attempt_count,
+            _counted(batch.log_count, "record"),
+            _counted(batch.attempt_count, "attempt"),
             error,
             error.request_id or "none",
             f"; {silent} more failed likewise since the last such line" if silent else "",
         )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -22,6 +22,7 @@ def test_an_outage_writes_a_line_at_once_and_then_sums(caplog: pytest.LogCapture
         clock.advance(11)
         producer.send("p", "l", {"n": 5}).exception(10)
     assert len(caplog.messages) == 2
+    assert "p/l: 1 record failed after 1 attempt: " in caplog.messages[0]
     assert "4 more failed likewise" in caplog.messages[1]
 
 
