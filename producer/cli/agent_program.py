@@ -147,7 +147,9 @@ class Program:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM, SIGINT and SIGHUP go to the inbox; their former handlers are put back at the end."""
+        """SIGTERM, SIGINT and SIGHUP go to the inbox; their former handlers are put back at the end. A SIGHUP that
+        comes then does not end the process in place of its exit code.
+        """
         told = False
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -168,6 +170,8 @@ class Program:
         try:
             yield
         finally:
+            if former[signal.SIGHUP] is signal.SIG_DFL:
+                former[signal.SIGHUP] = signal.SIG_IGN
             for number, handler in former.items():
                 signal.signal(number, handler)
 

@@ -311,6 +311,24 @@ def test_a_change_of_the_file_and_sighup_are_taken_up(
     assert hub.made == 1
 
 
+def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIGHUP while the process ends, when the agent has: it is of no use any more, and ends nothing."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    def act() -> None:
+        until(lambda: "at work" in caplog.text)
+        send(signal.SIGTERM)
+
+    try:
+        with Beside(act):
+            assert main(["agent", "--config", written(tmp_path, **STRESS)]) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
 def test_what_nobody_expects_of_a_new_configuration_ends_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

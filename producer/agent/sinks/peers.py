@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ...clock import NO_DEADLINE, Clock, Deadline
 from ...errors import ConfigError
+from ...tls import closed_if_it_fails
 from ..options import option
 
 _READ = 1 << 16
@@ -75,7 +76,8 @@ class Peer:
         self._clock, self._end = clock, NO_DEADLINE
         self._socket = socket.create_connection(address, timeout)
         if tls is not None:
-            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
+            with closed_if_it_fails():
+                self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
 
     def is_gone(self) -> bool:
         """Whether it has closed, or says something that nobody asked for."""

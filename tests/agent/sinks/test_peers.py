@@ -1,0 +1,100 @@
+"""The connection that the sinks ``forward`` and ``thrift`` share: TLS, before receivers that fail it."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+
+from producer.agent.sinks import peers
+from producer.agent.sinks.peers import Peer
+from producer.clock import SystemClock
+
+
+@contextmanager
+def _serving(context: ssl.SSLContext) -> Iterator[int]:
+    """One handshake; the port."""
+
+    def shake(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        try:
+            context.wrap_socket(peer, server_side=True).close()
+        except OSError:
+            peer.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=shake, args=(listener,), daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join(10)
+
+
+def _trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+@pytest.mark.parametrize(
+    ("name", "expired", "own", "said"),
+    [
+        ("localhost", False, False, "unable to get local issuer certificate|self-signed"),
+        ("elsewhere", False, True, "Hostname mismatch"),
+        ("localhost", True, True, "certificate has expired"),
+    ],
+    ids=["authority", "name", "expired"],
+)
+def test_a_receiver_that_cannot_be_trusted_gets_nothing(name: str, expired: bool, own: bool, said: str) -> None:
+    """Another authority, another name, an expired certificate: each is told, and no connection is left open."""
+    authority = trustme.CA()
+    until = datetime.now(UTC) - timedelta(days=1) if expired else None
+    certificate = authority.issue_cert(name, not_after=until) if until else authority.issue_cert(name)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    trusted = _trusting(authority if own else trustme.CA())
+    with _serving(context) as port, pytest.raises(ssl.SSLCertVerificationError, match=said):
+        Peer(("localhost", port), 10, trusted, SystemClock())
+
+
+def test_a_handshake_that_hangs_ends_with_the_time_for_a_connection() -> None:
+    """A receiver that takes the connection, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError):
+            Peer(("localhost", listener.getsockname()[1]), 0.2, ssl.create_default_context(), SystemClock())
+        assert time.monotonic() - begun < 5
+
+
+def test_a_reset_before_the_handshake_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever holds on to the error."""
+    numbers: list[int] = []
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        ours = socket.socket()
+        ours.settimeout(timeout)
+        ours.connect(address)
+        numbers.append(ours.fileno())
+        theirs, _ = listener.accept()
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+        select.select([ours], [], [], 10)
+        return ours
+
+    monkeypatch.setattr(peers.socket, "create_connection", connect)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = "127.0.0.1", listener.getsockname()[1]
+        with pytest.raises(OSError) as raised:
+            Peer(address, 10, ssl.create_default_context(), SystemClock())
+        assert raised.value.__traceback__ is not None
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            socket.socket(fileno=socket.dup(numbers[0]))
