@@ -66,9 +66,10 @@ cdef void run_all(const Program* program, const uint8_t* block, size_t size, con
     cdef Body body
     cdef const uint8_t* newline
     for row in range(rows):
+        at = at if at < size else size
         body.data = block + at
         if bounds != NULL:
-            end = bounds[row]
+            end = bounds[row] if at <= bounds[row] <= size else at
             body.size, at = end - at, end
         else:
             newline = <const uint8_t*> memchr(body.data, 10, size - at)
