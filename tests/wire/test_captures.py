@@ -126,6 +126,17 @@ def test_lines_end_before_their_ends() -> None:
     assert steps.capture(3, b"", b"a\r\n\nbc\n").columns == [(array("I", [1, 0, 2]).tobytes(), b"abc")]
 
 
+@_compiled
+def test_nothing_outside_the_bodies_is_read() -> None:
+    """More lines than there are, and ends behind the last byte: such bodies are empty."""
+    steps = steps_of(re.compile("(x?)", re.ASCII), [1])
+
+    assert steps is not None
+    assert steps.capture(4, b"", b"x\nx").columns == [(array("I", [1, 1, 0, 0]).tobytes(), b"xx")]
+    ends = array("Q", [1, 99, 0]).tobytes()
+    assert steps.capture(3, ends, b"xx").columns == [(array("I", [1, 0, 0]).tobytes(), b"x")]
+
+
 @pytest.mark.parametrize(
     "pattern", [r"(a)\1", "a(?=b)", "(?:ab)+", r"\ba", "a^b", "(?m)^a$", "(a*?)(?:bb|cc)", "(?:a*)?"]
 )
