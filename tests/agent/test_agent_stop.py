@@ -87,6 +87,8 @@ _SINKS = {
     "otlp": 'type = "otlp"\nendpoint = "{}/"',
     "thrift": 'type = "thrift"\nhostname = "127.0.0.1"\nport = {}',
     "forward": 'type = "forward"\nhost = "127.0.0.1"\nport = {}',
+    "thrift-handshake": 'type = "thrift"\nhostname = "127.0.0.1"\nport = {}\ntls = true\nconnect_timeout = 30',
+    "forward-handshake": 'type = "forward"\nhost = "127.0.0.1"\nport = {}\ntls = true\nconnect_timeout = 30',
 }
 
 

@@ -91,8 +91,10 @@ class ForwardSink:
             peer = Peer((options.host, options.port), options.connect_timeout, self._tls, self._clock)
             self._receiver = _Receiver(peer)
             peer.hurry(self._end)
+            deadline = Deadline.after(self._clock, options.connect_timeout)
+            peer.shake(deadline)
             if options.shared_key is not None:
-                self._receiver.greet(options.shared_key, Deadline.after(self._clock, options.connect_timeout))
+                self._receiver.greet(options.shared_key, deadline)
             self._counters.add(ConnectionCreatedCount=1)
         return self._receiver
 

@@ -68,8 +68,8 @@ class PeerOptions:
 class Peer:
     """See the module.
 
-    :param timeout: seconds to connect, and for a handshake.
-    :raises OSError: there is nobody, or nobody that can be trusted.
+    :param timeout: seconds to connect.
+    :raises OSError: there is nobody.
     """
 
     def __init__(self, address: tuple[str, int], timeout: float, tls: ssl.SSLContext | None, clock: Clock) -> None:
@@ -77,7 +77,19 @@ class Peer:
         self._socket = socket.create_connection(address, timeout)
         if tls is not None:
             with closed_if_it_fails():
-                self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
+                name = address[0]
+                self._socket = tls.wrap_socket(self._socket, server_hostname=name, do_handshake_on_connect=False)
+
+    def shake(self, deadline: Deadline) -> None:
+        """Make sure who it is; the first call, without TLS nothing.
+
+        :raises OSError: it cannot be trusted, or it was not in time.
+        """
+        while isinstance(self._socket, ssl.SSLSocket):
+            self._limit(deadline)
+            with suppress(TimeoutError):
+                self._socket.do_handshake()
+                return
 
     def is_gone(self) -> bool:
         """Whether it has closed, or says something that nobody asked for."""

@@ -98,6 +98,7 @@ class ThriftSink:
         if self._peer is None:
             self._peer = Peer((options.hostname, options.port), options.connect_timeout, self._tls, self._clock)
             self._peer.hurry(self._end)
+            self._peer.shake(Deadline.after(self._clock, options.connect_timeout))
             self._since = now
             self._counters.add(ConnectionCreatedCount=1)
         return self._peer

@@ -18,7 +18,7 @@ import trustme
 
 from producer.agent.sinks import peers
 from producer.agent.sinks.peers import Peer
-from producer.clock import SystemClock
+from producer.clock import Deadline, SystemClock
 
 
 @contextmanager
@@ -45,6 +45,16 @@ def _trusting(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
+def _shaken(address: tuple[str, int], timeout: float, context: ssl.SSLContext) -> None:
+    """Connect, and try the handshake."""
+    clock = SystemClock()
+    peer = Peer(address, timeout, context, clock)
+    try:
+        peer.shake(Deadline.after(clock, timeout))
+    finally:
+        peer.close()
+
+
 @pytest.mark.parametrize(
     ("name", "expired", "own", "said"),
     [
@@ -63,15 +73,15 @@ def test_a_receiver_that_cannot_be_trusted_gets_nothing(name: str, expired: bool
     certificate.configure_cert(context)
     trusted = _trusting(authority if own else trustme.CA())
     with _serving(context) as port, pytest.raises(ssl.SSLCertVerificationError, match=said):
-        Peer(("localhost", port), 10, trusted, SystemClock())
+        _shaken(("localhost", port), 10, trusted)
 
 
 def test_a_handshake_that_hangs_ends_with_the_time_for_a_connection() -> None:
     """A receiver that takes the connection, and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         begun = time.monotonic()
-        with pytest.raises(TimeoutError):
-            Peer(("localhost", listener.getsockname()[1]), 0.2, ssl.create_default_context(), SystemClock())
+        with pytest.raises(ConnectionError, match="not acknowledged in time"):
+            _shaken(("localhost", listener.getsockname()[1]), 0.3, ssl.create_default_context())
         assert time.monotonic() - begun < 5
 
 
@@ -94,7 +104,7 @@ def test_a_reset_before_the_handshake_leaves_no_socket_open(monkeypatch: pytest.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "127.0.0.1", listener.getsockname()[1]
         with pytest.raises(OSError) as raised:
-            Peer(address, 10, ssl.create_default_context(), SystemClock())
+            _shaken(address, 10, ssl.create_default_context())
         assert raised.value.__traceback__ is not None
         with pytest.raises(OSError, match="Bad file descriptor"):
             socket.socket(fileno=socket.dup(numbers[0]))
