@@ -66,7 +66,7 @@ _PATTERNS = st.builds(
 @example("^([ab]+)(?:c(d))?(.*)$", ["abce"])  # what may be left out is, before the run takes less
 @example("^([ab]+)(cd|ab|c)(.*)$", ["abce"])
 @given(_PATTERNS, st.lists(st.text(_CHARACTERS, max_size=12), min_size=1, max_size=8))
-def test_what_is_found_is_what_re_finds(text: str, bodies: list[str]) -> None:
+def test_what_native_steps_find_is_what_re_finds(text: str, bodies: list[str]) -> None:
     """Of any pattern and any bodies: the same groups, or nothing is said."""
     pattern = re.compile(text, re.ASCII)
     found = _found(pattern, [body.encode() for body in bodies]) or []
@@ -96,7 +96,7 @@ _COMBINED = '192.0.2.1 - bob [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.1" 
         (r"(?i)user=(\w+)", "2020 login USER=bob from"),
     ],
 )
-def test_patterns_of_usual_lines_need_no_re(pattern: str, body: str) -> None:
+def test_native_steps_run_patterns_of_usual_lines(pattern: str, body: str) -> None:
     """What people write for access logs, syslog and log4j is run by compiled code."""
     compiled = re.compile(pattern, re.ASCII)
     match = compiled.search(body)
@@ -106,7 +106,7 @@ def test_patterns_of_usual_lines_need_no_re(pattern: str, body: str) -> None:
 
 
 @_compiled
-def test_what_is_not_known_is_said() -> None:
+def test_native_steps_say_what_they_do_not_know() -> None:
     """A body that does not match, or has other characters than ASCII's."""
     assert _found(re.compile(r"^(\d+) x", re.ASCII), [b"12 x", b"no", b"1 x \xc3\xa9", b"", b"7 xy"]) == [
         ("12",),
@@ -118,7 +118,7 @@ def test_what_is_not_known_is_said() -> None:
 
 
 @_compiled
-def test_lines_end_before_their_ends() -> None:
+def test_native_steps_end_lines_before_their_ends() -> None:
     """Of lines no end is told, and a return before it is no part of them."""
     steps = steps_of(re.compile("(.*)$", re.ASCII), [1])
 
@@ -127,7 +127,7 @@ def test_lines_end_before_their_ends() -> None:
 
 
 @_compiled
-def test_nothing_outside_the_bodies_is_read() -> None:
+def test_native_steps_read_nothing_outside_the_bodies() -> None:
     """More lines than there are, and ends behind the last byte: such bodies are empty."""
     steps = steps_of(re.compile("(x?)", re.ASCII), [1])
 
