@@ -164,7 +164,7 @@ $(VENV)/.stamp-dev: pyproject.toml $(COMPILED) $(BIN)/python
 	@touch $@
 
 # The bounds are constraints: no tool of the tests can raise them. The package itself is what stands in this folder.
-$(LOWEST)/.stamp: pyproject.toml tests/lower_bounds.py Makefile $(LOWEST)/bin/python
+$(LOWEST)/.stamp: pyproject.toml tests/lower_bounds.py tests/requirements.py Makefile $(LOWEST)/bin/python
 	@echo '==> installing the lowest versions in pyproject.toml into $(LOWEST)'
 	@$(LOWEST)/bin/python -m tests.lower_bounds > $(LOWEST)/constraints.txt
 	@$(LOWEST)/bin/python -m tests.lower_bounds $(LOWEST_EXTRAS) > $(LOWEST)/requirements.txt

@@ -10,9 +10,8 @@ import re
 import sys
 import tomllib
 from collections.abc import Collection
-from pathlib import Path
 
-PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+from .requirements import PYPROJECT, requirements
 
 # The tools of those who work on this project: no user installs them.
 _TOOLS = ("dev", "bench", "docs")
@@ -28,11 +27,10 @@ def lower_bounds(pyproject: str, extras: Collection[str] = ()) -> list[str]:
     :raises KeyError: there is no such extra.
     :raises ValueError: a dependency has no lower bound.
     """
-    project = tomllib.loads(pyproject)["project"]
-    optional = project["optional-dependencies"]
-    parts = (optional[name] for name in extras or optional if name not in _TOOLS)
-    wanted = {one for part in (project["dependencies"], *parts) for one in part}
-    return sorted(_lowest(one) for one in wanted if not one.startswith(project["name"] + "["))
+    chosen = extras or [
+        name for name in tomllib.loads(pyproject)["project"]["optional-dependencies"] if name not in _TOOLS
+    ]
+    return sorted({_lowest(one) for name in chosen for one in requirements(pyproject, name)})
 
 
 def _lowest(requirement: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .lower_bounds import PYPROJECT, lower_bounds
+from .lower_bounds import lower_bounds
+from .requirements import PYPROJECT
 
 _PROJECT = """
 [project]
@@ -16,13 +17,14 @@ name = "own"
 dependencies = ["a>=1.2"]
 [project.optional-dependencies]
 more = ["own[other]", "b[x]>=2,<3", "c>=3; python_version < '3.13'"]
+other = ["e>=5"]
 dev = ["tool"]
 """
 
 
 def test_each_lower_bound_becomes_a_constraint() -> None:
     """Of the core and of every extra, with its marker; the project itself and its tools are none."""
-    assert lower_bounds(_PROJECT) == ["a==1.2", "b==2", "c==3; python_version < '3.13'"]
+    assert lower_bounds(_PROJECT) == ["a==1.2", "b==2", "c==3; python_version < '3.13'", "e==5"]
 
 
 def test_those_of_some_extras_are_told_apart() -> None:

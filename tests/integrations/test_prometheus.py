@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.request import urlopen
 
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
 from producer import Producer, ProducerConfig
@@ -52,3 +59,58 @@ def test_the_collector_keeps_no_producer() -> None:
     del producer
     gc.collect()
     assert "loghub_producer_logs_pending{" not in generate_latest(registry).decode()
+
+
+#: A worker as under gunicorn with PROMETHEUS_MULTIPROC_DIR: a registry and a port of its own, until its input ends.
+WORKER = """
+import sys
+from prometheus_client import CollectorRegistry, Counter, start_http_server
+from producer import Producer, ProducerConfig
+from producer.integrations.prometheus import LogHubCollector
+from producer.testing import RecordingSink
+
+Counter("requests", "of the worker").inc()  # what the shared files are for
+number = int(sys.argv[1])
+own = CollectorRegistry()
+with Producer(sink=RecordingSink(), config=ProducerConfig(name=f"worker-{number}")) as producer:
+    own.register(LogHubCollector(producer))
+    producer.stream("my-project", "app-log").send_many([{"n": n} for n in range(number)])
+    producer.flush(10)
+    server, thread = start_http_server(0, "127.0.0.1", registry=own)
+    print(server.server_port, flush=True)
+    sys.stdin.read()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+"""
+
+
+def test_in_multiprocess_mode_each_worker_serves_its_own_figures(tmp_path: Path) -> None:
+    """The files that workers share have what they count; a registry of each worker's own has its producer's figures."""
+    environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", WORKER, str(number)],
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for number in (3, 5)
+        ]
+        for number, worker in zip((3, 5), workers, strict=True):
+            assert worker.stdout is not None
+            with urlopen(f"http://127.0.0.1:{worker.stdout.readline().strip()}/metrics", timeout=30) as answer:
+                figures = answer.read().decode()
+            assert f'loghub_producer_logs_delivered_total{{producer="worker-{number}"}} {number}.0' in figures
+            assert "\nrequests_total" not in figures
+        for worker in workers:
+            worker.communicate(timeout=30)
+            assert worker.returncode == 0
+        gathered = CollectorRegistry()
+        MultiProcessCollector(gathered, str(tmp_path))
+        assert gathered.get_sample_value("requests_total") == 2
+        assert "loghub_producer" not in generate_latest(gathered).decode()
