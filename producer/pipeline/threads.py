@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from ..clock import Clock, Deadline
 from ..own_threads import at_work
@@ -14,6 +15,34 @@ _log = logging.getLogger("producer.worker")
 
 # Between an unexpected error and the next turn: one that came back at once would fill the log and a core, seconds.
 _PAUSE = 0.1
+
+
+# How long a thread that finds a lock taken leaves the interpreter to its owner, seconds.
+_STAND_BACK = 50e-6
+
+
+class Acquirable(Protocol):
+    """A lock of whichever kind."""
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """See :class:`threading.Lock`."""
+
+    def release(self) -> None:
+        """Likewise."""
+
+
+def stand_back(lock: Acquirable) -> None:
+    """Before a lock that is held for microseconds only is taken by a thread that no sender waits for.
+
+    Who waits for a lock in the ordinary way owns it before the interpreter lets it run, so that everybody who comes
+    meanwhile waits as well, and so on for good: each use of the lock is then a switch of threads. Who stands back until
+    it is free takes it while it runs.
+    """
+    if threading.get_ident() == threading.main_thread().ident:
+        return  # which an interrupt could make leave the lock behind
+    while not lock.acquire(blocking=False):
+        time.sleep(_STAND_BACK)
+    lock.release()
 
 
 class StageThread:

@@ -29,6 +29,7 @@ from ...numbering import Numbering
 from ...records import SEQUENCED, StreamKey, hash_key_of
 from ...twins import either
 from ...wire.text import fallback_of
+from ..threads import stand_back
 from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule
 from .doubt import Doubt, SentBefore
@@ -522,6 +523,7 @@ class LogAccumulator:
         :returns: the batch that may be sent now that this one is out of its way, if there is one.
         """
         now = self._clock.monotonic()
+        stand_back(self._lock)
         with self._lock:
             if memory:
                 self._budget.give_back(memory)

@@ -20,6 +20,7 @@ from types import TracebackType
 
 from ...clock import Clock, Deadline
 from ...errors import ProducerClosedError, ProducerError, SendTimeoutError
+from ..threads import stand_back
 from .open_records import OpenRecords
 
 #: What an open batch may have of the budget beyond what its records owe, bytes. It begins with a few logs, less than a
@@ -198,6 +199,7 @@ class MemoryBudget:
 
     def release(self, amount: int) -> None:
         """Give back bytes of a batch that takes no more records."""
+        stand_back(self.lock)
         with self.lock:
             self.give_back(amount)
 

@@ -180,20 +180,28 @@ class IOThreadPool:
         if not (self._inbox or self._reports or len(self._queue)):
             return None
         asked = self._asked()
-        if not self._lock.acquire(blocking=wait):
+        if wait:
+            with self._lock:
+                turn, alarm = self._next_turn(asked)
+        elif self._lock.acquire(blocking=False):  # on an IO thread, which no interrupt can make leave it behind
+            try:
+                turn, alarm = self._next_turn(asked)
+            finally:
+                self._lock.release()
+        else:
             return None
-        try:
-            now = self._clock.monotonic()
-            self._catch_up(asked, now)
-            turn = self._queue.take(now)
-            if turn is not None:
-                self._running += 1
-            alarm = self._queue.alarm
-        finally:
-            self._lock.release()
         self._tell(alarm)
         self._wake_next()
         return turn
+
+    def _next_turn(self, asked: Iterable[tuple[ProducerBatch, Hashable]]) -> tuple[Turn | None, float]:
+        """Who goes, and the alarm. The caller holds the lock."""
+        now = self._clock.monotonic()
+        self._catch_up(asked, now)
+        turn = self._queue.take(now)
+        if turn is not None:
+            self._running += 1
+        return turn, self._queue.alarm
 
     def _wake_next(self) -> None:
         """Let another thread look, if there is something to do for one; to be called without the lock, by all who had
@@ -203,12 +211,10 @@ class IOThreadPool:
             self._idle.wake_one()
 
     def _may_go(self) -> bool:
-        if not len(self._queue) or not self._lock.acquire(blocking=False):  # who has the lock asks the same
+        if not len(self._queue):
             return False
-        try:
+        with self._lock:
             return self._queue.ready
-        finally:
-            self._lock.release()
 
     def _asked(self) -> list[tuple[ProducerBatch, Hashable]]:
         """What was submitted, and where it goes; the sink is asked without the lock."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from producer.pipeline.sending.fair_queue import Report, fair_queue_of
 from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.sending.io_pool import IOThreadPool
 from producer.records import StreamKey
+from tests.channels.interrupts import interrupted_everywhere
 from tests.support.pipelines import KEY, config
 from tests.support.waiting import (
     PATIENCE,
@@ -82,6 +85,27 @@ def test_nobody_waits_while_another_thread_has_the_queue() -> None:
         assert not done.is_set()
     passed(done)
     _end(pool)
+
+
+def test_an_interrupt_leaves_the_queue_free(without_coverage: None) -> None:
+    """Wherever it falls while a thread of somebody else's takes a turn, or looks, the next one finds the queue free."""
+
+    def scenario() -> Any:
+        pool = _pool(lambda _batch: Verdict.ACCEPTED)
+        pool.submit(_batch("p"))
+        pool.submit(_batch("q"))
+        pool._idle._signals.append(SimpleQueue())  # a thread that waits
+
+        def work() -> None:
+            assert pool.queued == 2
+            pool._take(wait=True)
+
+        return work, lambda _interrupted: free(pool)
+
+    def free(pool: IOThreadPool) -> None:
+        assert not pool._lock.locked()
+
+    interrupted_everywhere(scenario, 5)
 
 
 def _end(pool: IOThreadPool) -> None:
