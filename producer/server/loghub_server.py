@@ -168,6 +168,7 @@ class LogHubServer:
     def renew_in_child(self) -> None:
         """From now on be a copy: threads, sockets and data are the parent's."""
         self._is_copy = True
+        self._service.sql.forget()
 
     def _own_service(self) -> Service:
         """What only the process that made the server has.

@@ -16,6 +16,7 @@ from .faults import Faults
 from .journal import Journal
 from .limits import Limits
 from .messages import Answer, ApiRequest
+from .sql_process import SqlProcesses
 from .store.rows import Place
 from .store.store import Store
 
@@ -47,6 +48,7 @@ class Service:
     :ivar large_decoder: large requests are decoded here, one after the other: what decoding takes at most is taken
         once, and not again by each thread, to which the allocator leaves what it had.
     :ivar searchers: searches happen here, so that they do not hold up writes.
+    :ivar sql: processes in which SQL statements run.
     """
 
     store: Store
@@ -64,6 +66,7 @@ class Service:
     workers: ThreadPoolExecutor = field(init=False)
     large_decoder: ThreadPoolExecutor = field(init=False)
     searchers: ThreadPoolExecutor = field(init=False)
+    sql: SqlProcesses = field(init=False)
 
     def __post_init__(self) -> None:
         """Make what is shared out among the requests."""
@@ -77,6 +80,7 @@ class Service:
         self.workers = ThreadPoolExecutor(_DECODERS, thread_name_prefix="loghub-server-worker")
         self.large_decoder = ThreadPoolExecutor(1, thread_name_prefix="loghub-server-decoder")
         self.searchers = ThreadPoolExecutor(limits.searches, thread_name_prefix="loghub-server-search")
+        self.sql = SqlProcesses()
 
     def now(self) -> float:
         """The server's time, Unix seconds."""
@@ -104,10 +108,12 @@ class Service:
         return await asyncio.wrap_future(answer)
 
     def close(self) -> None:
-        """End the threads and close the store."""
+        """End processes and threads, and close the store."""
+        self.sql.close()
         self.workers.shutdown()
         self.large_decoder.shutdown()
         self.searchers.shutdown()
+        self.sql.wait()
         self.store.close()
 
 

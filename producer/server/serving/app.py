@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -51,7 +53,9 @@ class _OriginForm:
             answer = Answer(status=302, headers={"Location": "/console"})
             await send_answer(Wire(scope, receive, send), answer, standard_headers(new_request_id(), None, answer))
             return
-        await self._app({**scope, "path": path}, receive, send)
+        # A request is cancelled when the server stops: its connection is cut by then, and nothing has failed.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._app({**scope, "path": path}, receive, send)
 
     async def _refuse(self, error: ApiError, wire: Wire) -> None:
         # Without a path there is no operation, and so no exchange: this is answered like bytes that are not HTTP.

@@ -94,12 +94,12 @@ class _UvicornServer(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.shutdown()
         await self._wait_for_tasks()
-        for task in list(self.server_state.tasks):
-            task.cancel()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
-        # The aborted transports close their sockets in the loop's next round.
+        # The aborted transports close their sockets in the loop's next round, and their requests know of it then.
         await asyncio.sleep(0)
+        for task in list(self.server_state.tasks):
+            task.cancel()
         await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
 
     async def _finish_accepting(self, listeners: list[socket.socket]) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import resource
+import signal
 import sys
 import threading
 import time
@@ -15,8 +19,9 @@ from producer.installing import how_to_install
 from producer.server import Limits, LogHubServer
 from producer.wire.schema import LogGroup
 
-from ...support.waiting import eventually
+from ...support.waiting import Call, eventually
 from ..client import LOGSTORE, Client, log_group
+from ..process import ServerProcess
 
 T = 1_700_000_000
 
@@ -183,17 +188,6 @@ def test_a_result_is_bounded() -> None:
         assert "150 logs" in refusal(client, "* | select message")
 
 
-def test_a_statement_that_takes_too_long_is_ended() -> None:
-    """It is interrupted, its client told, and its place free for the next."""
-    endless = "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 1000001 = 7"
-    with LogHubServer(limits=Limits(search_seconds=0.5, searches=1)) as server, Client(server) as client:
-        client.put(log_group("x"))
-        found = answer(client, f"* | {endless}")
-        assert (found.status_code, found.json()["errorCode"]) == (500, "RequestTimeout")
-        assert rows(client, "* | select count(*)") == [["1"]]
-        assert server._service.searches.free == 1
-
-
 def test_the_server_goes_on_while_sql_runs() -> None:
     """A statement is no business of the event loop: a write beside it is answered."""
     endless = "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 1000001 = 7"
@@ -220,3 +214,103 @@ def test_no_text_holds_the_server_up(logs: Client, text: str) -> None:
     started = time.process_time()
     refusal(logs, f"* | select {text}")
     assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select repeat('x', 2000000000)",
+        "select range(300000000)",
+        "select string_agg(repeat('x', 30000000), '') from range(40)",
+    ],
+)
+def test_what_functions_make_is_bounded(statement: str) -> None:
+    """A value that takes gigabytes is refused in words; the server itself grows by none of it, and goes on."""
+    with LogHubServer(limits=Limits(sql_bytes=32 * 1024 * 1024)) as server, Client(server) as client:
+        client.put(log_group("x"))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert "memory" in refusal(client, f"* | {statement}")
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024
+        assert rows(client, "* | select count(*)") == [["1"]]
+
+
+def test_a_statement_that_takes_too_long_is_ended() -> None:
+    """A function that the database does not leave takes its time and no longer: its client is told, its place is free
+    for the next, and the server closes at once.
+    """
+    with LogHubServer(limits=Limits(search_seconds=2, searches=1)) as server, Client(server) as client:
+        client.put(log_group("x"))
+        found = answer(client, ENDLESS)
+        assert (found.status_code, found.json()["errorCode"]) == (500, "RequestTimeout")
+        assert rows(client, "* | select count(*)") == [["1"]]
+        assert server._service.searches.free == 1
+
+
+def test_a_process_is_used_again_while_it_is_fit(logs: Client, server: LogHubServer) -> None:
+    """One process runs statement after statement, each over tables of its own; none runs before the first."""
+    assert server._service.sql.pids() == []
+    rows(logs, "* | select count(*)")
+    first = server._service.sql.pids()
+    assert rows(logs, "nothing | select count(*)") == [["0"]]
+    assert len(first) == 1
+    assert server._service.sql.pids() == first
+
+
+def test_a_process_that_died_is_replaced(logs: Client, server: LogHubServer) -> None:
+    """Whoever kills it, the next statement runs."""
+    rows(logs, "* | select count(*)")
+    (first,) = server._service.sql.pids()
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    assert rows(logs, "* | select count(*)") == [["6"]]
+    assert first not in server._service.sql.pids()
+
+
+def test_the_process_has_none_of_the_secrets(
+    logs: Client, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its environment is not the server's."""
+    monkeypatch.setenv("LOGHUB_SERVER_ACCESS_KEY_SECRET", "very secret")
+    rows(logs, "* | select count(*)")
+    (pid,) = server._service.sql.pids()
+    assert b"very secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+ENDLESS = "* | select levenshtein(repeat('a', 1000000), repeat('b', 1000000))"
+
+
+def is_dead(pid: int) -> bool:
+    """Whether the process has ended; where nobody waits for orphans, that is a zombie."""
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(one) for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split()]
+
+
+def test_no_process_outlives_a_server_that_was_killed() -> None:
+    """Killed amid a statement that nothing interrupts, the server leaves no process behind."""
+    with ServerProcess() as server, Client(server) as client:
+        client.put(log_group("x"))
+        call = Call(lambda: answer(client, ENDLESS))
+        eventually(lambda: children_of(server.process.pid), "the statement runs")
+        (pid,) = children_of(server.process.pid)
+        server.process.kill()
+        eventually(lambda: is_dead(pid), "it ended")
+        call.thread.join()
+        assert call.error is not None
+
+
+def test_a_stop_amid_a_statement_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Its client is cut off, and nothing is logged as if something had failed; all processes have ended."""
+    with LogHubServer() as server, Client(server) as client:
+        client.put(log_group("x"))
+        call = Call(lambda: answer(client, ENDLESS))
+        eventually(server._service.sql.pids, "the statement runs")
+        (pid,) = server._service.sql.pids()
+        server.stop(grace=0)
+        call.thread.join()
+        assert call.error is not None
+    assert is_dead(pid)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

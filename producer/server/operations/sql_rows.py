@@ -1,0 +1,87 @@
+"""The logs that a statement is run over, as columns of texts, a part at a time; bounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from ..errors import ApiError
+from ..limits import Limits
+from .sql_text import SqlText
+
+_ROWS_AT_ONCE = 10_000
+_MAX_FIELDS = 1000
+
+#: Is given how many rows, and each column as a JSON list of that many texts or nulls.
+TakeRows = Callable[[int, dict[str, str]], None]
+
+
+class SqlRows:
+    """Collects logs, and hands them on; of their fields only those that the statement may want."""
+
+    def __init__(self, sql: SqlText, limits: Limits, take: TakeRows) -> None:
+        self._sql = sql
+        self._limits = limits
+        self._take = take
+        self._columns: dict[str, list[str | None]] = {"__time__": []}
+        self._names: dict[str, str] = {"__time__": ""}
+        self._bytes = 0
+        self.count = 0
+
+    def add(self, time: int, texts: list[tuple[str, str]]) -> None:
+        """One more log.
+
+        :raises ApiError: ``ParameterInvalid``, these are too many, or too much.
+        """
+        held = self.count % _ROWS_AT_ONCE
+        for name, text in texts:
+            column = self._column(name)
+            if column is not None:
+                column += [None] * (held - len(column))
+                # Of a key that was sent twice the last value is seen, as everywhere.
+                column[held:] = [text]
+                self._bytes += len(text)
+        self._columns["__time__"].append(str(time))
+        self.count += 1
+        self._check_size()
+        if held + 1 == _ROWS_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand on what was collected."""
+        count = len(self._columns["__time__"])
+        if count:
+            filled = {name: values for name, values in self._columns.items() if values}
+            self._take(
+                count, {name: json.dumps(values + [None] * (count - len(values))) for name, values in filled.items()}
+            )
+        for values in self._columns.values():
+            values.clear()
+
+    def _column(self, name: str) -> list[str | None] | None:
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = self._new_column(name)
+        return self._columns[known] if known else None
+
+    def _new_column(self, name: str) -> str:
+        """The column of that field, empty for none: names in any case are one."""
+        column = name.lower()
+        if column == "__time__" or not self._sql.wants(name):
+            return ""
+        if column not in self._columns and len(self._columns) >= _MAX_FIELDS:
+            raise ApiError(
+                "ParameterInvalid", f"the logs have more than {_MAX_FIELDS} fields: name those that you want"
+            )
+        self._columns.setdefault(column, [])
+        return column
+
+    def _check_size(self) -> None:
+        limits = self._limits
+        if self.count > limits.sql_rows:
+            raise ApiError("ParameterInvalid", f"more than {limits.sql_rows} logs match: narrow the time or the query")
+        if self._bytes > limits.sql_bytes:
+            raise ApiError(
+                "ParameterInvalid",
+                f"what the SQL names of the logs that match has more than {limits.sql_bytes} bytes: narrow the time",
+            )

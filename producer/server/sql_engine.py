@@ -1,0 +1,284 @@
+"""The program that runs SQL statements, one after another, each in a database of its own: a process beside the server.
+
+What a statement makes of one value (``repeat('x', 2000000000)``) can be neither bounded nor interrupted inside the
+database. So it runs where nothing else is: the memory and processor time of this process are limited by the system, its
+owner kills it when time is over, and it ends by itself when its owner is gone. It is started by the path of this file
+and imports nothing of the package, so that it starts fast.
+
+Its standard input brings pickled messages, each a pair: ``("begin", Statement as a dict)``, any number of ``("rows",
+(count, {name: JSON list of texts}))``, and ``("run", None)``. For each "run" its standard output gives 8 bytes of
+length and so many bytes of JSON: ``{"refusal": text}`` or ``{"names": […], "types": […], "rows": […], "is_worn": …}``.
+It answers in JSON because what a statement made is not to be trusted with a pickle.
+
+The logs' fields are columns of the table ``log``, ``__time__`` (a whole number) among them. A field that an index calls
+``long`` or ``double`` is that; another one is a number when all its values are, otherwise text. The statement can reach
+nothing else: no file, no network, no setting.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import queue
+import sys
+import threading
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+try:
+    import resource
+except ImportError:  # no Unix: only the owner's deadline and the database's own bound hold there
+    resource = None  # type: ignore[assignment]
+
+_MIB = 1024 * 1024
+#: Of memory, beside twice what the statement may take: stacks, and what the database does not count.
+_ROOM_BYTES = 128 * _MIB
+#: A process that has grown so much by its statements is worn: the next one gets another.
+_WORN_BYTES = 64 * _MIB
+_ROWS_AT_ONCE = 256
+# A number as it would be written: with zeros before it, it is a name.
+_NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+#: What the service's dialect has and this database calls otherwise.
+_MACROS = (
+    "as_timestamp(t) AS COALESCE(make_timestamp(TRY_CAST(t AS BIGINT) * 1000000), TRY_CAST(t AS TIMESTAMP))",
+    "approx_distinct(x) AS approx_count_distinct(x)",
+    "from_unixtime(t) AS make_timestamp(CAST(CAST(t AS DOUBLE) * 1000000 AS BIGINT))",
+    "to_unixtime(t) AS epoch(t)",
+    "date_format(t, f) AS strftime(t, replace(replace(f, '%i', '%M'), '%s', '%S'))",
+    "regexp_like(s, p) AS regexp_matches(s, p)",
+    "json_extract_scalar(j, p) AS json_extract_string(j, p)",
+    "date_trunc(p, t) AS system.main.date_trunc(p, as_timestamp(CAST(t AS VARCHAR)))",
+)
+
+
+class RefusalError(Exception):
+    """The statement cannot be run; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What is to be run.
+
+    :ivar text: the SQL.
+    :ivar most_rows: rows that it may give.
+    :ivar cuts: whether further rows are left out, instead of being refused.
+    :ivar names: what the columns may be where no log matches.
+    :ivar types: ``BIGINT`` or ``DOUBLE`` by column, where an index says so.
+    :ivar table: another name of the table ``log``.
+    :ivar memory_bytes: bytes of its tables, and of the process beside them, about.
+    :ivar result_bytes: bytes that its result may have.
+    :ivar seconds: processor time that it may take; its owner's deadline is what usually ends it.
+    """
+
+    text: str
+    most_rows: int
+    cuts: bool
+    names: list[str]
+    types: dict[str, str]
+    table: str
+    memory_bytes: int
+    result_bytes: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class Engine:
+    """The database of one statement."""
+
+    statement: Statement
+    columns: list[str] = field(default_factory=list)
+    rows: int = 0
+    connection: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make it."""
+        memory = f"{self.statement.memory_bytes // 1024}KiB"
+        config: dict[str, Any] = {"memory_limit": memory, "threads": "1", "temp_directory": ""}
+        self.connection = duckdb.connect(":memory:", config=config)
+        self.connection.execute("CREATE TABLE raw (__time__ BIGINT)")
+
+    def insert(self, count: int, columns: dict[str, str]) -> None:
+        """Take ``count`` more rows, a column at a time: that is much faster than values."""
+        for name in columns:
+            if name != "__time__" and name not in self.columns:
+                self.connection.execute(f"ALTER TABLE raw ADD COLUMN {_quoted(name)} VARCHAR")
+                self.columns.append(name)
+        names = ", ".join(map(_quoted, columns))
+        parts = ", ".join("""unnest(from_json(?, '["VARCHAR"]'))""" for _ in columns)
+        self.connection.execute(f"INSERT INTO raw ({names}) SELECT {parts}", list(columns.values()))
+        self.rows += count
+
+    def run(self) -> dict[str, Any]:
+        """Names and types of the columns of the result, and its rows as the service writes them.
+
+        :raises RefusalError: it is no single SELECT, or gives too much.
+        """
+        connection, statement = self.connection, self.statement
+        found = connection.extract_statements(statement.text)
+        if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
+            raise RefusalError("what follows the '|' must be one SELECT")
+        self._make_view()
+        for macro in _MACROS:
+            connection.execute(f"CREATE MACRO {macro}")
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        connection.execute(statement.text)
+        description = connection.description or []
+        rows = self._fetch([column[0] for column in description])
+        types = [str(column[1]).lower() for column in description]
+        return {"names": [column[0] for column in description], "types": types, "rows": rows}
+
+    def _fetch(self, names: list[str]) -> list[dict[str, str]]:
+        statement, found, size = self.statement, list[dict[str, str]](), 0
+        while rows := self.connection.fetchmany(_ROWS_AT_ONCE):
+            for row in rows:
+                if len(found) == statement.most_rows:
+                    if statement.cuts:
+                        return found
+                    raise RefusalError(
+                        f"the result has more than {statement.most_rows} rows: use a smaller LIMIT, and OFFSET"
+                    )
+                found.append({name: _text(value) for name, value in zip(names, row, strict=True)})
+                size += len(json.dumps(found[-1]))
+                if size > statement.result_bytes:
+                    raise RefusalError(f"the result has more than {statement.result_bytes} bytes: use a smaller LIMIT")
+        return found
+
+    def _make_view(self) -> None:
+        """The table ``log``: each column as what it is; where nothing matched, all that the statement names."""
+        if self.rows == 0:
+            shown = [f"NULL AS {_quoted(name)}" for name in self.statement.names]
+        else:
+            shown = [f"TRY_CAST({_quoted(name)} AS {self._type(name)}) AS {_quoted(name)}" for name in self.columns]
+        listed = ", ".join(["__time__", *shown])
+        self.connection.execute(f"CREATE VIEW log AS SELECT {listed} FROM raw")  # noqa: S608 - names are quoted
+        table = self.statement.table
+        if table.lower() not in ("log", "raw"):
+            self.connection.execute(f"CREATE VIEW {_quoted(table)} AS SELECT * FROM log")  # noqa: S608 - likewise
+
+    def _type(self, name: str) -> str:
+        if name in self.statement.types:
+            return self.statement.types[name]
+        column = _quoted(name)
+        query = (
+            f"SELECT bool_and(CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR) IS NOT DISTINCT FROM {column}),"  # noqa: S608
+            f" bool_and(regexp_full_match({column}, '{_NUMBER}')) FROM raw WHERE {column} IS NOT NULL"
+        )
+        whole, number = self.connection.execute(query).fetchone() or (False, False)
+        return "BIGINT" if whole else "DOUBLE" if number else "VARCHAR"
+
+
+def answer(messages: queue.Queue[tuple[str, Any]], statement: Statement) -> dict[str, Any]:
+    """What becomes of one statement, up to its "run": its result, or why there is none."""
+    refusal: str | None = None
+    engine: Engine | None = None
+    result: dict[str, Any] = {}
+    while True:
+        kind, content = messages.get()
+        # After a refusal what still comes is taken and thrown away.
+        if refusal is None:
+            try:
+                engine = engine or Engine(statement)
+                if kind == "rows":
+                    engine.insert(*content)
+                else:
+                    result = engine.run()
+            except (RefusalError, duckdb.Error, RuntimeError, MemoryError) as error:
+                refusal = _told(error, statement)
+        if kind == "run":
+            if engine is not None:
+                engine.connection.close()
+            return result if refusal is None else {"refusal": refusal}
+
+
+def _told(error: BaseException, statement: Statement) -> str:
+    if isinstance(error, RefusalError):
+        return str(error)
+    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)) or "bad_alloc" in str(error):
+        return f"the SQL needs more than {statement.memory_bytes} bytes of memory: narrow it"
+    # In one line, as messages of LogHub are: clients show others with backslashes.
+    return f"the SQL cannot be run: {' '.join(str(error).split())[:500]}"
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    # What is written to file descriptor 1 by mistake must not look like an answer.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    messages: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
+    threading.Thread(target=_read, args=(messages,), daemon=True).start()
+    base = _address_space()
+    while True:
+        _, content = messages.get()
+        statement = Statement(**content)
+        _limit(statement, base)
+        said = answer(messages, statement)
+        said["is_worn"] = _address_space() > base + _WORN_BYTES
+        body = json.dumps(said).encode()
+        answers.write(len(body).to_bytes(8, "big") + body)
+        answers.flush()
+
+
+def _read(messages: queue.Queue[tuple[str, Any]]) -> None:
+    """Bring messages; at the end of the input the process is over, whatever it does."""
+    try:
+        while True:
+            messages.put(pickle.load(sys.stdin.buffer))  # noqa: S301 - from the process that started this one
+    finally:
+        os._exit(0)
+
+
+def _address_space() -> int:
+    """Bytes of it, where the system tells."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def _limit(statement: Statement, base: int) -> None:
+    """Have the system bound what this process takes. macOS knows the limit of memory, and does not keep it."""
+    if resource is None:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = math.ceil(used.ru_utime + used.ru_stime + statement.seconds) + 1
+    _lower(resource.RLIMIT_CPU, seconds)
+    _lower(resource.RLIMIT_CORE, 0)
+    if base:
+        _lower(resource.RLIMIT_AS, base + 2 * statement.memory_bytes + _ROOM_BYTES)
+
+
+def _lower(kind: int, value: int) -> None:
+    """Set the soft limit, as far as the hard one allows: it may be raised again for the next statement."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: Any) -> str:
+    """A value as the service writes it: everything is text."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "milliseconds")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+if __name__ == "__main__":
+    main()

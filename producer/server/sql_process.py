@@ -1,0 +1,234 @@
+"""Processes that run SQL statements: started when they are needed, used again, killed when a statement takes too long.
+
+A process belongs to one statement at a time. One that was killed, has died, or has grown is not used again. All of them
+end with the server: when it closes, they are killed; when it dies, the end of their input ends them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import ApiError
+
+_PROGRAM = Path(__file__).with_name("sql_engine.py")
+#: What the program needs of the environment. It gets nothing else: no secret, no folder of extensions.
+_KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
+#: Beside the rows: names and types of columns, and what JSON puts around them.
+_MAX_ANSWER_FACTOR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SqlResult:
+    """What a statement found: names and types of its columns, and its rows as the service writes them."""
+
+    names: list[str]
+    types: list[str]
+    rows: list[dict[str, str]]
+
+
+class SqlProcess:
+    """One process. :meth:`kill` may be called from any thread, the others from one at a time."""
+
+    def __init__(self) -> None:
+        """Start it.
+
+        :raises ApiError: ``InternalServerError``, the system starts no more processes.
+        """
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        # Each arena would take 64 MiB of the address space that is bounded.
+        environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "1"}
+        command = [sys.executable, "-S", "-P", str(_PROGRAM)]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - this package's own program
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ApiError("InternalServerError", f"no process for SQL could be started: {error}") from error
+        self._is_fit = self._is_killed = False
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it may run another statement."""
+        return self._is_fit and not self._is_killed and self._process.poll() is None
+
+    def begin(self, statement: dict[str, Any]) -> None:
+        """A statement follows."""
+        self._is_fit = False
+        self._send("begin", statement)
+
+    def take_rows(self, count: int, columns: dict[str, str]) -> None:
+        """So many logs of it."""
+        self._send("rows", (count, columns))
+
+    def run(self, most: int) -> SqlResult:
+        """Run it.
+
+        :param most: bytes that the rows of its result may have.
+        :raises ApiError: ``ParameterInvalid``, it cannot be run, or takes too much.
+        """
+        self._send("run", None)
+        size = int.from_bytes(self._read(8), "big")
+        if size > _MAX_ANSWER_FACTOR * most + 1024 * 1024:
+            raise ApiError("ParameterInvalid", f"the result has {size} bytes: use a smaller LIMIT, and shorter names")
+        said = json.loads(self._read(size))
+        self._is_fit = not said["is_worn"]
+        if "refusal" in said:
+            raise ApiError("ParameterInvalid", said["refusal"])
+        return SqlResult(said["names"], said["types"], said["rows"])
+
+    def kill(self) -> None:
+        """End it at once; whoever waits for it is told that it has died."""
+        self._is_killed = True
+        # That of a process which has ended, and is still to be waited for, is nobody else's.
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def close(self) -> None:
+        """Kill it, and wait for that."""
+        self.kill()
+        self._process.wait()
+        self._close_pipes()
+
+    def forget(self) -> None:
+        """In a forked child: it is the parent's, and ends with that one although there is a child."""
+        self._close_pipes()
+        self._process.returncode = 0
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _send(self, kind: str, content: object) -> None:
+        pipe, data = _open(self._process.stdin), memoryview(pickle.dumps((kind, content)))
+        try:
+            while data:
+                data = data[pipe.write(data) :]
+        except OSError as error:
+            raise self._died() from error
+
+    def _read(self, size: int) -> bytes:
+        pipe, parts = _open(self._process.stdout), list[bytes]()
+        while size:
+            part = pipe.read(min(size, 1 << 20))
+            if not part:
+                raise self._died()
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _died(self) -> ApiError:
+        self.kill()
+        code = self._process.wait()
+        return ApiError(
+            "ParameterInvalid",
+            f"the SQL took more memory or time than it may, and the process that ran it was ended"
+            f" ({f'signal {-code}' if code < 0 else f'exit {code}'}): narrow it",
+        )
+
+
+class SqlProcesses:
+    """All processes for SQL of one server; methods may be called from any thread."""
+
+    def __init__(self, start: Callable[[], SqlProcess] = SqlProcess) -> None:
+        self._start = start
+        # Guards what is below.
+        self._lock = threading.Lock()
+        self._idle: list[SqlProcess] = []
+        self._all: set[SqlProcess] = set()
+        self._is_closed = False
+
+    def take(self) -> SqlProcess:
+        """One that nobody uses.
+
+        :raises ApiError: the extra is not installed, or as :class:`SqlProcess`.
+        """
+        with self._lock:
+            process = self._idle.pop() if self._idle else None
+        if process is not None and process.is_fit:
+            return process
+        if process is not None:
+            self.give_back(process)
+        return self._new()
+
+    def give_back(self, process: SqlProcess) -> None:
+        """It is used no more."""
+        with self._lock:
+            if process.is_fit and not self._is_closed:
+                self._idle.append(process)
+                return
+            self._all.discard(process)
+        process.close()
+
+    def close(self) -> None:
+        """Kill all of them; those that are in use are told so, and given back."""
+        with self._lock:
+            self._is_closed = True
+            every, self._idle = list(self._all), []
+        for process in every:
+            process.kill()
+
+    def wait(self) -> None:
+        """After :meth:`close`, when nobody uses one any more: wait for the end of all."""
+        with self._lock:
+            every, self._all = list(self._all), set()
+        for process in every:
+            process.close()
+
+    def forget(self) -> None:
+        """In a forked child: they are the parent's."""
+        for process in self._all:
+            process.forget()
+
+    def pids(self) -> list[int]:
+        """The numbers of those that run."""
+        with self._lock:
+            return [process.pid for process in self._all]
+
+    def _new(self) -> SqlProcess:
+        _check_installed()
+        process = self._start()
+        with self._lock:
+            is_closed = self._is_closed
+            if not is_closed:
+                self._all.add(process)
+        if is_closed:
+            process.close()
+            raise ApiError("InternalServerError", "the server is closing")
+        return process
+
+
+def _open(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise ValueError("the process was started without that pipe")
+    return pipe
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("duckdb") is None:
+        from ..installing import how_to_install  # noqa: PLC0415  # nothing else of it needs this
+
+        said = f"SQL after '|' needs duckdb where the server runs: {how_to_install('sql')}"
+        raise ApiError("ParameterInvalid", said)
