@@ -7,13 +7,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
 from ..channels import MemoryChannel
 from ..channels.limits import first_within
 from ..clock import Clock, Deadline, WaitingRoom
-from ..errors import ChannelFullError, TransactionStateError
+from ..errors import ChannelFullError, DiskFullError, TransactionStateError
 from ..interfaces import Channel, ChannelStats, Event, Transaction
 from .batch import EventBatch
 from .counters import Counters
@@ -179,11 +179,21 @@ class BatchChannel:
         self._enter(batch.count, deadline)
         try:
             self._commit(batch, deadline)
+        except DiskFullError:
+            self._withdraw(batch.count)
+            self._free_space()
+            raise
         except BaseException:
             self._withdraw(batch.count)
             raise
         self.counters.add(EventPutSuccessCount=batch.count)
         self._takers.wake_all()
+
+    def _free_space(self) -> None:
+        """Have the channel delete at once what was delivered, and not when its next checkpoint is due."""
+        checkpoint: Callable[[], object] | None = getattr(self.channel, "checkpoint", None)
+        if checkpoint is not None:
+            checkpoint()
 
     def take(self, most_events: int, most_bytes: int, timeout: float, stop: Stop | None = None) -> Taking | None:
         """Batches for one delivery; None if none came in time.

@@ -12,7 +12,8 @@ import pytest
 
 from producer.agent.batch import EventBatch, Position
 from producer.channels.file.queue import recent
-from producer.errors import ChannelFullError, ChannelIOError
+from producer.channels.file.store.disk import Disk
+from producer.errors import ChannelFullError, ChannelIOError, DiskFullError
 from producer.testing import ManualClock
 
 from .doubles import file_channel, memory_channel, opened, taken
@@ -262,3 +263,22 @@ def test_the_end_gives_up_more_batches_than_a_transaction_may_take(tmp_path: Pat
             channel.put(EventBatch.of_lines(b"a\n"))
         assert channel.discard() == 10_001
         assert channel.discard() == 0
+
+
+def test_a_put_into_a_full_disk_frees_what_was_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: files of events that have left are not kept until the next checkpoint is due."""
+    free = [12 << 20]
+    monkeypatch.setattr(Disk, "free", lambda _disk, _directory: free[0])
+    large = EventBatch.of_lines(b"x" * 700_000 + b"\n")
+    with opened(file_channel(tmp_path, segment_size=1 << 20, checkpoint_interval=3600)) as channel:
+        channel.put(large)
+        free[0] = 0
+
+        def fill() -> None:
+            for _ in range(20):
+                channel.put(large)
+                taken(channel)
+
+        with pytest.raises(DiskFullError):
+            fill()
+        assert len(list(tmp_path.rglob("log-*"))) <= 2
