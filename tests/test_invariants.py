@@ -213,7 +213,6 @@ def _held_locks(pipeline: Any) -> list[str]:
         "accumulator": pipeline.accumulator._lock,
         "retry queue": pipeline.retry_queue._lock,
         "io pool": pipeline.io_pool._lock,
-        "counters": pipeline.counters._lock,
         "success": pipeline.settlement.success._lock,
         "failure": pipeline.settlement.failure._lock,
     }
