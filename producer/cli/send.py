@@ -96,6 +96,8 @@ def _producer(settings: Settings, timeout: float) -> Producer:
         retries=1_000_000,
         delivery_timeout_ms=int(timeout * 1000),
         max_block_ms=-1,
+        # Of an interruption: without one, everything is waited for before.
+        drain_timeout_ms=1000,
     )
     return Producer(settings.project_config(), config=config)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from producer import Producer, ProjectConfig
 from producer.channels import FileChannel
+from producer.cli import main, send
 
 #: How long a command may take to say something, or to end, seconds.
 PATIENCE = 60.0
@@ -89,3 +91,23 @@ def test_command_that_is_still_imported_ends_with_one_line(
     assert process.returncode == code, err
     word = "interrupted" if number == signal.SIGINT else "terminated"
     assert err.splitlines() == [f"producer {command.split(maxsplit=1)[0]}: {word}"]
+
+
+def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was accepted gets that long to arrive, and what did not is counted."""
+
+    def logs(*_: object) -> Iterator[tuple[int, dict[str, object]]]:
+        yield 1, {"content": "x"}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(send, "_logs", logs)
+    for name, value in _KEYS.items():
+        monkeypatch.setenv(name, value)
+    began = time.monotonic()
+    assert main(["send", "--endpoint", "http://127.0.0.1:9", "--project", "my-project", "--logstore", "app"]) == 130
+    assert time.monotonic() - began < 8
+    err = capsys.readouterr().err
+    assert "has 1 s to arrive" in err
+    assert "1 not delivered" in err

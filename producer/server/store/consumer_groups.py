@@ -19,6 +19,8 @@ from .rows import Place
 from .shards import find_shard, shards_of
 
 MAX_GROUPS = 30
+#: Consumers of one group that are alive: several times as many as a logstore has shards.
+MAX_CONSUMERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,9 @@ class ConsumerGroups:
         return self._database.submit(job)
 
     def heartbeat(self, where: GroupPlace, consumer: str, held: Iterable[int], now: float) -> Future[list[int]]:
-        """A consumer lives and has the shards ``held``; the answer is which ones it shall have."""
+        """A consumer lives and has the shards ``held``; the answer is which ones it shall have. Refuses with
+        ``ParameterInvalid`` one more consumer than a group may have.
+        """
 
         def job(connection: sqlite3.Connection) -> list[int]:
             logstore, group = _find(connection, where)
@@ -166,12 +170,15 @@ def _find(connection: sqlite3.Connection, where: GroupPlace) -> tuple[int, int]:
 
 def _see(connection: sqlite3.Connection, group: int, consumer: str, now: float) -> None:
     """A consumer lives; those that were not heard of for too long have left, and what they had is free."""
-    connection.execute("INSERT OR REPLACE INTO consumers VALUES (?, ?, ?)", (group, consumer, now))
     connection.execute(
         "DELETE FROM consumers WHERE consumer_group = ?"
         " AND seen < ? - (SELECT timeout FROM consumer_groups WHERE id = consumer_group)",
         (group, now),
     )
+    others = "SELECT COUNT(*) FROM consumers WHERE consumer_group = ? AND name != ?"
+    if connection.execute(others, (group, consumer)).fetchone()[0] >= MAX_CONSUMERS:
+        raise ApiError("ParameterInvalid", f"the group has {MAX_CONSUMERS} consumers, which are the most")
+    connection.execute("INSERT OR REPLACE INTO consumers VALUES (?, ?, ?)", (group, consumer, now))
     connection.execute(
         "UPDATE consumer_shards SET owner = NULL, released = 0 WHERE consumer_group = ?"
         " AND owner NOT IN (SELECT name FROM consumers WHERE consumer_group = ?)",
@@ -223,13 +230,16 @@ def _assign(connection: sqlite3.Connection, group: int, consumer: str, shards: i
 
 def _share(connection: sqlite3.Connection, group: int, consumer: str, shards: int) -> int:
     """How many shards a consumer may have: all have as many, and some of them one more, while there are such."""
+    count = "SELECT COUNT(*) FROM consumers WHERE consumer_group = ? AND name != ?"
+    (others,) = connection.execute(count, (group, consumer)).fetchone()
+    each, more = divmod(shards, others + 1)
+    # By the shards, of which there are few: so a heartbeat takes as long in a group of many consumers.
     query = (
-        "SELECT (SELECT COUNT(*) FROM consumer_shards WHERE consumer_group = c.consumer_group AND owner = c.name"
-        " AND NOT released) FROM consumers c WHERE consumer_group = ? AND name != ?"
+        "SELECT COUNT(*) FROM consumer_shards WHERE consumer_group = ? AND owner != ? AND NOT released"
+        " GROUP BY owner HAVING COUNT(*) > ?"
     )
-    others = [count for (count,) in connection.execute(query, (group, consumer))]
-    each, more = divmod(shards, len(others) + 1)
-    return int(each + (sum(count > each for count in others) < more))
+    with_more = len(connection.execute(query, (group, consumer, each)).fetchall())
+    return int(each + (with_more < more))
 
 
 def _give(connection: sqlite3.Connection, group: int, shard: int, consumer: str | None) -> None:

@@ -7,6 +7,7 @@ import pytest
 import requests
 
 from producer.server import LogHubServer
+from producer.server.store import consumer_groups
 
 from ..client import LOGSTORE, Client, error_of, log_group
 
@@ -113,3 +114,18 @@ def test_checkpoints_outlive_the_server(tmp_path_factory: pytest.TempPathFactory
     with LogHubServer(data=data) as server, Client(server) as client:
         assert client.get(GROUP, shard="1").json()[0]["checkpoint"] == cursor
         assert beat(client, "a", 1) == [0, 1]
+
+
+def test_a_group_has_so_many_consumers_and_no_more(
+    client: Client, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more is refused in words; those that are there go on, and one that has left makes room."""
+    monkeypatch.setattr(consumer_groups, "MAX_CONSUMERS", 2)
+    beat(client, "a"), beat(client, "b")
+    refused = ask(client, "heartbeat", "c", [])
+    assert error_of(refused) == (400, "ParameterInvalid")
+    assert "2 consumers" in refused.json()["errorMessage"]
+    beat(client, "a")
+    server.clock_offset = 61
+    with Client(server, clock_offset=61) as later:
+        assert beat(later, "c") == [0, 1, 2, 3]
