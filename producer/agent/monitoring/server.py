@@ -77,15 +77,16 @@ class MonitoringServer:
         self._agent = agent
         self._loop = asyncio.new_event_loop()
         self._connections = 0
-        try:
-            listening = asyncio.start_server(self._serve, host, port, limit=_MOST_BYTES)
-            self._server = self._loop.run_until_complete(listening)
-        except OSError as error:
-            self._loop.close()
-            raise MonitoringError(f"monitoring cannot listen on {host}:{port}: {error.strerror or error}") from error
-        self.host, self.port = host, int(self._server.sockets[0].getsockname()[1])
+        self._server: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._run, name="producer-agent-monitoring", daemon=True)
         self._thread.start()
+        try:
+            # There, because this thread may run a loop of its own.
+            self.port = asyncio.run_coroutine_threadsafe(self._listen(host, port), self._loop).result()
+        except OSError as error:
+            self.close()
+            raise MonitoringError(f"monitoring cannot listen on {host}:{port}: {error.strerror or error}") from error
+        self.host = host
 
     @property
     def url(self) -> str:
@@ -105,8 +106,13 @@ class MonitoringServer:
         finally:
             self._loop.close()
 
+    async def _listen(self, host: str, port: int) -> int:
+        self._server = await asyncio.start_server(self._serve, host, port, limit=_MOST_BYTES)
+        return int(self._server.sockets[0].getsockname()[1])
+
     async def _end(self) -> None:
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

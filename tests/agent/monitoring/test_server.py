@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -215,6 +216,23 @@ def test_a_port_in_use_is_told(watched: Watched) -> None:
     """The address, and why."""
     with pytest.raises(MonitoringError, match=rf"cannot listen on 127.0.0.1:{watched.server.port}: .*in use"):
         MonitoringServer(watched.agent, port=watched.server.port)
+
+
+def test_it_can_be_made_where_a_loop_runs(watched: Watched) -> None:
+    """A program of asyncio starts and ends it, and it serves."""
+
+    async def serve() -> None:
+        monitoring = MonitoringServer(watched.agent, port=0)
+        try:
+            reader, writer = await asyncio.open_connection(monitoring.host, monitoring.port)
+            writer.write(b"GET /health/live HTTP/1.1\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+            await writer.wait_closed()
+        finally:
+            monitoring.close()
+
+    asyncio.run(serve())
 
 
 def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
