@@ -175,18 +175,18 @@ def test_a_failure_of_ours_ends_the_benchmark(participants: Participants, monkey
 
 def test_the_command_writes_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables and plots beside it; the prose stays, and the results are kept."""
-    document, results = tmp_path / "benchmarks.md", tmp_path / "results.json"
-    document.write_text(
-        "before\n<!-- summary:begin --><!-- summary:end -->\n<!-- tables:begin -->\nold\n<!-- tables:end -->\nafter\n"
-    )
+    document, tables, results = tmp_path / "benchmarks.md", tmp_path / "RESULTS.md", tmp_path / "results.json"
+    document.write_text("before\n<!-- summary:begin --><!-- summary:end -->\nafter\n")
+    tables.write_text("<!-- tables:begin -->\nold\n<!-- tables:end -->\n")
     monkeypatch.setattr("tests.benchmarks.__main__.DOCUMENT", document)
+    monkeypatch.setattr("tests.benchmarks.__main__.TABLES", tables)
     arguments = ["--case", "kept", "--peers", "--rounds", "1", "--scale", "0.001", "--write"]
     assert main([*arguments, "--results", str(results)]) == 0
     text = document.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
-    assert "old" not in text
-    assert "| ours, pure: kept |" in text
+    assert "old" not in tables.read_text()
+    assert "| ours, pure: kept |" in tables.read_text()
     assert (tmp_path / "benchmarks-everyday.svg").exists()
     assert "](benchmarks-everyday.svg)" in text
     assert results.exists()
