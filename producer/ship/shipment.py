@@ -91,10 +91,13 @@ class Searching(Protocol):
     """Files that may not all be found yet.
 
     :ivar ended: whether they are.
+    :ivar found_bytes: of all that were found so far, also of those that are taken.
     """
 
     @property
     def ended(self) -> bool: ...
+    @property
+    def found_bytes(self) -> int: ...
 
     def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
         """Look for more, until so many wait to be taken, or for so long, or to the end."""
@@ -113,6 +116,7 @@ class Complete:
 
     def __init__(self, found: Found) -> None:
         self._found = found
+        self.found_bytes = found.size
 
     def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
         """There is nothing more."""
@@ -164,13 +168,11 @@ class _Parts:
         self._began = time.monotonic()
         self._figures = Figures()
         self._failed_attempts = 0
-        self._found_bytes = 0
         self._complete_files = self._complete_lines = 0  # of the parts that have ended well
         self._fates: list[FileFate] = []
 
     def ship(self, found: Found) -> None:
         """Ship a part, and look for more meanwhile."""
-        self._found_bytes += found.size
         # A file without a byte has no range to be counted by.
         self._figures += Figures(files=sum(file.size == 0 for file in found.files))
         size = partition_size(found.size, self._engine.parallelism, self._partition_bytes)
@@ -192,8 +194,9 @@ class _Parts:
     def _show(self, run: Run) -> None:
         if not self._search.ended:
             self._search.go_on(files=_MOST_FILES, seconds=_POLL_SECONDS / 2)
-        total = self._found_bytes if self._search.ended else None
-        self._bar.show(self._figures + run.figures, self._failed_attempts + run.failed_attempts, total)
+        # Of a search that goes on, of what is found so far: to know all of a million files first would take minutes.
+        figures, failed_attempts = self._figures + run.figures, self._failed_attempts + run.failed_attempts
+        self._bar.show(figures, failed_attempts, self._search.found_bytes)
 
     def shipment(self) -> Shipment:
         """What came of all parts."""

@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -23,7 +24,7 @@ from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.local_engine import ATTEMPTS, LocalEngine, LocalRun
 from producer.ship.portions import Portion
-from producer.ship.report import Shipment, fates
+from producer.ship.report import ProgressBar, Shipment, fates
 from producer.ship.shipment import ship_files, ship_search
 from tests.support.waiting import eventually
 
@@ -76,6 +77,10 @@ def test_files_are_shipped_before_all_are_found(
         def ended(self) -> bool:
             return search.ended
 
+        @property
+        def found_bytes(self) -> int:
+            return search.found_bytes
+
         def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
             stored.append(server.count(PROJECT, LOGSTORE))
             search.go_on(min(files, search.waiting + 64), seconds)
@@ -87,6 +92,43 @@ def test_files_are_shipped_before_all_are_found(
     assert (done.failure, done.figures.files, done.figures.lines) == (None, 300, 300)
     assert max(stored) > 0
     assert sorted(map(int, contents(server))) == list(range(300))
+
+
+def test_bar_shows_a_percentage_while_files_are_still_looked_for(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is that of the bytes found so far, not 0 % until the last file of a million is found."""
+    for name in ("first", "second"):
+        (tmp_path / name).write_text("line\n")
+
+    class TwoParts:
+        """A search that finds both files, and gives out one at a time."""
+
+        found_bytes = 10
+
+        def __init__(self) -> None:
+            self._left = list(find_files([str(tmp_path)]).files)
+            self.ended = False
+
+        def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
+            # It knows that it has ended when more than what was taken is asked for.
+            self.ended = self.ended or (seconds == math.inf and len(self._left) < 2)
+
+        def take(self) -> Found:
+            return Found((self._left.pop(),), ())
+
+    search, told = TwoParts(), list[tuple[bool, float]]()
+    show = ProgressBar.show
+
+    def watched(self: ProgressBar, *arguments: Any) -> None:
+        show(self, *arguments)
+        told.append((search.ended, self._progress.tasks[0].percentage))
+
+    monkeypatch.setattr(ProgressBar, "show", watched)
+    done = ship_search(LocalEngine(1), search, make_job(parser="text"), console=Console(file=io.StringIO()))
+    assert done.failure is None
+    assert (False, 50.0) in told
+    assert told[-1] == (True, 100.0)
 
 
 def test_failure_tells_of_all_parts(

@@ -24,7 +24,7 @@ import math
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -152,9 +152,8 @@ class Search:
         self.ended = False
         self._exclusion = _Exclusion(tuple(exclude), exclude_directory)
         self._files: dict[str, LogFile] = {}  # not taken yet
-        self._taken: set[str] = set()
         self._skipped: dict[str, str] = {}
-        directories = []
+        directories: list[str] = []
         for path in paths:
             if scheme_of(path) is not None:
                 _collect_remote(path, self._exclusion, self._files, self._skipped)
@@ -164,12 +163,21 @@ class Search:
                     directories.append(str(Path(match).absolute()))
                 else:
                     _collect(match, self._exclusion, self._files, self._skipped)
+        # Of a million files that are walked by none is remembered: they come once each, and where they lie is known.
+        self._directories = _apart(directories)
         self._walk = itertools.chain.from_iterable(
-            _walk(directory, self._exclusion, self._skipped) for directory in directories
+            _walk(directory, self._exclusion, self._skipped) for directory in self._directories
         )
         # Whether a link leads to a file that is found anyway is known when all are.
         self._links: dict[str, LogFile] = {}
         self._hold_links(list(self._files))
+        self._named = frozenset(self._files)
+        self._found_bytes = sum(file.size for file in self._files.values())
+
+    @property
+    def found_bytes(self) -> int:
+        """The bytes of all files that were found so far, as they lie on disk, also of those that are taken."""
+        return self._found_bytes
 
     def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
         """Look for more, until so many files wait to be taken, or for so long, or to the end."""
@@ -177,9 +185,10 @@ class Search:
         while not self.ended and len(self._files) < files and time.monotonic() < until:
             some = list(itertools.islice(self._walk, _LOOK))
             for path in some:
-                if path not in self._taken:
+                if path not in self._named:
                     _collect_walked(path, self._exclusion, self._files, self._skipped)
             self._hold_links(some)
+            self._found_bytes += sum(self._files[path].size for path in some if path in self._files)
             if not some:
                 self._end()
 
@@ -191,14 +200,11 @@ class Search:
     @property
     def skipped(self) -> tuple[tuple[str, str], ...]:
         """(path, reason) of what was left out so far, sorted."""
-        known = self._taken | self._files.keys()
-        told = ((path, why) for path, why in self._skipped.items() if path not in known)
-        return tuple(sorted(told))
+        return tuple(sorted((path, why) for path, why in self._skipped.items() if path not in self._named))
 
     def take(self) -> Found:
         """The files that were found since the last time, sorted; what was left out is told at the end."""
         files, self._files = self._files, {}
-        self._taken |= files.keys()
         return Found(tuple(files[path] for path in sorted(files)), self.skipped if self.ended else ())
 
     def _hold_links(self, paths: Iterable[str]) -> None:
@@ -212,10 +218,40 @@ class Search:
         self.ended = True
         for path, file in self._links.items():
             target = os.path.realpath(path)
-            if target in self._files or target in self._taken:
+            if self._is_found(target):
                 self._skipped[path] = f"link to {target}"
             else:
                 self._files[path] = file
+                self._found_bytes += file.size
+                self._skipped.pop(path, None)
+
+    def _is_found(self, path: str) -> bool:
+        """Whether a file is among those that were found."""
+        if path in self._named or path in self._files:
+            return True
+        below: list[str] = []
+        while path not in self._directories and path != os.path.dirname(path):  # noqa: PTH120
+            below.append(path)
+            path = os.path.dirname(path)  # noqa: PTH120
+        return path in self._directories and not any(part in self._skipped for part in below)
+
+
+def _apart(directories: Iterable[str]) -> dict[str, None]:
+    """Directories of which no walk enters another: a file of all their walks comes once."""
+    named = dict.fromkeys(directories)
+    return {directory: None for directory in named if not _is_entered(directory, named)}
+
+
+def _is_entered(directory: str, others: Collection[str]) -> bool:
+    """Whether the walk of another one comes to a directory."""
+    while not (os.path.basename(directory).startswith(".") or os.path.islink(directory)):  # noqa: PTH119, PTH114
+        parent = os.path.dirname(directory)  # noqa: PTH120
+        if parent == directory or not os.access(parent, os.R_OK | os.X_OK):
+            return False
+        if parent in others:
+            return True
+        directory = parent
+    return False
 
 
 def local_path(path: str) -> str:

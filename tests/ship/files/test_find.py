@@ -227,3 +227,45 @@ def test_file_that_kept_its_name_is_opened_without_a_look_at_its_folder(
     (tmp_path / "a.log").rename(tmp_path / "a.log.1")
     open_file(file).close()
     assert listed
+
+
+def test_search_remembers_nothing_of_a_file_that_was_taken(tmp_path: Path) -> None:
+    """A million files take no more memory than those that wait: no path stays behind."""
+    for number in range(300):
+        folder = tmp_path / str(number // 10)
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}.log").write_text("line\n")
+    search = Search([str(tmp_path)])
+    taken = 0
+    while not search.ended:
+        search.go_on(files=50)
+        taken += len(search.take().files)
+    assert taken == 300
+    assert sum(_paths_in(value, str(tmp_path)) for value in vars(search).values()) < 10
+    assert search.found_bytes == 300 * len("line\n")
+
+
+def _paths_in(value: object, begin: str) -> int:
+    """The paths that a value, or a container of such, holds."""
+    if isinstance(value, str):
+        return value.startswith(begin)
+    return sum(_paths_in(item, begin) for item in value) if isinstance(value, (set, frozenset, dict, list)) else 0
+
+
+def test_overlapping_directories_are_walked_once(tmp_path: Path) -> None:
+    """One within another gives no file twice; a hidden or linked one, which the outer walk leaves out, is walked."""
+    inner, hidden, link = tmp_path / "a" / "b", tmp_path / "a" / ".c", tmp_path / "a" / "d"
+    for folder in (inner, hidden):
+        folder.mkdir(parents=True)
+        (folder / "x.log").write_text("line\n")
+    link.symlink_to(inner)
+    (tmp_path / "a" / "to-hidden").symlink_to(hidden / "x.log")
+    expected = sorted(str(folder / "x.log") for folder in (inner, hidden, link))
+    search = Search(map(str, (inner, tmp_path, hidden, tmp_path, link)))
+    files: list[str] = []
+    while not search.ended:
+        search.go_on(files=1)
+        files += (file.path for file in search.take().files)
+    assert sorted(files) == expected
+    assert search.found_bytes == 3 * len("line\n")
+    assert (str(tmp_path / "a" / "to-hidden"), f"link to {hidden / 'x.log'}") in search.skipped

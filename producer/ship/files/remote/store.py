@@ -86,7 +86,8 @@ class StoreFiles:
         """Of a path as the file system has it."""
         if self._host:
             return f"{self._scheme}://{self._host}/{urlsplit(path).path.lstrip('/')}"
-        return str(self._connect().unstrip_protocol(path))
+        # Not `unstrip_protocol`: it writes the first of a file system's schemes, whichever was asked for.
+        return f"{self._scheme}://{self._connect()._strip_protocol(path).lstrip('/')}"
 
     def open(self, seen: Seen, start: int, end: int) -> _Blocks:
         """Open a file."""

@@ -178,3 +178,12 @@ def test_hadoop_is_asked_at_the_host_of_the_address(monkeypatch: pytest.MonkeyPa
             find_files([f"{root}/none"])
     with pytest.raises(InputError, match="needs the host of the name node"):
         find_files(["webhdfs:///app"])
+
+
+def test_found_address_has_the_scheme_that_the_user_wrote(s3: Any) -> None:
+    """A prefix and a glob spell an address as the file itself is named, also by another name of the same store."""
+    put(s3, app__a=b"a\n")
+    for scheme in ("s3", "s3a"):
+        address = f"{scheme}://{BUCKET}/app/a"
+        for path in (address, f"{scheme}://{BUCKET}/app", f"{scheme}://{BUCKET}/app/*"):
+            assert [(file.path, file.address) for file in find_files([path]).files] == [(address, address)]
