@@ -500,7 +500,7 @@ def test_147_failures_that_are_permanent_or_retried_enough_or_late_fail_and_noth
     clock, sink = JumpingClock(), DeadSink()
     crowded = threadless(sink, clock, retries=2, batch_count_threshold=1)
     for i in range(50):
-        crowded.accept(KEY._replace(topic=str(i)), record(), 1, None)
+        crowded.accept(KEY._replace(topic=str(i)), record(), 1, lambda _result, _error: None)
     while crowded.accumulator.incomplete():  # no failure handler runs: its queue only grows
         clock.advance(60.0)
         crowded.mover.run_once()

@@ -233,7 +233,7 @@ def test_a_block_of_many_short_lines_goes_in_several_requests(server: LogHubServ
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
-        ({"project": "??"}, "project: must be letters"),
+        ({"project": "??"}, "project: must be lower-case letters"),
         ({"endpoint": "ftp://x"}, "endpoint: "),
         ({"sign_version": "v4"}, "region: "),
         ({"access_key_id": ""}, "access_key_id: "),
