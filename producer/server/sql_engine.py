@@ -6,13 +6,14 @@ owner kills it when time is over, and it ends by itself when its owner is gone. 
 and imports nothing of the package, so that it starts fast.
 
 Its standard input brings pickled messages, each a pair: ``("begin", Statement as a dict)``, any number of ``("rows",
-(count, {name: JSON list of texts}))``, and ``("run", None)``. For each "run" its standard output gives 8 bytes of
-length and so many bytes of JSON: ``{"refusal": text}`` or ``{"names": […], "types": […], "rows": […], "is_worn": …}``.
-It answers in JSON because what a statement made is not to be trusted with a pickle.
+(table, count, {name: JSON list of texts}))``, and ``("run", None)``. For each "begin" its standard output gives one
+byte, :data:`TAKEN`; for each "run" 8 bytes of length and so many bytes of JSON: ``{"refusal": text}`` or ``{"names":
+[…], "types": […], "rows": […], "is_worn": …}``. It answers in JSON because what a statement made is not to be trusted
+with a pickle.
 
-The logs' fields are columns of the table ``log``, ``__time__`` (a whole number) among them. A field that an index calls
-``long`` or ``double`` is that; another one is a number when all its values are, otherwise text. The statement can reach
-nothing else: no file, no network, no setting.
+The logs' fields are columns of tables, one for each logstore, ``__time__`` (a whole number) among them. A field that an
+index calls ``long`` or ``double`` is that; another one is a number when all its values are, otherwise text. The
+statement can reach nothing else: no file, no network, no setting.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ try:
 except ImportError:  # no Unix: only the owner's deadline and the database's own bound hold there
     resource = None  # type: ignore[assignment]
 
+#: What says that a statement was taken: a process that dies before has not been ended by it.
+TAKEN = b"+"
 _MIB = 1024 * 1024
 #: Of memory, beside twice what the statement may take: stacks, and what the database does not count.
 _ROOM_BYTES = 128 * _MIB
@@ -69,8 +72,8 @@ class Statement:
     :ivar most_rows: rows that it may give.
     :ivar cuts: whether further rows are left out, instead of being refused.
     :ivar names: what the columns may be where no log matches.
-    :ivar types: ``BIGINT`` or ``DOUBLE`` by column, where an index says so.
-    :ivar table: another name of the table ``log``.
+    :ivar tables: of each table its names, and ``BIGINT`` or ``DOUBLE`` by column, where an index says so.
+    :ivar only_texts: whether every column is text, and each of ``names`` is one although no log has it.
     :ivar memory_bytes: bytes of its tables, and of the process beside them, about.
     :ivar result_bytes: bytes that its result may have.
     :ivar seconds: processor time that it may take; its owner's deadline is what usually ends it.
@@ -80,8 +83,8 @@ class Statement:
     most_rows: int
     cuts: bool
     names: list[str]
-    types: dict[str, str]
-    table: str
+    tables: list[tuple[list[str], dict[str, str]]]
+    only_texts: bool
     memory_bytes: int
     result_bytes: int
     seconds: float
@@ -101,12 +104,25 @@ _WARMING = Statement(
 
 
 @dataclass(slots=True)
+class Table:
+    """One table, as it is filled.
+
+    :ivar raw: its name in SQL; what the statement sees is a view of it.
+    :ivar columns: the columns that it has so far, beside ``__time__``.
+    :ivar rows: how many it has so far.
+    """
+
+    raw: str
+    columns: list[str] = field(default_factory=list)
+    rows: int = 0
+
+
+@dataclass(slots=True)
 class Engine:
     """The database of one statement."""
 
     statement: Statement
-    columns: list[str] = field(default_factory=list)
-    rows: int = 0
+    tables: list[Table] = field(init=False)
     connection: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,18 +130,22 @@ class Engine:
         memory = f"{self.statement.memory_bytes // 1024}KiB"
         config: dict[str, Any] = {"memory_limit": memory, "threads": "1", "temp_directory": ""}
         self.connection = duckdb.connect(":memory:", config=config)
-        self.connection.execute("CREATE TABLE raw (__time__ BIGINT)")
+        # No logstore can have such a name.
+        self.tables = [Table(f'"raw {number}"') for number in range(len(self.statement.tables))]
+        for table in self.tables:
+            self.connection.execute(f"CREATE TABLE {table.raw} (__time__ BIGINT)")
 
-    def insert(self, count: int, columns: dict[str, str]) -> None:
-        """Take ``count`` more rows, a column at a time: that is much faster than values."""
+    def insert(self, number: int, count: int, columns: dict[str, str]) -> None:
+        """Take ``count`` more rows of a table, a column at a time: that is much faster than values."""
+        table = self.tables[number]
         for name in columns:
-            if name != "__time__" and name not in self.columns:
-                self.connection.execute(f"ALTER TABLE raw ADD COLUMN {_quoted(name)} VARCHAR")
-                self.columns.append(name)
+            if name != "__time__" and name not in table.columns:
+                self.connection.execute(f"ALTER TABLE {table.raw} ADD COLUMN {_quoted(name)} VARCHAR")
+                table.columns.append(name)
         names = ", ".join(map(_quoted, columns))
         parts = ", ".join("""unnest(from_json(?, '["VARCHAR"]'))""" for _ in columns)
-        self.connection.execute(f"INSERT INTO raw ({names}) SELECT {parts}", list(columns.values()))
-        self.rows += count
+        self.connection.execute(f"INSERT INTO {table.raw} ({names}) SELECT {parts}", list(columns.values()))
+        table.rows += count
 
     def run(self) -> dict[str, Any]:
         """Names and types of the columns of the result, and its rows as the service writes them.
@@ -136,7 +156,8 @@ class Engine:
         found = connection.extract_statements(statement.text)
         if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
             raise RefusalError("what follows the '|' must be one SELECT")
-        self._make_view()
+        for table, (names, kinds) in zip(self.tables, statement.tables, strict=True):
+            self._make_views(table, names, kinds)
         for macro in _MACROS:
             connection.execute(f"CREATE MACRO {macro}")
         connection.execute("SET python_enable_replacements = false")
@@ -164,25 +185,29 @@ class Engine:
                     raise RefusalError(f"the result has more than {statement.result_bytes} bytes: use a smaller LIMIT")
         return found
 
-    def _make_view(self) -> None:
-        """The table ``log``: each column as what it is; where nothing matched, all that the statement names."""
-        if self.rows == 0:
-            shown = [f"NULL AS {_quoted(name)}" for name in self.statement.names]
-        else:
-            shown = [f"TRY_CAST({_quoted(name)} AS {self._type(name)}) AS {_quoted(name)}" for name in self.columns]
+    def _make_views(self, table: Table, names: list[str], types: dict[str, str]) -> None:
+        """A table as the statement sees it: each column as what it is; where nothing matched, all that it names."""
+        shown = [
+            f"TRY_CAST({_quoted(name)} AS {self._type(table, name, types)}) AS {_quoted(name)}"
+            for name in table.columns
+        ]
+        if table.rows == 0 or self.statement.only_texts:
+            nothing = "CAST(NULL AS VARCHAR)" if self.statement.only_texts else "NULL"
+            missing = [name for name in self.statement.names if name not in table.columns]
+            shown += [f"{nothing} AS {_quoted(name)}" for name in missing]
         listed = ", ".join(["__time__", *shown])
-        self.connection.execute(f"CREATE VIEW log AS SELECT {listed} FROM raw")  # noqa: S608 - names are quoted
-        table = self.statement.table
-        if table.lower() not in ("log", "raw"):
-            self.connection.execute(f"CREATE VIEW {_quoted(table)} AS SELECT * FROM log")  # noqa: S608 - likewise
+        for name in names:
+            self.connection.execute(f"CREATE VIEW {_quoted(name)} AS SELECT {listed} FROM {table.raw}")  # noqa: S608
 
-    def _type(self, name: str) -> str:
-        if name in self.statement.types:
-            return self.statement.types[name]
+    def _type(self, table: Table, name: str, types: dict[str, str]) -> str:
+        if self.statement.only_texts:
+            return "VARCHAR"
+        if name in types:
+            return types[name]
         column = _quoted(name)
         query = (
             f"SELECT bool_and(CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR) IS NOT DISTINCT FROM {column}),"  # noqa: S608
-            f" bool_and(regexp_full_match({column}, '{_NUMBER}')) FROM raw WHERE {column} IS NOT NULL"
+            f" bool_and(regexp_full_match({column}, '{_NUMBER}')) FROM {table.raw} WHERE {column} IS NOT NULL"
         )
         whole, number = self.connection.execute(query).fetchone() or (False, False)
         return "BIGINT" if whole else "DOUBLE" if number else "VARCHAR"
@@ -233,6 +258,8 @@ def main() -> None:
         _, content = messages.get()
         statement = Statement(**content)
         _limit(statement, base)
+        answers.write(TAKEN)
+        answers.flush()
         said = answer(messages, statement)
         said["is_worn"] = _address_space() > base + _WORN_BYTES
         body = json.dumps(said).encode()

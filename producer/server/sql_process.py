@@ -37,6 +37,10 @@ class SqlResult:
     rows: list[dict[str, str]]
 
 
+class NotTakenError(ApiError):
+    """A process died before it had taken a statement: that is not the statement's doing, and another may run it."""
+
+
 class SqlProcess:
     """One process. :meth:`kill` may be called from any thread, the others from one at a time."""
 
@@ -74,13 +78,21 @@ class SqlProcess:
         return self._is_fit and not self._is_killed and self._process.poll() is None
 
     def begin(self, statement: dict[str, Any]) -> None:
-        """A statement follows."""
-        self._is_fit = False
-        self._send("begin", statement)
+        """A statement follows: it is taken.
 
-    def take_rows(self, count: int, columns: dict[str, str]) -> None:
-        """So many logs of it."""
-        self._send("rows", (count, columns))
+        :raises NotTakenError: the process has died before.
+        """
+        self._is_fit = False
+        try:
+            self._send("begin", statement)
+            self._read(1)
+        except ApiError as error:
+            said = "the process for SQL ended before it had taken the statement"
+            raise NotTakenError("InternalServerError", said) from error
+
+    def take_rows(self, table: int, count: int, columns: dict[str, str]) -> None:
+        """So many logs of one of its tables."""
+        self._send("rows", (table, count, columns))
 
     def run(self, most: int) -> SqlResult:
         """Run it.
@@ -160,13 +172,14 @@ class SqlProcesses:
         self._all: set[SqlProcess] = set()
         self._is_closed = False
 
-    def take(self) -> SqlProcess:
+    def take(self, is_new: bool = False) -> SqlProcess:
         """One that nobody uses.
 
+        :param is_new: one that nobody has used.
         :raises ApiError: the extra is not installed, or as :class:`SqlProcess`.
         """
         with self._lock:
-            process = self._idle.pop() if self._idle else None
+            process = self._idle.pop() if self._idle and not is_new else None
         if process is not None and process.is_fit:
             return process
         if process is not None:

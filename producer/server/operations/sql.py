@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ApiError
 from ..limits import Limits
 from ..service import Call, Service
-from ..sql_process import SqlProcess, SqlResult
+from ..sql_process import NotTakenError, SqlProcess, SqlResult
 from .search import Wanted, searching, see_logs
 from .sql_rows import SqlRows
 from .sql_text import DEFAULT_ROWS, SqlText, read_sql
@@ -33,39 +35,85 @@ class SqlAnswer:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a statement: its names, whose logs it has, and which of these."""
+
+    names: list[str]
+    call: Call
+    wanted: Wanted
+
+
 async def run_sql(service: Service, call: Call, wanted: Wanted, text: str) -> SqlAnswer:
     """Run the SQL in ``text`` over the logs that are wanted; their order and page mean nothing.
 
     :raises ApiError: ``ParameterInvalid``, it cannot be run or takes too much; as a search.
     """
-    if len(text) > service.limits.query_chars:
-        raise ApiError(
-            "ParameterInvalid", f"the SQL has {len(text)} characters, {service.limits.query_chars} are allowed"
-        )
-    sql, begun = read_sql(text), time.monotonic()
-    types = await _index_types(service, call)
-    async with searching(service):
-        process = await _process(service)
-        try:
-            rows = SqlRows(sql, service.limits, process.take_rows)
-            await service.search(process.begin, _statement(sql, service.limits, types, call.place.logstore))
-            await see_logs(service, call, wanted, rows.add)
-            await service.search(rows.flush)
-            result = await service.search(process.run, service.limits.page_bytes)
-            return SqlAnswer(result, rows.count, time.monotonic() - begun)
-        except BaseException:
-            # It may run on, and whoever waits for it in a thread is told only by its end.
-            if not process.is_fit:
-                process.kill()
+    check_length(text, service.limits)
+    name = call.place.logstore
+    names = ["log"] if name.lower() == "log" else ["log", name]
+    return await run_over(service, read_sql(text), [Table(names, call, wanted)])
+
+
+def check_length(text: str, limits: Limits) -> None:
+    """Refuse SQL that is too long.
+
+    :raises ApiError: ``ParameterInvalid``.
+    """
+    if len(text) > limits.query_chars:
+        raise ApiError("ParameterInvalid", f"the SQL has {len(text)} characters, {limits.query_chars} are allowed")
+
+
+async def run_over(service: Service, sql: SqlText, tables: list[Table]) -> SqlAnswer:
+    """Run a statement over tables.
+
+    :raises ApiError: as :func:`run_sql`.
+    """
+    begun = time.monotonic()
+    types = [(table.names, await _index_types(service, table.call)) for table in tables]
+    async with searching(service), sql_process(service, _statement(sql, service.limits, types)) as process:
+        rows = SqlRows(sql, service.limits, process.take_rows)
+        for table in tables:
+            await see_logs(service, table.call, table.wanted, rows.add)
+            await service.search(rows.end_table)
+        result = await service.search(process.run, service.limits.page_bytes)
+        return SqlAnswer(result, rows.count, time.monotonic() - begun)
+
+
+@asynccontextmanager
+async def sql_process(service: Service, statement: dict[str, Any]) -> AsyncIterator[SqlProcess]:
+    """A process that has taken ``statement``, see ``Statement`` of ``sql_engine``; to be given its rows, and run."""
+    process = await _begun(service, statement)
+    try:
+        yield process
+    except BaseException:
+        # It may run on, and whoever waits for it in a thread is told only by its end.
+        if not process.is_fit:
+            process.kill()
+        raise
+    finally:
+        # Behind whatever still runs in there.
+        service.searchers.submit(service.sql.give_back, process)
+
+
+async def _begun(service: Service, statement: dict[str, Any], *, is_new: bool = False) -> SqlProcess:
+    process = await _process(service, is_new=is_new)
+    try:
+        await service.search(process.begin, statement)
+    except BaseException as error:
+        process.kill()
+        service.searchers.submit(service.sql.give_back, process)
+        if is_new or not isinstance(error, NotTakenError):
             raise
-        finally:
-            # Behind whatever still runs in there.
-            service.searchers.submit(service.sql.give_back, process)
+    else:
+        return process
+    # Somebody has killed it since it was looked at: nobody has had the time to do so with a new one.
+    return await _begun(service, statement, is_new=True)
 
 
-async def _process(service: Service) -> SqlProcess:
+async def _process(service: Service, *, is_new: bool) -> SqlProcess:
     """A process for one statement; who no longer waits for it when it has started leaves it to others."""
-    taking = service.searchers.submit(service.sql.take)
+    taking = service.searchers.submit(service.sql.take, is_new)
     try:
         return await asyncio.wrap_future(taking)
     except asyncio.CancelledError:
@@ -78,15 +126,15 @@ def _return(service: Service, taken: Future[SqlProcess]) -> None:
         service.sql.give_back(taken.result())
 
 
-def _statement(sql: SqlText, limits: Limits, types: dict[str, str], table: str) -> dict[str, Any]:
+def _statement(sql: SqlText, limits: Limits, tables: list[tuple[list[str], dict[str, str]]]) -> dict[str, Any]:
     """As the program takes it: see ``Statement`` of ``sql_engine``."""
     return {
         "text": sql.text,
         "most_rows": limits.sql_result_rows if sql.has_limit else DEFAULT_ROWS,
         "cuts": not sql.has_limit,
         "names": sorted(sql.words - {"log", "__time__", ""}),
-        "types": {name.lower(): _TYPES[kind] for name, kind in types.items() if kind in _TYPES},
-        "table": table,
+        "tables": tables,
+        "only_texts": False,
         "memory_bytes": limits.sql_bytes,
         "result_bytes": limits.page_bytes,
         "seconds": limits.search_seconds,
@@ -94,7 +142,7 @@ def _statement(sql: SqlText, limits: Limits, types: dict[str, str], table: str) 
 
 
 async def _index_types(service: Service, call: Call) -> dict[str, str]:
-    """What an index says of the type of each field; nothing without one."""
+    """The type of each field of which an index says that it is a number."""
     try:
         content, _ = await service.stored(service.store.indexes.get(call.place))
     except ApiError as error:
@@ -103,4 +151,5 @@ async def _index_types(service: Service, call: Call) -> dict[str, str]:
         return {}
     keys = content.get("keys")
     pairs = keys.items() if isinstance(keys, dict) else ()
-    return {name: str(key.get("type")) for name, key in pairs if isinstance(key, dict)}
+    kinds = {name.lower(): str(key.get("type")) for name, key in pairs if isinstance(key, dict)}
+    return {name: _TYPES[kind] for name, kind in kinds.items() if kind in _TYPES}

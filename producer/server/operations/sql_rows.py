@@ -12,28 +12,39 @@ from .sql_text import SqlText
 _ROWS_AT_ONCE = 10_000
 _MAX_FIELDS = 1000
 
-#: Is given how many rows, and each column as a JSON list of that many texts or nulls.
-TakeRows = Callable[[int, dict[str, str]], None]
+#: Is given the number of a table, how many rows, and each column as a JSON list of that many texts or nulls.
+TakeRows = Callable[[int, int, dict[str, str]], None]
 
 
 class SqlRows:
-    """Collects logs, and hands them on; of their fields only those that the statement may want."""
+    """Collects logs, and hands them on; of their fields only those that the statement may want.
+
+    :ivar count: how many there were, of all tables.
+    """
 
     def __init__(self, sql: SqlText, limits: Limits, take: TakeRows) -> None:
         self._sql = sql
         self._limits = limits
         self._take = take
+        self._table = 0
         self._columns: dict[str, list[str | None]] = {"__time__": []}
         self._names: dict[str, str] = {"__time__": ""}
         self._bytes = 0
         self.count = 0
+
+    def end_table(self) -> None:
+        """Hand on what was collected; what follows is of the next table."""
+        self.flush()
+        self._table += 1
+        self._columns = {"__time__": []}
+        self._names = {"__time__": ""}
 
     def add(self, time: int, texts: list[tuple[str, str]]) -> None:
         """One more log.
 
         :raises ApiError: ``ParameterInvalid``, these are too many, or too much.
         """
-        held = self.count % _ROWS_AT_ONCE
+        held = len(self._columns["__time__"])
         for name, text in texts:
             column = self._column(name)
             if column is not None:
@@ -52,9 +63,8 @@ class SqlRows:
         count = len(self._columns["__time__"])
         if count:
             filled = {name: values for name, values in self._columns.items() if values}
-            self._take(
-                count, {name: json.dumps(values + [None] * (count - len(values))) for name, values in filled.items()}
-            )
+            texts = {name: json.dumps(values + [None] * (count - len(values))) for name, values in filled.items()}
+            self._take(self._table, count, texts)
         for values in self._columns.values():
             values.clear()
 

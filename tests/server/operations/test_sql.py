@@ -17,6 +17,7 @@ import pytest
 
 from producer.installing import how_to_install
 from producer.server import Limits, LogHubServer
+from producer.server.sql_process import SqlProcess
 from producer.wire.schema import LogGroup
 
 from ...support.waiting import Call, eventually
@@ -262,6 +263,26 @@ def test_a_process_that_died_is_replaced(logs: Client, server: LogHubServer) -> 
     (first,) = server._service.sql.pids()
     os.kill(first, signal.SIGKILL)
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    assert rows(logs, "* | select count(*)") == [["6"]]
+    assert first not in server._service.sql.pids()
+
+
+def test_a_process_that_dies_before_it_takes_a_statement_is_replaced(
+    logs: Client, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed by somebody else between the look at it and its use, it costs nobody a statement."""
+    rows(logs, "* | select count(*)")
+    (first,) = server._service.sql.pids()
+    take = server._service.sql.take
+
+    def taken(*args: bool) -> SqlProcess:
+        process = take(*args)
+        if process.pid == first:
+            os.kill(first, signal.SIGKILL)
+            os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+        return process
+
+    monkeypatch.setattr(server._service.sql, "take", taken)
     assert rows(logs, "* | select count(*)") == [["6"]]
     assert first not in server._service.sql.pids()
 
