@@ -73,7 +73,6 @@ class Statement:
     :ivar cuts: whether further rows are left out, instead of being refused.
     :ivar names: what the columns may be where no log matches.
     :ivar tables: of each table its names, and ``BIGINT`` or ``DOUBLE`` by column, where an index says so.
-    :ivar only_texts: whether every column is text, and each of ``names`` is one although no log has it.
     :ivar memory_bytes: bytes of its tables, and of the process beside them, about.
     :ivar result_bytes: bytes that its result may have.
     :ivar seconds: processor time that it may take; its owner's deadline is what usually ends it.
@@ -84,7 +83,6 @@ class Statement:
     cuts: bool
     names: list[str]
     tables: list[tuple[list[str], dict[str, str]]]
-    only_texts: bool
     memory_bytes: int
     result_bytes: int
     seconds: float
@@ -95,8 +93,7 @@ _WARMING = Statement(
     most_rows=1,
     cuts=False,
     names=[],
-    types={},
-    table="log",
+    tables=[(["log"], {})],
     memory_bytes=32 * _MIB,
     result_bytes=_MIB,
     seconds=1,
@@ -191,17 +188,14 @@ class Engine:
             f"TRY_CAST({_quoted(name)} AS {self._type(table, name, types)}) AS {_quoted(name)}"
             for name in table.columns
         ]
-        if table.rows == 0 or self.statement.only_texts:
-            nothing = "CAST(NULL AS VARCHAR)" if self.statement.only_texts else "NULL"
+        if table.rows == 0:
             missing = [name for name in self.statement.names if name not in table.columns]
-            shown += [f"{nothing} AS {_quoted(name)}" for name in missing]
+            shown += [f"NULL AS {_quoted(name)}" for name in missing]
         listed = ", ".join(["__time__", *shown])
         for name in names:
             self.connection.execute(f"CREATE VIEW {_quoted(name)} AS SELECT {listed} FROM {table.raw}")  # noqa: S608
 
     def _type(self, table: Table, name: str, types: dict[str, str]) -> str:
-        if self.statement.only_texts:
-            return "VARCHAR"
         if name in types:
             return types[name]
         column = _quoted(name)
@@ -270,7 +264,7 @@ def main() -> None:
 def _warm_up() -> None:
     """Run a statement: what the database takes once, up to 250 MiB of address space, is no statement's."""
     engine = Engine(_WARMING)
-    engine.insert(1, {"__time__": '["0"]', "x": '["0"]'})
+    engine.insert(0, 1, {"__time__": '["0"]', "x": '["0"]'})
     engine.run()
     engine.connection.close()
 

@@ -89,6 +89,17 @@ def get_logstore() -> None:
 
 
 @call
+def get_logstore_metering_mode() -> None:
+    assert CLIENT.get_logstore_metering_mode(P, L).get_metering_mode() == "ChargeByFunction"
+
+
+@call
+def update_logstore_metering_mode() -> None:
+    CLIENT.update_logstore_metering_mode(P, L, "ChargeByDataIngest")
+    assert CLIENT.get_logstore_metering_mode(P, L).get_metering_mode() == "ChargeByDataIngest"
+
+
+@call
 def list_logstore() -> None:
     assert CLIENT.list_logstore(P).get_logstores() == [L]
 
@@ -308,7 +319,16 @@ def list_topics() -> None:
 
 @call
 def get_project_logs() -> None:
-    CLIENT.get_project_logs(GetProjectLogsRequest(P, f"SELECT count(*) FROM {L} WHERE __time__ > {T}"))
+    other = PutLogsRequest(P, "hosts", "web", "", [LogItem(T, [("message", "one first"), ("host", "h1")])])
+    CLIENT.create_logstore(P, "hosts")
+    CLIENT.put_logs(other)
+    counted = CLIENT.get_project_logs(GetProjectLogsRequest(P, f"SELECT count(*) AS n FROM {L} WHERE __time__ > {T}"))
+    assert [log.get_contents() for log in counted.get_logs()] == [{"n": "3"}]
+    assert (counted.is_completed(), counted.get_has_sql(), counted.get_processed_rows()) == (True, True, 3)
+    joined = f'SELECT host, latency FROM "{L}" a JOIN hosts h ON a.message = h.message WHERE a.__time__ <= {T}'
+    (log,) = CLIENT.execute_project_sql(P, joined, False).get_logs()
+    assert log.get_contents() == {"host": "h1", "latency": "0"}
+    CLIENT.delete_logstore(P, "hosts")
 
 
 @call

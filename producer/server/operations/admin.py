@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..errors import ApiError
 from ..messages import Answer, json_answer, parse_number
 from ..service import Call, Service
 from ..store.rows import TTL_FOR_EVER, Logstore, Place, Project
@@ -17,6 +18,8 @@ from .names import check_name
 from .pull_logs import shard_number
 
 _MAX_LIST = 500
+_METERING_MODE = "meteringMode"
+_METERING_MODES = ("ChargeByFunction", "ChargeByDataIngest")
 
 
 async def create_project(service: Service, call: Call) -> Answer:
@@ -110,6 +113,21 @@ async def update_logstore(service: Service, call: Call) -> Answer:
     return Answer()
 
 
+async def get_metering_mode(service: Service, call: Call) -> Answer:
+    """``GET /logstores/{logstore}/meteringmode``: how it is paid for; by functions unless that was changed."""
+    logstore = await service.stored(service.store.logstore(call.place))
+    return json_answer({"meteringMode": logstore.settings.get(_METERING_MODE, _METERING_MODES[0])})
+
+
+async def update_metering_mode(service: Service, call: Call) -> Answer:
+    """``PUT /logstores/{logstore}/meteringmode`` with ``{"meteringMode": …}``: kept, without effect."""
+    mode = parse_json(call.body).get("meteringMode")
+    if mode not in _METERING_MODES:
+        raise ApiError("ParameterInvalid", f"meteringMode is {str(mode)[:64]!r}: use {' or '.join(_METERING_MODES)}")
+    await service.stored(service.store.update_logstore(call.place, {_METERING_MODE: mode}, service.now()))
+    return Answer()
+
+
 async def delete_logstore(service: Service, call: Call) -> Answer:
     """``DELETE /logstores/{logstore}``: the logstore with all that is in it."""
     await service.stored(service.store.delete_logstore(call.place))
@@ -169,4 +187,5 @@ def _settings(logstore: Logstore) -> dict[str, Any]:
         "createTime": int(logstore.created),
         "lastModifyTime": int(logstore.modified),
     }
-    return {**defaults, **logstore.settings, **facts}
+    kept = {name: value for name, value in logstore.settings.items() if name != _METERING_MODE}
+    return {**defaults, **kept, **facts}

@@ -25,7 +25,7 @@ from .pull_logs import accepted_compression
 from .query import compile_query, split_query
 from .rendering import log_fields, pack_meta
 from .search import Wanted, find_page, load_logs, searching
-from .sql import run_sql
+from .sql import SqlAnswer, run_sql
 
 _SQL_HEADERS = {
     "x-log-elapsed-millisecond": "elapsedMillisecond",
@@ -110,19 +110,28 @@ async def _search_by_sql(
     # A statement says itself which rows it wants.
     unpaged = {name: value for name, value in params.items() if name not in ("line", "offset", "reverse")}
     done = await run_sql(service, call, parse_wanted(unpaged, service.limits, keywords), text)
+    return answer(_of_sql(done, keywords.strip(), text))
+
+
+def sql_answer(done: SqlAnswer, keywords: str, text: str) -> Answer:
+    """What a statement found, as a list."""
+    return _as_list(_of_sql(done, keywords, text))
+
+
+def _of_sql(done: SqlAnswer, keywords: str, text: str) -> _Found:
     rows = [json.dumps(row) for row in done.result.rows]
     facts = {
         **_facts(len(rows), done.processed),
         "elapsedMillisecond": int(done.seconds * 1000),
         "hasSQL": True,
-        "whereQuery": keywords.strip(),
+        "whereQuery": keywords,
         "aggQuery": text,
         "cpuSec": round(done.seconds, 3),
         "cpuCores": 1,
         "keys": done.result.names,
         "columnTypes": done.result.types,
     }
-    return answer(_Found(rows, facts))
+    return _Found(rows, facts)
 
 
 def _facts(count: int, processed: int) -> dict[str, Any]:

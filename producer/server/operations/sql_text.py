@@ -6,8 +6,9 @@ limit there are 100 rows, as in the service. Whatever stands in quotation marks 
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..errors import ApiError
@@ -17,6 +18,8 @@ _MAX_DEPTH = 16
 
 # What is not closed ends with the text: no text is looked through again and again.
 _TOKEN = re.compile(r"""'(?:[^']|'')*+(?:'|\Z)|"(?:[^"]|"")*+(?:"|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)|\w+|\s+|.""", re.DOTALL)
+_NAME_PART = re.compile(r"[\w.-]+")
+_MAX_NAME_PARTS = 128
 _WORD = re.compile(r"\w+")
 _BEHIND_FROM = {
     "where",
@@ -74,6 +77,59 @@ def read_sql(text: str) -> SqlText:
     if "limit" in outer:
         statement = _with_offset(statement)
     return SqlText(statement, "limit" in outer, words, _ALL_FIELDS.search(text) is not None)
+
+
+def tables_in(text: str, known: Iterable[str]) -> tuple[str, list[str]]:
+    """Which of the ``known`` logstores a statement names behind FROM, JOIN or a comma; and the statement with their
+    names in quotation marks, which it may be without: ``FROM app-log``.
+    """
+    tokens, names = _TOKEN.findall(text), {name.lower(): name for name in known}
+    found, said, before = dict[str, None](), list[str](), ""
+    while tokens:
+        size = _name_size(tokens, names) if before in ("from", "join", ",") else 0
+        if size:
+            name = names["".join(tokens[:size]).lower().strip('"')]
+            found[name] = None
+            # Behind a comma it may be a field, or begin what only looks like a name.
+            said += tokens[:size] if before == "," and size > 1 else [f'"{name}"']
+        else:
+            said.append(tokens[0])
+        last = tokens[max(size, 1) - 1].lower()
+        before = before if last.isspace() else last
+        del tokens[: max(size, 1)]
+    return "".join(said), list(found)
+
+
+def _name_size(tokens: list[str], names: Mapping[str, str]) -> int:
+    """Of how many tokens the longest of the names is that they begin with; 0 for none."""
+    if tokens[0].startswith('"'):
+        return int(tokens[0].lower().strip('"') in names)
+    run = itertools.takewhile(_NAME_PART.fullmatch, tokens[:_MAX_NAME_PARTS])
+    joined = list(itertools.accumulate(part.lower() for part in run))
+    return max((size for size, name in enumerate(joined, 1) if name in names), default=0)
+
+
+def where_of(text: str) -> str:
+    """The condition of a SELECT, without what stands in quotation marks or parentheses; empty where another SELECT
+    makes it doubtful which rows it is for.
+    """
+    tokens = [part for part in _TOKEN.findall(text) if not part.startswith(("--", "/*"))]
+    lower = [part.lower() for part in tokens]
+    if lower.count("select") != 1 or "where" not in lower:
+        return ""
+    shown, depth = list[str](), 0
+    for part in lower[lower.index("where") + 1 :]:
+        depth += (part == "(") - (part == ")")
+        if depth == 0 and part in _BEHIND_FROM:
+            break
+        shown.append(part if depth == 0 and part[0] not in "'\"" else "()")
+    return "".join(shown) if depth == 0 and _is_outer(lower) else ""
+
+
+def _is_outer(tokens: list[str]) -> bool:
+    """Whether the first ``where`` is in no parentheses."""
+    before = tokens[: tokens.index("where")]
+    return before.count("(") == before.count(")")
 
 
 def _check_nesting(tokens: list[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..service import Handler, Operation
-from . import admin, consumer_groups, context, get_logs, histograms, indexes, pull_logs, put_logs
+from . import admin, consumer_groups, context, get_logs, histograms, indexes, project_logs, pull_logs, put_logs
 
 #: Tells from the query parameters and the project (empty without one) whether a request is meant.
 Meant = Callable[[Mapping[str, str], str], bool]
@@ -59,6 +59,7 @@ ROWS: list[Row] = [
     _row("DELETE", "/", "DeleteProject", admin.delete_project),
     _row("POST", "/logstores", "CreateLogstore", admin.create_logstore),
     _row("GET", "/logstores", "ListLogstores", admin.list_logstores),
+    _row("GET", "/logs", "GetProjectLogs", project_logs.get_project_logs),
     Row("POST", _LOGSTORE, _PUT_LOGS),
     _row("GET", _LOGSTORE, "GetLogs", get_logs.get_logs, _with("type", "log")),
     _row("GET", _LOGSTORE, "GetHistograms", histograms.get_histograms, _with("type", "histogram")),
@@ -66,6 +67,8 @@ ROWS: list[Row] = [
     _row("GET", _LOGSTORE, "GetLogstore", admin.get_logstore, _with("type", None)),
     _row("PUT", _LOGSTORE, "UpdateLogstore", admin.update_logstore),
     _row("DELETE", _LOGSTORE, "DeleteLogstore", admin.delete_logstore),
+    _row("GET", f"{_LOGSTORE}/meteringmode", "GetLogStoreMeteringMode", admin.get_metering_mode),
+    _row("PUT", f"{_LOGSTORE}/meteringmode", "UpdateLogStoreMeteringMode", admin.update_metering_mode),
     _row("POST", f"{_LOGSTORE}/logs", "GetLogs", get_logs.get_logs_by_json),
     _row("GET", _INDEX, "GetLogs", get_logs.get_logs, _with("type", "log")),
     _row("GET", _INDEX, "GetHistograms", histograms.get_histograms, _with("type", "histogram")),

@@ -1,0 +1,83 @@
+"""GetProjectLogs: SQL over the logstores of a project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.operations.project_logs import _times
+from producer.server.store.rows import EVERYTHING
+
+from ..client import LOGSTORE, Client, log_group
+
+T = 1_700_000_000
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with LogHubServer() as server, Client(server) as client:
+        client.put(log_group("a", "b", "c"))
+        yield client
+
+
+def ask(client: Client, query: str) -> Any:
+    return client.get("/logs", query=query)
+
+
+@pytest.mark.parametrize(
+    ("condition", "begin", "end"),
+    [
+        ("__time__ >= 5 and __time__ < 9", 5, 9),
+        ("__time__ > 5 AND __TIME__ <= 9 and a = 'x' group by b", 6, 10),
+        ("__time__ between 5 and 9", 5, 10),
+        ("a = '__time__ > 5' and __time__ = 7", 7, 8),
+    ],
+)
+def test_the_times_of_a_plain_condition_are_those_that_are_read(condition: str, begin: int, end: int) -> None:
+    """Joined by AND, each part of a condition holds for each row."""
+    assert (_times(f"select * from l where {condition}").begin, _times(f"select * from l where {condition}").end) == (
+        begin,
+        end,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select * from l",
+        "select * from l where __time__ > 5 or a = 'x'",
+        "select * from l where not __time__ > 5",
+        "select * from l where (__time__ > 5)",
+        "select * from l where a = '__time__ > 5'",
+        "select * from l a left join l b on a.x = b.x where a.__time__ > 5",
+        "select * from l where x in (select x from l where __time__ > 5)",
+        "select * from l where __time__ > 5 union select * from l",
+    ],
+)
+def test_where_its_form_leaves_a_doubt_everything_is_read(text: str) -> None:
+    """Rows outside of the times that are named may belong to the result."""
+    assert _times(text) == EVERYTHING
+
+
+def test_the_result_has_the_rows_that_the_condition_allows(client: Client) -> None:
+    """What is read less changes no result."""
+    found = ask(client, f"select message from {LOGSTORE} where __time__ > {T} and message <> 'c'")
+    assert (found.status_code, found.json()) == (200, [{"message": "b"}])
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "told"),
+    [
+        ("* | select 1", 400, "takes one SELECT"),
+        ("select 1", 404, "no logstore of project my-project"),
+        ("select * from other", 404, "no logstore of project my-project"),
+        (f"select * from {LOGSTORE}; drop table log", 400, "must be one SELECT"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(client: Client, query: str, status: int, told: str) -> None:
+    """A query of another form is an error in words, not an empty answer."""
+    found = ask(client, query)
+    assert (found.status_code, told in found.json()["errorMessage"]) == (status, True), found.text
