@@ -26,6 +26,7 @@ from ..batching.batch import BatchState, ProducerBatch
 from ..settling.callbacks import run_user_code
 from ..settling.failure_log import FailureLog
 from ..settling.settlement import Settlement
+from ..settling.telling import tell
 from .destinations import Logstore
 from .fair_queue import Report, Turn
 from .gates import LONGEST_UNREACHABLE, Verdict, verdict_of
@@ -86,7 +87,7 @@ class SendTask:
                 self._rules.take_last_chance(batch, turn.last_since)
             return self._attempt(batch, turn.logstore)
         except BaseException as error:  # whatever a bug here or in a plugged-in part raises, the record is settled
-            _log.exception("a bug: the batch is failed")
+            tell(_log.exception, "a bug: the batch is failed")
             self._give_up(batch, InternalError("InternalError", f"{type(error).__name__}: {error}"))
             if not isinstance(error, Exception):
                 raise
@@ -132,7 +133,7 @@ class SendTask:
         self._note(batch, timestamp_ms, started, receipt=receipt, already_written=already_written)
         if self._outages.any:
             for place in (there.destination, there):
-                self._outages.accepted(place.name)
+                tell(self._outages.accepted, place.name)
         self._settlement.succeed(batch)
         return Report(Verdict.ACCEPTED, seconds)
 
@@ -189,16 +190,16 @@ class SendTask:
             self._keep_or_fail(batch, error)
             return
         self._counters.add("retried", batch.log_count)
-        _log.debug("%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
+        tell(_log.debug, "%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
         if not error.immediate or delay:  # what the next attempt at once sets right is no outage
             place = there if verdict.to_logstore.hold else there.destination
-            self._outages.failed(place.name, error, attempt=batch.attempt_count, delay=due - now)
+            tell(self._outages.failed, place.name, error, attempt=batch.attempt_count, delay=due - now)
 
     def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         try:
             return self._rules.decide(batch, error)
         except Exception:  # noqa: BLE001  # whatever a user's strategy raises
-            _log.exception("a strategy of the RetryPolicy raised; the batch is failed")
+            tell(_log.exception, "a strategy of the RetryPolicy raised; the batch is failed")
             return GIVE_UP
 
     def _keep_or_fail(self, batch: ProducerBatch, error: AttemptError) -> None:
@@ -208,7 +209,7 @@ class SendTask:
             self._fail(batch, error)
 
     def _fail(self, batch: ProducerBatch, error: AttemptError) -> None:
-        self._failures.report(batch, error)
+        tell(self._failures.report, batch, error)
         self._settlement.fail(batch, keep=self._sequencer.undecided(batch))
 
     def _give_up(self, batch: ProducerBatch, error: AttemptError) -> None:
@@ -231,6 +232,7 @@ class SendTask:
         self._accumulator.replace(batch, parts.halves)
         batch.drop_bytes()
         batch.wake()
-        _log.info("%s/%s: a batch of %d logs is too large for the server: cut in two", *batch.key[:2], batch.log_count)
+        said = "%s/%s: a batch of %d logs is too large for the server: cut in two"
+        tell(_log.info, said, *batch.key[:2], batch.log_count)
         for half in parts.halves:
             self._submit(half)
