@@ -1,6 +1,7 @@
 """Channels: commits a second, replay, memory of the queue; ``durable`` of the other cases is the producer before one.
 
-``python -m tests.benchmarks.channels`` prints Markdown tables.
+``python -m tests.benchmarks.channels`` prints Markdown tables, each line as soon as it is known; ``--case`` chooses
+some.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ def file_channel(fsync: str | float, directory: str | None = None) -> Iterator[F
         yield channel
 
 
-def commits(count: int, rounds: int) -> str:
+def commits(count: int, rounds: int) -> Iterator[str]:
     """Puts and takes by channel, mode and size of the transaction."""
-    lines = ["| channel | events a commit | put: commits/s | put: MB/s | put: µs an event | take: µs an event |"]
-    lines.append("|---|---|---|---|---|---|")
+    yield "| channel | events a commit | put: commits/s | put: MB/s | put: µs an event | take: µs an event |"
+    yield "|---|---|---|---|---|---|"
     for name, make in _channels():
         for size in SIZES:
             total = max(size, count // 10 if size == 1 else count)
@@ -90,10 +91,7 @@ def commits(count: int, rounds: int) -> str:
                     takes.append(take(channel, total, size) / total)
             each, took = statistics.median(puts), statistics.median(takes)
             rate, megabytes = 1 / each / size, len(BODY) / each / 1e6
-            lines.append(
-                f"| {name} | {size} | {rate:,.0f} | {megabytes:,.1f} | {each * 1e6:,.2f} | {took * 1e6:,.2f} |"
-            )
-    return "\n".join(lines)
+            yield f"| {name} | {size} | {rate:,.0f} | {megabytes:,.1f} | {each * 1e6:,.2f} | {took * 1e6:,.2f} |"
 
 
 def _channels() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -103,9 +101,10 @@ def _channels() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"file, fsync {label}", lambda mode=mode: file_channel(mode)
 
 
-def groups(count: int) -> str:
+def groups(count: int) -> Iterator[str]:
     """Commits of one event from several threads: how many share a sync."""
-    lines = ["| threads | commits/s | commits a sync |", "|---|---|---|"]
+    yield "| threads | commits/s | commits a sync |"
+    yield "|---|---|---|"
     for threads in (1, 4, 16):
         with file_channel("commit") as channel:
             each = count // 10 // threads
@@ -118,18 +117,13 @@ def groups(count: int) -> str:
             seconds = time.perf_counter() - start
             stats = channel.stats()
             assert stats.file is not None
-            lines.append(
-                f"| {threads} | {each * threads / seconds:,.0f} | {each * threads / max(1, stats.file.syncs):.1f} |"
-            )
-    return "\n".join(lines)
+            yield f"| {threads} | {each * threads / seconds:,.0f} | {each * threads / max(1, stats.file.syncs):.1f} |"
 
 
-def replay(count: int) -> str:
+def replay(count: int) -> Iterator[str]:
     """Opening a channel that holds ``count`` events, in a new process each time."""
-    lines = [
-        "| opening | seconds | records read | events | events/s | MB/s | memory, MiB |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    yield "| opening | seconds | records read | events | events/s | MB/s | memory, MiB |"
+    yield "|---|---|---|---|---|---|---|"
     with tempfile.TemporaryDirectory() as directory:
         with FileChannel(directory, capacity=10**8, fsync="os") as channel:
             put(channel, count, 1000)
@@ -142,8 +136,7 @@ def replay(count: int) -> str:
             assert events == count
             rate, megabytes = events / seconds, events * len(BODY) / seconds / 1e6
             rates = f"{rate:,.0f} | {megabytes:,.0f} | {memory:.0f}"
-            lines.append(f"| {name} | {seconds:.2f} | {records:,.0f} | {events:,.0f} | {rates} |")
-    return "\n".join(lines)
+            yield f"| {name} | {seconds:.2f} | {records:,.0f} | {events:,.0f} | {rates} |"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -152,14 +145,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=100_000, help="events of each measurement")
     parser.add_argument("--events", type=int, default=1_000_000, help="events that are replayed")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--case", nargs="+", choices=("commits", "groups", "replay"), help="default: all")
     args = parser.parse_args(argv)
-    for title, measure in (
-        ("Commits", lambda: commits(args.count, args.rounds)),
-        ("Group commit: one event a commit", lambda: groups(args.count)),
-        (f"Replay of {args.events:,} events of {len(BODY)} bytes", lambda: replay(args.events)),
-    ):
+    tables = {
+        "commits": ("Commits", commits(args.count, args.rounds)),
+        "groups": ("Group commit: one event a commit", groups(args.count)),
+        "replay": (f"Replay of {args.events:,} events of {len(BODY)} bytes", replay(args.events)),
+    }
+    for name in args.case or tables:
+        title, lines = tables[name]
         with deadline(PATIENCE):
-            print(f"{title}\n\n{measure()}\n")
+            print(f"{title}\n", flush=True)
+            for line in lines:
+                print(line, flush=True)
+            print()
     return 0
 
 

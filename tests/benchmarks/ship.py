@@ -2,8 +2,8 @@
 
 ``python -m tests.benchmarks.ship`` runs the whole command, by turns, and prints for each case the median of the lines'
 megabytes a second after the engine is up, as its table tells, of the CPU seconds of a gigabyte, in which the start of
-Python and Java is, and of the seconds of the whole command; then the ratios that the goals name. ``--case`` and
-``--engines`` choose some.
+Python and Java is, and of the seconds of the whole command; then the ratios that the goals name. Each run is told on
+stderr when it ends. ``--case`` and ``--engines`` choose some.
 """
 
 from __future__ import annotations
@@ -182,9 +182,12 @@ def report(results: dict[tuple[str, str], list[Result]], decompressed: float | N
     for (engine, name), result in median.items():
         goal = CASES[name].goal
         told = "" if goal is None or engine == "one" else f"   goal {goal:g} MB/s: {_verdict(result.rate >= goal)}"
-        rates = f"{result.rate:8.1f} MB/s {result.cpu:8.1f} CPU s/GB {result.seconds:6.1f} s"
-        lines.append(f"{engine:7} {name:9} {rates}{told}")
+        lines.append(f"{_row(engine, name, result)}{told}")
     return [*lines, *_ratios(median, decompressed)]
+
+
+def _row(engine: str, name: str, result: Result) -> str:
+    return f"{engine:7} {name:9} {result.rate:8.1f} MB/s {result.cpu:8.1f} CPU s/GB {result.seconds:6.1f} s"
 
 
 def _ratios(median: dict[tuple[str, str], Result], decompressed: float | None) -> Iterator[str]:
@@ -233,6 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     if engine == "one" and name != "text":
                         continue  # it is there to be compared with
                     result = ship(port, [*CASES[name].arguments, *options], paths, sizes[name])
+                    print(_row(engine, name, result), file=sys.stderr, flush=True)
                     found.setdefault((engine, name), []).append(result)
         decompressed = decompress(files["gzip"], sizes["gzip"]) if "gzip" in files else None
     print("\n".join(report(found, decompressed)))

@@ -3,7 +3,8 @@
 ``python -m tests.benchmarks.spark`` writes the same Parquet files through every way, by turns in one session: Spark's
 own no-op writer; a Python data source and a ``foreachPartition`` that only take the rows; ours; ``foreachPartition``
 with the official ``aliyun-log-producer``, and with ``put_logs`` of the official SDK. The server counts the bytes that
-it got. A plot needs the extra ``bench``.
+it got. Each run is told on stderr when it ends; ``--case`` chooses some ways, whose shares are of those that do nothing
+among them. A plot needs the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -155,22 +156,29 @@ def put_logs(rows: DataFrame, port: int) -> None:
     rows.foreachPartition(send)
 
 
-#: The names of those that do nothing.
-NOTHING = {
+#: What each is called in the table.
+TITLES = {
     "jvm": "Spark's no-op writer (JVM)",
     "format": "Python data source that does nothing",
+    "loghub": 'format("loghub")',
+    "once": 'format("loghub"), exactlyOnce',
     "foreach": "foreachPartition that does nothing",
+    "partition": "foreachPartition, write_partition",
+    "official": "foreachPartition, aliyun-log-producer",
+    "put_logs": "foreachPartition, put_logs",
 }
 WAYS: dict[str, Way] = {
-    NOTHING["jvm"]: spark_noop,
-    NOTHING["format"]: python_noop,
-    'format("loghub")': loghub,
-    'format("loghub"), exactlyOnce': loghub_once,
-    NOTHING["foreach"]: partition_noop,
-    "foreachPartition, write_partition": partition,
-    "foreachPartition, aliyun-log-producer": official,
-    "foreachPartition, put_logs": put_logs,
+    "jvm": spark_noop,
+    "format": python_noop,
+    "loghub": loghub,
+    "once": loghub_once,
+    "foreach": partition_noop,
+    "partition": partition,
+    "official": official,
+    "put_logs": put_logs,
 }
+#: Beside which way into Python that does nothing each of them stands.
+BASES = {name: "format" if name in {"jvm", "format", "loghub", "once"} else "foreach" for name in WAYS}
 #: Those that send nothing.
 SILENT = (spark_noop, python_noop, partition_noop)
 
@@ -189,9 +197,11 @@ def measure(session: SparkSession, count: int, rounds: int, ways: dict[str, Way]
                 take_counts(port)
                 start = time.perf_counter()
                 way(rows, port)
-                found[name].append(time.perf_counter() - start)
+                seconds = time.perf_counter() - start
                 sent = float(str(take_counts(port)["raw_bytes"]))
                 assert way in SILENT or sent > 200 * count, f"{name}: only {sent:.0f} bytes arrived"
+                found[name].append(seconds)
+                print(f"{name:9} {count / seconds:12,.0f} rows/s", file=sys.stderr, flush=True)
     return found
 
 
@@ -206,13 +216,8 @@ def report(count: int, found: dict[str, list[float]]) -> str:
     ]
     for name, seconds in found.items():
         rate = statistics.median(count / each for each in seconds)
-        base = (
-            "foreachPartition that does nothing"
-            if name.startswith("foreach")
-            else "Python data source that does nothing"
-        )
-        shares = [_share(found.get(other), seconds) for other in ("Spark's no-op writer (JVM)", base)]
-        lines.append(f"| {name} | {rate:,.0f} | {shares[0]} | {shares[1]} |")
+        shares = [_share(found.get(other), seconds) for other in ("jvm", BASES[name])]
+        lines.append(f"| {TITLES[name]} | {rate:,.0f} | {shares[0]} | {shares[1]} |")
     return "\n".join(lines)
 
 
@@ -230,8 +235,8 @@ def draw(count: int, found: dict[str, list[float]], path: Path) -> None:
     names = list(found)[::-1]
     rates = [statistics.median(count / seconds for seconds in found[name]) / 1000 for name in names]
     figure, axes = pyplot.subplots(figsize=(8, 3.6), layout="constrained")
-    colors = ["#3b6ea5" if "loghub" in name or "write_" in name else "#b9c4cf" for name in names]
-    bars = axes.barh(names, rates, color=colors)
+    colors = ["#3b6ea5" if name in {"loghub", "once", "partition"} else "#b9c4cf" for name in names]
+    bars = axes.barh([TITLES[name] for name in names], rates, color=colors)
     axes.bar_label(bars, fmt="%.0f", padding=3)
     axes.set_xlabel("thousand rows a second (two cores)")
     axes.set_xscale("log")
@@ -244,10 +249,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="rows a round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--case", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
     parser.add_argument("--plot", type=Path, help="where to draw the rates, such as docs/spark-rates.svg")
     args = parser.parse_args(argv)
     session = build_session(master="local[2,4]", app_name="benchmark")
-    found = measure(session, args.count, args.rounds, WAYS)
+    found = measure(session, args.count, args.rounds, {name: WAYS[name] for name in args.case})
     session.stop()
     print(report(args.count, found))
     if args.plot:

@@ -9,10 +9,12 @@ from tests.benchmarks.ship import Result, report
 
 
 def test_ship_is_measured_without_spark(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each case has a line with its rate."""
+    """Each case has a line with its rate, and has been told of when it ended."""
     cases = ["text", "multiline", "gzip"]
     ship.main(["--megabytes=1", "--rounds=1", "--engines", "local", "--case", *cases])
-    lines = capsys.readouterr().out.splitlines()[: len(cases)]
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()[: len(cases)]
+    assert all(line.startswith(told) for line, told in zip(lines, printed.err.splitlines(), strict=True))
     assert [line.split()[:2] for line in lines] == [["local", name] for name in cases]
     assert all("MB/s" in line for line in lines)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.spark import WAYS, measure, report
+from tests.benchmarks.spark import TITLES, WAYS, measure, report
 
 if TYPE_CHECKING:
+    import pytest
     from pyspark.sql import SparkSession
 
 
-def test_every_way_delivers_what_it_is_measured_for(spark: SparkSession) -> None:
-    """With a few rows every way ends, the server has got the bytes, and the table has a line for each."""
+def test_every_way_delivers_what_it_is_measured_for(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a few rows every way ends and is told, the server has got the bytes, and the table has a line for each."""
     found = measure(spark, 2000, 1, WAYS)
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines() if line.endswith("rows/s")] == list(WAYS)
     table = report(2000, found)
-    assert all(f"| {name} | " in table for name in WAYS)
+    assert all(f"| {name} | " in table for name in TITLES.values())
