@@ -8,7 +8,6 @@ of its own, and only then does the batch know of it. Its methods need nothing of
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -18,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import InvalidArgumentError, ResultFailedError
 from .forks import Stage, call_in_child
+from .loggers import get_logger
 from .results import Callback, Result
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-_log = logging.getLogger("producer.futures")
+_log = get_logger("producer.futures")
 
 
 class ResultHolder(Protocol):

@@ -8,7 +8,6 @@ stay the parent's.
 from __future__ import annotations
 
 import atexit
-import logging
 import sys
 import threading
 import time
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from .errors import CloseTimeoutError
 from .forks import Stage, call_in_child
+from .loggers import get_logger
 
 if TYPE_CHECKING:
     from .pipeline.shutdown import Shutdown
 
-_log = logging.getLogger("producer.lifecycle")
+_log = get_logger("producer.lifecycle")
 
 #: How much longer than its time a drain takes for the callbacks of the records that it had to fail, at most, seconds.
 CALLBACK_SECONDS = 1.0

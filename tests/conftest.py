@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+import traceback
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from producer import loggers
 
 from .support.measurement import paused_coverage
 
@@ -86,3 +90,37 @@ def without_coverage() -> Iterator[None]:
     """For a test that runs the same few lines very often: measured it takes several times as long."""
     with paused_coverage():
         yield
+
+
+class _Raising(logging.Handler):
+    """An application's own handler with a defect."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise AssertionError(f"a defect, at: {record.getMessage()}")
+
+
+@pytest.fixture(autouse=True)
+def shown_of_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A line of the log that cannot be formatted fails the test, though it stops nothing."""
+    shown: list[str] = []
+
+    def show() -> None:
+        shown.append(traceback.format_exc())
+
+    monkeypatch.setattr(loggers, "show", show)
+    yield shown
+    assert shown == []
+
+
+@pytest.fixture
+def raising_handler(shown_of_logging: list[str]) -> Iterator[list[str]]:
+    """Everything that is logged raises meanwhile; what of it was shown."""
+    logger, handler = logging.getLogger("producer"), _Raising()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield shown_of_logging
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+    assert all("a defect, at: " in each for each in shown_of_logging)
+    shown_of_logging.clear()

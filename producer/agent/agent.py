@@ -11,7 +11,6 @@ ones are started again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TypeVar
 
 from ..clock import Clock, Deadline, SystemClock, WaitingRoom
 from ..errors import ChannelError, ProducerError
+from ..loggers import get_logger
 from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw
 from .changes import Changes, compare
 from .channel import BatchChannel
@@ -32,7 +32,7 @@ from .routing import SourceOutlet
 from .sink_runner import CountedSink, SinkRunner
 from .supervisor import State, Supervised
 
-_log = logging.getLogger("producer.agent")
+_log = get_logger("producer.agent")
 _T = TypeVar("_T")
 #: Of the time for an end the sinks have so much to deliver; the rest is for them to end.
 _SHARE = 0.9

@@ -5,7 +5,6 @@ events of the batches, as Flume's ``capacity`` is.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -15,6 +14,7 @@ from ..channels.limits import first_within
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelFullError, DiskFullError, TransactionStateError
 from ..interfaces import Channel, ChannelStats, Event, Transaction
+from ..loggers import get_logger
 from .batch import EventBatch
 from .counters import Counters
 from .event_format import UnreadableBatchError, count_of, position_of, read_batch, write_batch
@@ -22,7 +22,7 @@ from .interfaces import Stop
 from .origins import Origins
 from .positions import Positions
 
-_log = logging.getLogger("producer.agent.channel")
+_log = get_logger("producer.agent.channel")
 
 #: Batches of one take, at most.
 _MOST_BATCHES = 1000

@@ -13,14 +13,14 @@ What it holds when it is opened again keeps its name and number: so what is deli
 
 from __future__ import annotations
 
-import logging
 import secrets
 from bisect import bisect_right
 from collections.abc import Sequence
 
 from ..interfaces import Notes
+from ..loggers import get_logger
 
-_log = logging.getLogger("producer.agent.channel")
+_log = get_logger("producer.agent.channel")
 
 _PREFIX = "origin:"
 #: Of a channel that never held anything.

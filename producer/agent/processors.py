@@ -11,18 +11,18 @@ Sources: Flume's ``FailoverSinkProcessor``, ``LoadBalancingSinkProcessor`` and `
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..clock import Clock, Deadline
+from ..loggers import get_logger
 from .batch import EventBatch
 from .interfaces import Context, RefusedError, Sink, SinkError, give_up, tick
 from .options import AgentConfigError, Problem, nearest, option
 from .repeated import RepeatedLog
 
-_log = logging.getLogger("producer.agent.sink")
+_log = get_logger("producer.agent.sink")
 
 _MOST_DOUBLINGS = 16
 #: Seconds after the end of a sink's backoff in which another failure counts as one more in a row.

@@ -7,12 +7,12 @@ channel that had it. What happens beyond is told in :mod:`.positions`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelError, ChannelFullError
+from ..loggers import get_logger
 from .batch import EventBatch, Position
 from .channel import BatchChannel
 from .counters import Counters
@@ -20,7 +20,7 @@ from .interfaces import Interceptor, Selector, Stop
 from .limits import Memory, Pace
 from .repeated import RepeatedLog
 
-_log = logging.getLogger("producer.agent.source")
+_log = get_logger("producer.agent.source")
 
 #: Seconds between two tries of a batch that a channel did not take, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0

@@ -8,11 +8,11 @@ is dropped that nobody was told to drop.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from ..clock import Clock, Deadline, SystemClock
 from ..errors import ChannelClosedError, ChannelError
+from ..loggers import get_logger
 from .batch import EventBatch
 from .channel import BatchChannel, Taking
 from .counters import Counters
@@ -21,7 +21,7 @@ from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, 
 from .limits import Pace
 from .repeated import RepeatedLog
 
-_log = logging.getLogger("producer.agent.sink")
+_log = get_logger("producer.agent.sink")
 
 #: Seconds: a take looks for its end so often.
 _LOOK = 0.5

@@ -6,17 +6,17 @@ The pause grows from one second to a minute, and is short again once the compone
 from __future__ import annotations
 
 import enum
-import logging
 import threading
 from collections.abc import Callable
 
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ProducerError
+from ..loggers import get_logger
 from .counters import Counters
 from .interfaces import Stop
 from .repeated import RepeatedLog
 
-_log = logging.getLogger("producer.agent")
+_log = get_logger("producer.agent")
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 _WORKED = 60.0

@@ -19,7 +19,6 @@ The file is long since everything that one lock guards stands in it.
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 from bisect import bisect_left
 from collections import deque
@@ -31,12 +30,13 @@ from ..clock import Clock, SystemClock
 from ..errors import ChannelClosedError, ChannelError, ChannelFullError, TransactionFullError, TransactionStateError
 from ..forks import Stage, watch_fork
 from ..interfaces import ChannelStats, Event, Stored
+from ..loggers import get_logger
 from .counters import ChannelCounters
 from .limits import Limits, check_integer, event_size, event_sizes, first_within
 from .transaction import BaseTransaction, TransactionState
 from .turns import Redo, Turn, Turns
 
-_log = logging.getLogger("producer.channels.memory")
+_log = get_logger("producer.channels.memory")
 
 #: Events. Flume's 100 is known to be too small: a few batches that are late, and commits fail.
 CAPACITY = 100_000

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
 import signal
 import socket
@@ -23,11 +22,12 @@ from ..agent.blueprint import Blueprint
 from ..agent.monitoring import MonitoringServer, address_of
 from ..agent.options import Problem
 from ..errors import ProducerError
+from ..loggers import get_logger
 
-_log = logging.getLogger("producer.agent")
+_log = get_logger("producer.agent")
 #: What whoever looks on wants to know of its life; in the log at any level but the highest ones.
 STORY = "producer.agent.program"
-_story = logging.getLogger(STORY)
+_story = get_logger(STORY)
 
 #: Seconds between two looks at the file.
 LOOK = 2.0

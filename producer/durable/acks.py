@@ -7,7 +7,6 @@ memory of failed records is given back when they are stored, or refused.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
+from ..loggers import get_logger
 from ..metrics import Counters
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.settling.outcomes import Abandonment
@@ -29,7 +29,7 @@ from .parking import Parking
 from .taking import Taking
 from .ticket import Ticket
 
-_log = logging.getLogger("producer.acks")
+_log = get_logger("producer.acks")
 
 #: Until what the channel would not acknowledge is tried again, seconds.
 _PAUSE = 1.0

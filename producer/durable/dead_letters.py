@@ -11,17 +11,17 @@ the whole.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from ..clock import Clock
 from ..errors import TransactionFullError
 from ..interfaces import Channel, Event
+from ..loggers import get_logger
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..results import Attempt, Result
 
-_log = logging.getLogger("producer.dead_letters")
+_log = get_logger("producer.dead_letters")
 
 #: Events of one transaction, at most; fewer if the channel's transactions hold no more.
 _EVENTS = 256

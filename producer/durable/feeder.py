@@ -6,13 +6,13 @@ everything: so the records of one project that cannot be delivered may fill the 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, StreamStoppedError, TransactionFullError
 from ..interfaces import Channel, Event
+from ..loggers import get_logger
 from ..pipeline.batching.doubt import SentBefore
 from ..pipeline.batching.stopped_streams import Line
 from ..pipeline.settling.settlement import attempt_of
@@ -27,7 +27,7 @@ from .registry import Registry, StoredFuture, Waiting, staying
 from .taking import Taking
 from .ticket import Ticket
 
-_log = logging.getLogger("producer.feeder")
+_log = get_logger("producer.feeder")
 
 #: What is taken at once, at most: events, and bytes.
 BLOCK_EVENTS = 1024

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,12 +28,13 @@ from struct import Struct
 
 from ..errors import ChannelError, NumberNotNotedError
 from ..interfaces import Notes, SequenceId
+from ..loggers import get_logger
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.batching.doubt import SentBefore
 from ..records import ADOPTED, StreamKey
 from .fed_batch import FedBatch
 
-_log = logging.getLogger("producer.intents")
+_log = get_logger("producer.intents")
 
 _VALUE = Struct(">16sQQQ")
 _CUT = b"\x01"

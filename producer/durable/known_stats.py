@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 
 from ..clock import Clock
 from ..errors import ChannelClosedError
 from ..interfaces import Channel, ChannelStats
+from ..loggers import get_logger
 from ..pipeline.settling.thinned_log import ThinnedLog
 
-_log = logging.getLogger("producer.durable")
+_log = get_logger("producer.durable")
 
 
 class KnownStats:

@@ -9,7 +9,6 @@ next one.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +22,7 @@ from ..errors import (
 )
 from ..futures import SendFuture
 from ..interfaces import Channel, Notes, Record, Sink
+from ..loggers import get_logger
 from ..metrics import Stats
 from ..pipeline.backing import Backing
 from ..pipeline.batching.accumulator import Piece
@@ -46,7 +46,7 @@ from .recovery import Recovery
 from .registry import Registry, StoredFuture, Waiting, staying
 from .ticket import Ticket
 
-_log = logging.getLogger("producer.durable")
+_log = get_logger("producer.durable")
 
 
 class DurablePipeline:

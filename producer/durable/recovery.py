@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 from collections import OrderedDict
 from collections.abc import Callable
 
+from ..loggers import get_logger
 from ..records import ADOPTED, StreamKey
 from .intents import Intent, Intents
 
-_log = logging.getLogger("producer.recovery")
+_log = get_logger("producer.recovery")
 
 #: Streams whose recovery is known to be over. One that is forgotten is looked up again, which finds what is in flight.
 _KNOWN = 4096

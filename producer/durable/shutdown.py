@@ -8,14 +8,13 @@ queue → mover → IO pool → acks → handlers → sink → channels.
 
 from __future__ import annotations
 
-import logging
-
 from ..clock import Deadline
+from ..loggers import get_logger
 from ..pipeline.shutdown import GRACE, graceful, join_handlers
 from .feeder import PATIENCE
 from .pipeline import DurablePipeline
 
-_log = logging.getLogger("producer.shutdown")
+_log = get_logger("producer.shutdown")
 
 
 class DurableCloser:

@@ -6,13 +6,13 @@ itself when the process dies.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 
 from ..interfaces import Channel, Event
+from ..loggers import get_logger
 
-_log = logging.getLogger("producer.feeder")
+_log = get_logger("producer.feeder")
 
 
 class Taking:

@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 from ..client import Producer
+from ..loggers import get_logger
 from ..records import LogItem
 from .feedback import CALLED, OWN, feeds_back
 from .outlet import HasOutlet, OnFull, Outlet
@@ -33,7 +34,7 @@ from .values import repr_of, said, text_or_repr
 
 __all__ = ["LogHubHandler"]
 
-_log = logging.getLogger("producer.integrations")
+_log = get_logger("producer.integrations")
 
 _SUSPECTS = (OWN, *CALLED)
 
@@ -208,7 +209,7 @@ class LogHubHandler(HasOutlet, logging.Handler):
 
 def _handlers_of(name: str) -> Iterator[logging.Handler]:
     """All handlers that a record of that logger comes to."""
-    logger: logging.Logger | None = logging.getLogger(name)
+    logger: logging.Logger | None = logging.getLogger(name)  # noqa: TID251  # another one's
     while logger is not None:
         yield from logger.handlers
         logger = logger.parent if logger.propagate else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import inspect
-import logging
 import threading
 import time
 from collections import deque
@@ -28,11 +27,12 @@ from ..errors import (
 )
 from ..forks import Stage, watch_fork
 from ..interfaces import CredentialsProvider
+from ..loggers import get_logger
 from ..records import LogItem
 from ..stream import Stream
 from .values import sendable
 
-_log = logging.getLogger("producer.integrations")
+_log = get_logger("producer.integrations")
 
 #: Between two lines about logs that were dropped, seconds.
 _INTERVAL = 60.0

@@ -7,7 +7,6 @@ all that starts, joins and ends the stages stands in one place.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import threading
 from collections.abc import Callable, Iterable
@@ -16,6 +15,7 @@ from ..clock import Clock, Deadline
 from ..config import ProducerConfig
 from ..errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
 from ..interfaces import Sink
+from ..loggers import get_logger
 from ..metrics import Counters, Stats
 from ..own_threads import at_work
 from ..records import StreamKey
@@ -34,8 +34,8 @@ from .settling.settlement import Settlement
 from .snapshot import snapshot
 from .threads import StageThread
 
-_log = logging.getLogger("producer.pipeline")
-_stats_log = logging.getLogger("producer.stats")
+_log = get_logger("producer.pipeline")
+_stats_log = get_logger("producer.stats")
 
 
 class Pipeline:

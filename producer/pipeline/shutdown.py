@@ -7,16 +7,16 @@ sink. What is left at the deadline is failed by name, never silently.
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import Protocol
 
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import CloseTimeoutError
+from ..loggers import get_logger
 from .pipeline import Pipeline
 from .threads import StageThread
 
-_log = logging.getLogger("producer.shutdown")
+_log = get_logger("producer.shutdown")
 
 #: What each stage's threads get to end, seconds, even if the deadline has passed: a thread that has nothing to do ends
 #: within this, so that only those are named that really hang.

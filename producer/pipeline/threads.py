@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
 
 from ..clock import Clock, Deadline
+from ..loggers import get_logger
 from ..own_threads import at_work
 
-_log = logging.getLogger("producer.worker")
+_log = get_logger("producer.worker")
 
 # Between an unexpected error and the next turn: one that came back at once would fill the log and a core, seconds.
 _PAUSE = 0.1

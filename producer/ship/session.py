@@ -26,11 +26,12 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from ..loggers import get_logger
 from .java import use_java
 from .job import LOCAL_MASTER
 from .jvm import Jvm, forget_in_environment, held_interrupts, known_to_environment
 
-_log = logging.getLogger("producer.ship.session")
+_log = get_logger("producer.ship.session")
 
 _COMPILED = (".pyc", ".so", ".pyd", ".pyx", ".pxd", ".pyi")
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -41,7 +42,7 @@ _LOCAL_JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j.configu
 
 
 # Those to which Spark's bridge to Java logs what an interrupt did to it.
-_PY4J_LOGGERS = (logging.getLogger(), logging.getLogger("py4j.clientserver"), logging.getLogger("py4j.java_gateway"))
+_PY4J_LOGGERS = [logging.getLogger(name) for name in (None, "py4j.clientserver", "py4j.java_gateway")]  # noqa: TID251
 
 # The JVM that this process has started; one serves all its sessions.
 _jvms: list[Jvm] = []

@@ -9,7 +9,6 @@ it, and no task waits for it.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -23,8 +22,9 @@ from ..clock import Clock, Deadline, SystemClock
 from ..config import ProducerConfig, ProjectConfig
 from ..errors import InvalidArgumentError
 from ..forks import Stage, watch_fork
+from ..loggers import get_logger
 
-_log = logging.getLogger("producer.spark.executor")
+_log = get_logger("producer.spark.executor")
 
 #: Producers kept in one worker process besides those in use; the one that was idle longest is closed to make room.
 MAX_PRODUCERS = 4

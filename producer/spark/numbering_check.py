@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
 
 from ..client import Producer
 from ..config import ProducerConfig
 from ..errors import ProducerError, ResultFailedError
+from ..loggers import get_logger
 from ..numbering import SequenceKey
 from ..stream import Stream
 from .blame import blames_rows
 from .options import Target, knows_credentials
 
-_log = logging.getLogger("producer.spark.write")
+_log = get_logger("producer.spark.write")
 
 #: How often a question is asked again, the longest pause before, and the longest wait for an answer.
 _RETRIES, _LONGEST_PAUSE_MS, _PATIENCE = 3, 1000, 60.0

@@ -7,7 +7,6 @@ one: ``format("loghub")`` is not found there (``DATA_SOURCE_NOT_FOUND``), nor th
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sys
@@ -16,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..installing import missing
+from ..loggers import get_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_log = logging.getLogger("producer.spark")
+_log = get_logger("producer.spark")
 
 #: Where the package lies.
 _HOME = Path(__file__).resolve().parents[2]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from dataclasses import dataclass
 
 from ..config import ProducerConfig
 from ..errors import AttemptError, ConfigError, MisconfiguredError, NetworkError
+from ..loggers import get_logger
 from ..reading.errors import LogHubReadError
 from .logstore import LogstoreClient
 from .options import Target, knows_credentials
 
-_log = logging.getLogger("producer.spark.write")
+_log = get_logger("producer.spark.write")
 
 #: How often LogHub is asked for the logstore before the job begins, besides the first time, and the longest pause.
 _RETRIES, _LONGEST_PAUSE_MS = 3, 1000

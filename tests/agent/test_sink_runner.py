@@ -66,6 +66,22 @@ def test_what_failed_stays_in_the_channel(channel: BatchChannel) -> None:
     assert taken(channel) == [b"0", b"1", b"2", b"3"]
 
 
+def test_a_log_handler_that_raises_leaves_what_failed_in_the_channel(
+    channel: BatchChannel, letters: BatchChannel, raising_handler: list[str]
+) -> None:
+    """And what was refused in the dead letters: neither is in a transaction that nobody ends, nor delivered again."""
+    errors = iter([SinkError("cut"), None])
+
+    def fail(batches: Sequence[EventBatch]) -> None:
+        raise next(errors) or RefusedError("no", batches)
+
+    runner = _runner(channel, RecordingSink(fail), letters)
+    assert not runner.deliver(0)
+    assert runner.deliver(0)
+    assert (channel.held, taken(channel), taken(letters)) == (0, [], [b"0", b"1", b"2", b"3"])
+    assert len(raising_handler) == 2
+
+
 def test_what_was_acknowledged_before_a_failure_is_not_delivered_again(channel: BatchChannel) -> None:
     """A sink that can tell says which batches failed; the others leave the channel."""
 

@@ -42,6 +42,22 @@ def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
     assert (supervised._counters.get("RestartCount"), supervised._counters.last_error) == (3, "OSError: broken")
 
 
+def test_a_component_is_run_again_though_the_log_handler_raises(raising_handler: list[str]) -> None:
+    """What tells of its failure is no end of its thread."""
+    clock, runs = ManualClock(), count(1)
+
+    def run(_stop: Stop) -> None:
+        if next(runs) == 1:
+            raise OSError("broken")
+
+    supervised = Supervised("source", "s", run, Counters(), clock)
+    supervised.start()
+    eventually(lambda: supervised.state is State.FINISHED or clock.waiting > 0)
+    clock.advance(1.1)
+    assert supervised.join(_soon())
+    assert (next(runs), len(raising_handler)) == (3, 1)
+
+
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
 def test_a_component_that_would_end_the_process_has_failed(
     error: BaseException, caplog: pytest.LogCaptureFixture

@@ -93,6 +93,17 @@ def test_an_event_that_is_none_of_a_producers_stops_nothing(
         assert channel.events()[0].body == b"not a record"
 
 
+def test_a_log_handler_that_raises_stops_no_feeding(raising_handler: list[str]) -> None:
+    """An event that is none of a producer's is buried, and those behind it are delivered."""
+    channel, letters, sink = KeptChannel(), KeptChannel(), RecordingSink()
+    _put(channel, Event({}, b"foreign"))
+    with durable(sink, channel, dead_letter=letters) as producer:
+        assert producer.send("p", "l", LOG).result(PATIENCE)
+        eventually(lambda: channel.stats().size + channel.stats().taken == 0)
+    assert (values(sink), [each.body for each in letters.events()]) == (["b"], [b"foreign"])
+    assert raising_handler
+
+
 def test_a_bug_with_one_event_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """What raises while it is fed stays in the channel, and its future says so; the next ones are fed."""
     one = by_hand(RecordingSink(), KeptChannel())

@@ -6,7 +6,6 @@ Formats are ``access`` (common and combined log format), ``syslog`` (RFC 3164 an
 
 from __future__ import annotations
 
-import logging
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from functools import partial
 from itertools import accumulate, chain, compress
 
 from ...errors import ConfigError
+from ...loggers import get_logger
 from ...pipeline.settling.thinned_log import ThinnedLog
 from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.access_log import parse_access_line
@@ -30,7 +30,7 @@ from ..options import option
 from .texts import over_former, texts
 from .times import milliseconds_parser
 
-_log = logging.getLogger("producer.agent.source")
+_log = get_logger("producer.agent.source")
 
 #: Values that columns of a batch may have besides those that are there: more fields are not made headers.
 _SPARE = 1 << 21

@@ -17,19 +17,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import ProducerError
+from ...loggers import get_logger
 from ..agent import Agent
 from .figures import figures, not_ready
 from .formats import flume_json, prometheus
 from .page import page
 
-_log = logging.getLogger("producer.agent.monitoring")
+_log = get_logger("producer.agent.monitoring")
 
 DEFAULT_PORT = 9171
 _LOOPBACK = "127.0.0.1"

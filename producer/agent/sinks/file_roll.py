@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +23,14 @@ from datetime import datetime
 from pathlib import Path
 
 from ...errors import ChannelError
+from ...loggers import get_logger
 from ..batch import EventBatch
 from ..interfaces import Context, SinkError
 from ..options import option
 from .json_lines import json_line
 from .written import Written
 
-_log = logging.getLogger("producer.agent.sink.file_roll")
+_log = get_logger("producer.agent.sink.file_roll")
 
 _LOOK_BACK = 1 << 16
 

@@ -160,6 +160,6 @@ def _is_for_good(error: Any) -> bool:
 
 
 def _logger() -> Any:
-    import logging  # noqa: PLC0415
+    from ...loggers import get_logger  # noqa: PLC0415
 
-    return logging.getLogger("producer.agent.kafka")
+    return get_logger("producer.agent.kafka")

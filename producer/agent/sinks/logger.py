@@ -5,15 +5,15 @@ Source: Flume's ``LoggerSink``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...loggers import get_logger
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
 
-_log = logging.getLogger("producer.agent.sink.logger")
+_log = get_logger("producer.agent.sink.logger")
 
 
 class LoggerSink:

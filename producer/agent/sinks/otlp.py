@@ -7,7 +7,6 @@ rejected are counted and told; it does not say which.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -15,13 +14,14 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from ...clock import Deadline
+from ...loggers import get_logger
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
 from .http import HttpSink, check_request_options
 from .http_parts import Part
 
-_log = logging.getLogger("producer.agent.sink.otlp")
+_log = get_logger("producer.agent.sink.otlp")
 
 _KIND = "application/x-protobuf"
 _PATH = "/v1/logs"

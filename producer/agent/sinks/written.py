@@ -11,14 +11,14 @@ then the take is committed. So after a death
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...channels.file.store.notes import FileNotes
+from ...loggers import get_logger
 from ..batch import EventBatch
 
-_log = logging.getLogger("producer.agent.sink.file_roll")
+_log = get_logger("producer.agent.sink.file_roll")
 
 _NOTE = "written"
 #: Names that are remembered: a channel has a new one each time it is opened, and gives batches in order.

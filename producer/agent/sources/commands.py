@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import codecs
 import fcntl
-import logging
 import os
 import selectors
 import signal
@@ -20,8 +19,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...errors import ProducerError
+from ...loggers import get_logger
 
-_log = logging.getLogger("producer.agent.exec")
+_log = get_logger("producer.agent.exec")
 
 _READ_BYTES = 1 << 20
 #: Seconds between two looks whether to end.

@@ -9,20 +9,20 @@ command had written, and no channel had committed, when this process died is los
 from __future__ import annotations
 
 import codecs
-import logging
 import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...errors import ConfigError
+from ...loggers import get_logger
 from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from ..repeated import RepeatedLog
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 
-_log = logging.getLogger("producer.agent.exec")
+_log = get_logger("producer.agent.exec")
 
 
 class ExecSource:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import logging
 import os
 import socket
 import threading
@@ -24,13 +23,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ...loggers import get_logger
 from ..batch import batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .http_requests import Budget
 from .listening import Connection, TcpOptions, TcpServer
 
-_log = logging.getLogger("producer.agent.source.forward")
+_log = get_logger("producer.agent.source.forward")
 
 _READ = 1 << 18
 #: Events of one batch.

@@ -11,7 +11,6 @@ are headers.
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -20,12 +19,13 @@ from typing import Any
 
 from ...channels.file.store.notes import FileNotes
 from ...errors import ConfigError, ProducerError
+from ...loggers import get_logger
 from ..batch import EventBatch, Position
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 
-_log = logging.getLogger("producer.agent.source.journald")
+_log = get_logger("producer.agent.source.journald")
 
 _NAME, _NOTE = "journal", "cursors"
 _FIELDS = ("PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_PID", "_HOSTNAME")

@@ -7,17 +7,17 @@ but news of the group meanwhile.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...errors import ConfigError
+from ...loggers import get_logger
 from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 
-_log = logging.getLogger("producer.agent.kafka")
+_log = get_logger("producer.agent.kafka")
 
 
 class KafkaSource:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import logging
 import re
 import selectors
 import socket
@@ -21,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ConfigError
+from ...loggers import get_logger
 from ...tls import closed_if_it_fails
 from ..interfaces import Context, Stop
 from ..options import option
 
-_log = logging.getLogger("producer.agent.source")
+_log = get_logger("producer.agent.source")
 
 #: Seconds: how long the thread that accepts waits when it cannot, and how long connections have to end then.
 _LOOK, _END = 0.5, 10.0

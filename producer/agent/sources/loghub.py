@@ -16,7 +16,6 @@ Source: LogHub protocol, Reading back.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Protocol
 from ...clock import Clock
 from ...config import HttpConfig, ProducerConfig
 from ...errors import ConfigError, ProducerError
+from ...loggers import get_logger
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import LogHubReadError
 from ...reading.logstore import MAX_PULL_COUNT, LogstoreReader
@@ -39,7 +39,7 @@ from ..options import option
 from ..protocols.loghub import LogstoreOptions
 from .loghub_group import BEATS, Membership, UntilAsked, consumer_name
 
-_log = logging.getLogger("producer.agent.source.loghub")
+_log = get_logger("producer.agent.source.loghub")
 
 #: Bytes of bodies of a batch, about; it ends with a LogGroup.
 _BATCH_BYTES = 1 << 20

@@ -10,7 +10,6 @@ from its beginning.
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -19,11 +18,12 @@ from types import TracebackType
 from typing import Self
 
 from ...clock import Clock
+from ...loggers import get_logger
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import LogHubReadError
 from ..interfaces import Stop
 
-_log = logging.getLogger("producer.agent.source.loghub")
+_log = get_logger("producer.agent.source.loghub")
 
 #: Heartbeats of a timeout.
 BEATS = 3

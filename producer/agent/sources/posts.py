@@ -7,7 +7,6 @@ too large 413; while a channel is full, or memory is short, the answer is 503, w
 from __future__ import annotations
 
 import hmac
-import logging
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Iterable
@@ -15,13 +14,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from ...errors import ChannelError, ConfigError
+from ...loggers import get_logger
 from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .http_requests import Budget, Limits, Request, RequestError, RequestReader
 from .listening import Connection, TcpOptions, TcpServer
 
-_log = logging.getLogger("producer.agent.source.http")
+_log = get_logger("producer.agent.source.http")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ what a peer has sent and we have not committed is lost when either dies.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
+from ...loggers import get_logger
 from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
@@ -21,7 +21,7 @@ from .listening import Connection, TcpOptions, TcpServer
 from .syslog_events import FIELDS, SyslogParser
 from .syslog_frames import Frames, FramingError
 
-_log = logging.getLogger("producer.agent.source.syslog")
+_log = get_logger("producer.agent.source.syslog")
 
 _PORT = "to listen on; 0 for any free one"
 _KEEP = "what stays in bodies: none, all, or some of " + " ".join(FIELDS)

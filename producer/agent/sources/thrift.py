@@ -7,13 +7,13 @@ frames; each peer is answered in its own.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import ChannelError
+from ...loggers import get_logger
 from ..batch import EventBatch, batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
@@ -23,7 +23,7 @@ from .listening import Connection, TcpOptions, TcpServer
 if TYPE_CHECKING:
     from ..protocols.thrift import Status
 
-_log = logging.getLogger("producer.agent.source.thrift")
+_log = get_logger("producer.agent.source.thrift")
 
 _PIECE = 1 << 16
 

@@ -8,7 +8,6 @@ about where it stands.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 import weakref
@@ -21,6 +20,7 @@ from ...clock import Clock, Deadline, SystemClock
 from ...errors import ChannelError, ConfigError
 from ...forks import Stage, call_in_child
 from ...interfaces import ChannelStats, Event, FileStats
+from ...loggers import get_logger
 from ..room import Claim
 from .keeper import Keeper
 from .log.log import Log
@@ -40,7 +40,7 @@ from .store.notes import FileNotes
 from .store.segments import Segments
 from .store.space import Space
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 #: The name of a note.
 _PASSED = "passed through"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from queue import SimpleQueue
@@ -10,9 +9,10 @@ from typing import Protocol
 
 from ...clock import Clock, Deadline
 from ...errors import ChannelClosedError, ChannelError
+from ...loggers import get_logger
 from .options import FileChannelOptions
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 
 class Kept(Protocol):

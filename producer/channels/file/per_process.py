@@ -9,7 +9,6 @@ events twice.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import secrets
 import socket
@@ -32,6 +31,7 @@ from ...errors import (
 )
 from ...forks import Stage, call_in_child
 from ...interfaces import ADOPTED_HEADER, ChannelStats, Event
+from ...loggers import get_logger
 from .channel import FileChannel
 from .queue.file_transaction import FileTransaction
 from .recovery.ownership import CHECKPOINT_NAMES, LOCK_NAME, OTHER_NAMES, is_segment
@@ -39,7 +39,7 @@ from .recovery.quarantine import QUARANTINE
 from .store.disk import Disk
 from .store.notes import FileNotes
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 #: Events, and bytes, that are moved in one transaction.
 _MOVED_AT_ONCE = 1000

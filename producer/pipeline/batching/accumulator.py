@@ -12,7 +12,6 @@ it was before, or complete.
 
 from __future__ import annotations
 
-import logging
 import math
 import secrets
 from collections import OrderedDict
@@ -25,6 +24,7 @@ from ...config import ProducerConfig
 from ...errors import ProducerClosedError, StreamStoppedError
 from ...futures import SendFuture
 from ...interfaces import Record, SequenceId
+from ...loggers import get_logger
 from ...numbering import Numbering
 from ...records import SEQUENCED, StreamKey, hash_key_of
 from ...twins import either
@@ -40,7 +40,7 @@ from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 from .stream_state import StreamState
 
-_log = logging.getLogger("producer.accumulator")
+_log = get_logger("producer.accumulator")
 
 #: What the ends of open batches are.
 OpenRecords = either(f"{__package__}._open_records", "OpenRecords", PureOpenRecords)

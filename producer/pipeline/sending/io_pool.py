@@ -5,7 +5,6 @@ Whose turn it is, and who may not go yet, the queue says (see ``sending.fair_que
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import deque
@@ -18,6 +17,7 @@ from ...clock import (
     Deadline,
     WaitingRoom,
 )
+from ...loggers import get_logger
 from ...metrics import DestinationStats
 from ...records import StreamKey
 from ..batching.batch import ProducerBatch
@@ -25,7 +25,7 @@ from ..threads import StageThread
 from .fair_queue import FairQueue, Report, Turn
 from .gates import Verdict
 
-_log = logging.getLogger("producer.io_pool")
+_log = get_logger("producer.io_pool")
 
 
 class IOThreadPool:

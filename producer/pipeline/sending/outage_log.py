@@ -14,14 +14,14 @@ worked for a minute, is said anew at once.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict
 
 from ...clock import Clock
 from ...errors import AttemptError
+from ...loggers import get_logger
 
-_log = logging.getLogger("producer.send_task")
+_log = get_logger("producer.send_task")
 
 #: Between the first two lines about a place, and between any two at most, seconds.
 FIRST_INTERVAL, LONGEST_INTERVAL = 5.0, 60.0

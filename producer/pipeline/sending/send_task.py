@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from ...clock import Clock
@@ -19,6 +18,7 @@ from ...interfaces import (
     Receipt,
     Sink,
 )
+from ...loggers import get_logger
 from ...metrics import Counters
 from ...results import Attempt
 from ..batching.accumulator import LogAccumulator
@@ -26,7 +26,6 @@ from ..batching.batch import BatchState, ProducerBatch
 from ..settling.callbacks import run_user_code
 from ..settling.failure_log import FailureLog
 from ..settling.settlement import Settlement
-from ..settling.telling import tell
 from .destinations import Logstore
 from .fair_queue import Report, Turn
 from .gates import LONGEST_UNREACHABLE, Verdict, verdict_of
@@ -36,7 +35,7 @@ from .retry_rules import GIVE_UP, Decision, RetryRules
 from .sequencing import Sequencer
 from .split import split
 
-_log = logging.getLogger("producer.send_task")
+_log = get_logger("producer.send_task")
 
 _NOT_TRIED = Report(Verdict.NOT_TRIED)
 
@@ -87,7 +86,7 @@ class SendTask:
                 self._rules.take_last_chance(batch, turn.last_since)
             return self._attempt(batch, turn.logstore)
         except BaseException as error:  # whatever a bug here or in a plugged-in part raises, the record is settled
-            tell(_log.exception, "a bug: the batch is failed")
+            _log.exception("a bug: the batch is failed")
             self._give_up(batch, InternalError("InternalError", f"{type(error).__name__}: {error}"))
             if not isinstance(error, Exception):
                 raise
@@ -133,7 +132,7 @@ class SendTask:
         self._note(batch, timestamp_ms, started, receipt=receipt, already_written=already_written)
         if self._outages.any:
             for place in (there.destination, there):
-                tell(self._outages.accepted, place.name)
+                self._outages.accepted(place.name)
         self._settlement.succeed(batch)
         return Report(Verdict.ACCEPTED, seconds)
 
@@ -190,16 +189,16 @@ class SendTask:
             self._keep_or_fail(batch, error)
             return
         self._counters.add("retried", batch.log_count)
-        tell(_log.debug, "%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
+        _log.debug("%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
         if not error.immediate or delay:  # what the next attempt at once sets right is no outage
             place = there if verdict.to_logstore.hold else there.destination
-            tell(self._outages.failed, place.name, error, attempt=batch.attempt_count, delay=due - now)
+            self._outages.failed(place.name, error, attempt=batch.attempt_count, delay=due - now)
 
     def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         try:
             return self._rules.decide(batch, error)
         except Exception:  # noqa: BLE001  # whatever a user's strategy raises
-            tell(_log.exception, "a strategy of the RetryPolicy raised; the batch is failed")
+            _log.exception("a strategy of the RetryPolicy raised; the batch is failed")
             return GIVE_UP
 
     def _keep_or_fail(self, batch: ProducerBatch, error: AttemptError) -> None:
@@ -209,7 +208,7 @@ class SendTask:
             self._fail(batch, error)
 
     def _fail(self, batch: ProducerBatch, error: AttemptError) -> None:
-        tell(self._failures.report, batch, error)
+        self._failures.report(batch, error)
         self._settlement.fail(batch, keep=self._sequencer.undecided(batch))
 
     def _give_up(self, batch: ProducerBatch, error: AttemptError) -> None:
@@ -233,6 +232,6 @@ class SendTask:
         batch.drop_bytes()
         batch.wake()
         said = "%s/%s: a batch of %d logs is too large for the server: cut in two"
-        tell(_log.info, said, *batch.key[:2], batch.log_count)
+        _log.info(said, *batch.key[:2], batch.log_count)
         for half in parts.halves:
             self._submit(half)

@@ -8,17 +8,17 @@ than by the memory of the machine.
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from ...futures import SendFuture, settle_future
+from ...loggers import get_logger
 from ...results import Callback, Result
 from ..batching.batch import ProducerBatch
 from ..threads import StageThread
 
-_log = logging.getLogger("producer.handler")
+_log = get_logger("producer.handler")
 
 
 def run_user_code(due: Callable[[], object]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 from ...clock import Clock
 from ...errors import AttemptError
+from ...loggers import get_logger
 from ..batching.batch import ProducerBatch
 from .thinned_log import ThinnedLog
 
-_log = logging.getLogger("producer.send_task")
+_log = get_logger("producer.send_task")
 
 
 class FailureLog:

@@ -7,10 +7,10 @@ be told, the batch goes to a :class:`~.callbacks.BatchHandler`, which also gives
 from __future__ import annotations
 
 import enum
-import logging
 from collections.abc import Callable
 
 from ...errors import StreamStoppedError
+from ...loggers import get_logger
 from ...metrics import Counters
 from ...records import plain
 from ...results import Attempt, Result
@@ -21,7 +21,7 @@ from ..batching.open_records import RECORD_OVERHEAD
 from .callbacks import BatchHandler
 from .outcomes import OutcomeListener
 
-_log = logging.getLogger("producer.handler")
+_log = get_logger("producer.handler")
 
 
 class _Outcome(enum.Enum):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 
+from ...loggers import get_logger
 from ...path_text import readable
 from ...wire.log_start import Logs
 from ..files.find import LINK_TO_DIRECTORY, Found
@@ -13,7 +13,7 @@ from ..files.plan import cut, pack, partition_size
 from ..portions import Portion
 from .tracking import Offset, Range, ranges, scan
 
-_log = logging.getLogger("producer.ship.follow")
+_log = get_logger("producer.ship.follow")
 
 
 class Looks:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
+from ...loggers import get_logger
 from ..figures import Figures
 
-_log = logging.getLogger("producer.ship.follow")
+_log = get_logger("producer.ship.follow")
 
 
 class Losses:

@@ -11,7 +11,6 @@ wake-up.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -20,8 +19,9 @@ from types import TracebackType
 from typing import Self
 
 from ...clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
+from ...loggers import get_logger
 
-_log = logging.getLogger("producer.watchdog")
+_log = get_logger("producer.watchdog")
 
 # The attempt that this thread makes at the moment.
 _here = threading.local()

@@ -6,16 +6,16 @@ good, nobody waits for the new ones.
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from ...clock import Clock, Deadline, WaitingRoom
 from ...credentials import Credentials, StaticCredentials
 from ...errors import CredentialsError
 from ...interfaces import CredentialsProvider
+from ...loggers import get_logger
 from ...own_threads import at_work
 
-_log = logging.getLogger("producer.credentials")
+_log = get_logger("producer.credentials")
 
 #: Credentials are refreshed this long before they expire, or in the last quarter of their life if that is shorter,
 #: seconds.

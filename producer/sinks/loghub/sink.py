@@ -6,7 +6,6 @@ Source: LogHub protocol, PutLogs, Signatures, Error codes.
 from __future__ import annotations
 
 import difflib
-import logging
 import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from ...errors import (
 )
 from ...forks import Stage, watch_fork
 from ...interfaces import Delivery, Payload, Receipt, Record, SequenceId, Sink
+from ...loggers import get_logger
 from ...records import StreamKey
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.prepared import Prepared, PreparedV1, PreparedV4
@@ -38,7 +38,7 @@ from .codec import Codec
 from .credentials_cache import CredentialsCache
 from .probe import question, sentence
 
-_log = logging.getLogger("producer.loghub")
+_log = get_logger("producer.loghub")
 
 # A Date further away than ten years is nonsense, seconds.
 _SHOWN = 10  # projects in a message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
@@ -12,7 +11,9 @@ from typing import Self
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-_log = logging.getLogger("producer.spark.write")
+from ...loggers import get_logger
+
+_log = get_logger("producer.spark.write")
 
 
 @dataclass(slots=True)

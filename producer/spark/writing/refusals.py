@@ -6,7 +6,6 @@ found out before.
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from pyarrow import ArrowException
 
 from ...config import MAX_BATCH_SIZE_IN_BYTES
 from ...errors import InvalidArgumentError, LogSizeTooLargeError
+from ...loggers import get_logger
 from ..blame import Reason
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
@@ -23,7 +23,7 @@ from .rows import Rows
 if TYPE_CHECKING:
     from .dead_letter_files import DeadLetterFile
 
-_log = logging.getLogger("producer.spark.write")
+_log = get_logger("producer.spark.write")
 
 # How an error of ``send_arrow`` names the row in its batch.
 _ROW = re.compile(r"^row \d+: ")

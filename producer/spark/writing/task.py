@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 from ...client import Producer
 from ...credentials import EnvironmentCredentials
 from ...errors import ConfigError
+from ...loggers import get_logger
 from ..errors import DeliveryFailedError
 from ..executor import leased_producer
 from .at_least_once import AtLeastOnce
@@ -23,7 +23,7 @@ from .refusals import Refusals
 if TYPE_CHECKING:
     from .dead_letter_files import DeadLetterFile
 
-_log = logging.getLogger("producer.spark.write")
+_log = get_logger("producer.spark.write")
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: str | None) -> WriteMetrics:

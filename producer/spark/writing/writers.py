@@ -7,7 +7,6 @@ one beside the driver is started anew after each error, and sends no rows.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from ...clock import Clock, SystemClock
 from ...errors import ConfigError
+from ...loggers import get_logger
 from ..errors import SparkJobError
 from .metrics import WriteMetrics, report
 from .options import Guarantee, WriteOptions
@@ -25,7 +25,7 @@ from .planning import check_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_log = logging.getLogger("producer.spark.write")
+_log = get_logger("producer.spark.write")
 
 
 class _Checked:

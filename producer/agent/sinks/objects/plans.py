@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ....loggers import get_logger
 from ...batch import EventBatch
 
-_log = logging.getLogger("producer.agent.sink.objects")
+_log = get_logger("producer.agent.sink.objects")
 
 _FILE = "plans.json"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
-import logging
 import os
 import random
 import re
@@ -14,9 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....errors import ProducerError
+from ....loggers import get_logger
 from .options import SpoolDirectoryOptions
 
-_log = logging.getLogger("producer.agent.spooldir")
+_log = get_logger("producer.agent.spooldir")
 
 #: What is put aside ends with it, and is not looked at again.
 FAILED_SUFFIX = ".FAILED"

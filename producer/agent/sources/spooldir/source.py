@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ....loggers import get_logger
 from ...batch import EventBatch, Position
 from ...interfaces import Context, Outlet, Stop
 from ..reading.identity import FileName, Key, is_compressed, parse_name
@@ -15,7 +15,7 @@ from .directory import SpoolDirectory, Waiting
 from .events import EventMaker
 from .options import SpoolDirectoryOptions
 
-_log = logging.getLogger("producer.agent.spooldir")
+_log = get_logger("producer.agent.spooldir")
 
 #: Seconds between two looks for positions of files that are gone: a channel that gives their last events notes them.
 _SWEEP_INTERVAL = 60.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 
+from ....loggers import get_logger
 from ...batch import Position
 from ...interfaces import Context, Outlet
 from ..reading.identity import HEAD_BYTES, FileName, Key, holds
@@ -15,7 +15,7 @@ from .known import Copy, KnownFiles, copy_at, find_copy, stem_of
 from .options import TaildirOptions
 from .readers import Readers
 
-_log = logging.getLogger("producer.agent.taildir")
+_log = get_logger("producer.agent.taildir")
 
 
 class Beginnings:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
 from ....clock import Clock
+from ....loggers import get_logger
 from ..reading.identity import Key, is_compressed, open_quickly
 from ..reading.reader import FileReader
 from .beginnings import Beginnings
@@ -16,7 +16,7 @@ from .groups import Directories, Entry, Group, Scan
 from .known import KnownFiles
 from .readers import Readers
 
-_log = logging.getLogger("producer.agent.taildir")
+_log = get_logger("producer.agent.taildir")
 
 #: A scan may take a 50th of the time.
 _SCAN_SHARE = 50

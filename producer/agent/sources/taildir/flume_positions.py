@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
-_log = logging.getLogger("producer.agent.taildir")
+from ....loggers import get_logger
+
+_log = get_logger("producer.agent.taildir")
 
 
 def read_flume_positions(path: Path | None) -> dict[int, int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
+from ....loggers import get_logger
 from ...interfaces import Context, Lag, Outlet, Stop
 from ..reading.reader import ContentChangedError, FileReader
 from .batches import BatchMaker
@@ -15,7 +15,7 @@ from .known import KnownFiles
 from .options import TaildirOptions
 from .readers import Readers
 
-_log = logging.getLogger("producer.agent.taildir")
+_log = get_logger("producer.agent.taildir")
 
 #: Blocks of one file before others have their turn.
 _BLOCKS_A_TURN = 8

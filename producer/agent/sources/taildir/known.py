@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 from ....channels.file.store.notes import FileNotes
 from ....clock import Clock
+from ....loggers import get_logger
 from ...interfaces import Outlet
 from ..reading.identity import (
     FileName,
@@ -24,7 +24,7 @@ from ..reading.identity import (
 )
 from ..reading.reader import FileReader
 
-_log = logging.getLogger("producer.agent.taildir")
+_log = get_logger("producer.agent.taildir")
 
 _PREFIX, _STARTED = "file:", "started"
 #: Seconds between two writes of notes.

@@ -6,10 +6,10 @@ It has no lock of its own: the log calls it with its write lock held, since ther
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable, Sequence
 
 from ....errors import ChannelClosedError, ChannelError, ChannelIOError, InvalidArgumentError
+from ....loggers import get_logger
 from ..store.disk import Disk
 from ..store.format import FIRST_RECORD, encode_segment_header
 from ..store.pointers import MOST_OFFSET, pointer_to
@@ -18,7 +18,7 @@ from ..store.segments import Segments
 from ..store.space import Space
 from .run import Place, Run, encode_run
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 
 class Appender:

@@ -20,7 +20,6 @@ The file is long since whatever the two locks order and guard stands in one plac
 from __future__ import annotations
 
 import errno
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +28,7 @@ from weakref import ref
 
 from ....clock import LOOK_AGAIN, NO_DEADLINE, Clock, Deadline, WaitingRoom
 from ....errors import ChannelIOError
+from ....loggers import get_logger
 from ..store.disk import Disk
 from ..store.segment import Segment, SegmentWriter
 from ..store.segments import Segments
@@ -36,7 +36,7 @@ from ..store.space import Space
 from .appender import Appender, io_error
 from .run import Mark, Place, Position, Run, decode_runs
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 #: With an interval, what is written and not yet synced is kept in memory up to this, bytes; then it is synced early.
 MAX_UNSYNCED = 16 << 20

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from ....errors import ChannelIOError
 from ....interfaces import Event
+from ....loggers import get_logger
 from ..store.disk import Disk
 from ..store.format import decode_event
 from ..store.pointers import Entry
@@ -15,7 +15,7 @@ from ..store.segments import Segments
 from .event_queue import Columns
 from .ledger import Ledger, Taken
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 #: When the disk fails so often in a row to read an event, it is set aside, and the channel goes on with the next.
 TRIES = 3

@@ -6,7 +6,6 @@ An optimisation, never the truth: without one the whole log is read.
 from __future__ import annotations
 
 import contextlib
-import logging
 import struct
 import sys
 from array import array
@@ -14,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from ....loggers import get_logger
 from ..log.run import Position
 from ..queue.event_queue import Columns
 from ..store.disk import Disk
 from ..store.pointers import OFFSET_BITS
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 NAME = "checkpoint"
 BACKUP_NAME = "checkpoint.backup"

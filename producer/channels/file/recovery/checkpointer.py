@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import dataclass
 
 from ....clock import Clock
 from ....errors import ChannelError
+from ....loggers import get_logger
 from ..log.log import Log
 from ..log.run import Mark, Run
 from ..queue.event_queue import Columns
@@ -19,7 +19,7 @@ from ..store.space import Space
 from . import checkpoint as checkpoints
 from . import quarantine
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 
 @dataclass(frozen=True, slots=True)

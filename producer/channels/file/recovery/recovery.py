@@ -7,13 +7,13 @@ anything is changed.
 from __future__ import annotations
 
 import errno
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....clock import Clock
 from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
+from ....loggers import get_logger
 from ..queue.event_queue import Columns
 from ..store.directories import Directories
 from ..store.disk import Disk
@@ -26,7 +26,7 @@ from . import quarantine
 from .checkpoint import Checkpoint
 from .replay import SEGMENT_NAME, Cut, Found, Replay, find_segments
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 #: The first record of a segment is looked for within so many bytes, before all are read.
 _FIRST_LOOK = 1 << 14
 #: Bytes that are written once more at a time.

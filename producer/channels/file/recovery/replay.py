@@ -7,7 +7,6 @@ pass and the sum of all passes decide that together.
 
 from __future__ import annotations
 
-import logging
 import re
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -17,6 +16,7 @@ from struct import unpack
 
 from ....clock import Clock
 from ....errors import ChannelFormatError
+from ....loggers import get_logger
 from ..queue.event_queue import Columns
 from ..store.disk import Disk
 from ..store.encryption import OVERHEAD
@@ -40,7 +40,7 @@ from ..store.segment import Damage, Record, Segment, opened, scan
 from . import checkpoint as checkpoints
 from .torn import Flaw, end_looks_torn, has_lost_sector, run_looks_torn
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 SEGMENT_NAME = re.compile(r"log-(\d{10,})")
 #: A line of progress after so many seconds.

@@ -12,7 +12,6 @@ A database that cannot be read is moved to ``quarantine/``, and a new one is beg
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import secrets
 import sqlite3
@@ -22,8 +21,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from ....errors import ChannelClosedError, ChannelIOError
+from ....loggers import get_logger
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 _T = TypeVar("_T")
 
 NOTES_NAME = "notes.db"

@@ -6,14 +6,14 @@ Besides, a file of a fixed size is kept; when the disk is full all the same, fil
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterable
 
 from ....clock import Clock
 from ....errors import DiskFullError
+from ....loggers import get_logger
 from .disk import Disk
 
-_log = logging.getLogger("producer.channel")
+_log = get_logger("producer.channel")
 
 #: How long a look at the free space is trusted, seconds; what is written meanwhile is subtracted.
 FRESH = 1.0
