@@ -346,6 +346,20 @@ class ChannelFullError(ChannelError, TimeoutError):
         self.wanted, self.wanted_bytes = wanted, wanted_bytes
         self.last_take_age, self.waited = last_take_age, waited
 
+    def after(self, waited: float) -> ChannelFullError:
+        """The same of who has waited in another way, and for so long."""
+        return ChannelFullError(
+            self.channel,
+            size=self.size,
+            capacity=self.capacity,
+            used_bytes=self.used_bytes,
+            byte_capacity=self.byte_capacity,
+            wanted=self.wanted,
+            wanted_bytes=self.wanted_bytes,
+            last_take_age=self.last_take_age,
+            waited=waited,
+        )
+
 
 class ChannelClosedError(ChannelError, RuntimeError):
     """The channel was closed, or belongs to the parent of this process."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
@@ -167,18 +168,19 @@ class BatchChannel:
         """The channel's own figures, which count batches."""
         return self.channel.stats()
 
-    def put(self, batch: EventBatch, timeout: float | None = None) -> None:
+    def put(self, batch: EventBatch, timeout: float | None = None, stop: Stop | None = None) -> None:
         """Commit a batch.
 
         :param timeout: seconds to wait for room; None is ``keep_alive``.
-        :raises ChannelFullError: no room in that time.
+        :param stop: ends the wait.
+        :raises ChannelFullError: no room in that time, or before ``stop``.
         :raises ChannelError: the channel is closed, or the disk failed.
         """
         deadline = Deadline.after(self._clock, self.keep_alive if timeout is None else timeout)
         self.counters.add(EventPutAttemptCount=batch.count)
-        self._enter(batch.count, deadline)
+        self._enter(batch.count, deadline, stop)
         try:
-            self._commit(batch, deadline)
+            self._commit(batch, deadline, stop)
         except DiskFullError:
             self._withdraw(batch.count)
             self._free_space()
@@ -284,9 +286,23 @@ class BatchChannel:
             self._held -= count
         self._room.wake_all()
 
-    def _enter(self, count: int, deadline: Deadline) -> None:
+    def _wait_for_room(self, enters: Callable[[], bool], deadline: Deadline, stop: Stop | None) -> bool:
+        """Wait until something has room; False if it has none in time, or before ``stop``."""
+        if stop is None:
+            return self._room.wait_until(enters, deadline)
+        entered: list[bool] = []
+
+        def is_over() -> bool:
+            entered.append(enters())
+            return entered[-1] or stop.is_set()
+
+        with stop.waking(self._room.wake_all):
+            self._room.wait_until(is_over, deadline)
+        return entered[-1]
+
+    def _enter(self, count: int, deadline: Deadline, stop: Stop | None) -> None:
         begun = self._clock.monotonic()
-        if self._room.wait_until(lambda: self._entered(count), deadline):
+        if self._entered(count) or self._wait_for_room(lambda: self._entered(count), deadline, stop):
             return
         stats = self.channel.stats()
         raise ChannelFullError(
@@ -308,20 +324,38 @@ class BatchChannel:
                 self._held += count
         return fits
 
-    def _commit(self, batch: EventBatch, deadline: Deadline) -> None:
+    def _commit(self, batch: EventBatch, deadline: Deadline, stop: Stop | None) -> None:
         positions, position = self.positions, batch.position
         if position is not None:
             positions.putting(position)
         try:
             with self.channel.transaction() as transaction:
                 transaction.put(write_batch(batch))
-                transaction.commit(deadline.remaining(self._clock))
+                self._finish(transaction, deadline, stop)
         except BaseException:
             if position is not None:
                 positions.failed(position)
             raise
         if position is not None:
             positions.put(position, transaction.last_sequence)
+
+    def _finish(self, transaction: Transaction, deadline: Deadline, stop: Stop | None) -> None:
+        """Commit once the channel itself has room. It knows no ``stop``: it is asked again whenever something left."""
+        if stop is None:
+            transaction.commit(deadline.remaining(self._clock))
+            return
+        begun, full = self._clock.monotonic(), deque[ChannelFullError](maxlen=1)
+
+        def is_committed() -> bool:
+            try:
+                transaction.commit(0)
+            except ChannelFullError as error:
+                full.append(error)
+                return False
+            return True
+
+        if not self._wait_for_room(is_committed, deadline, stop):
+            raise full[0].after(self._clock.monotonic() - begun)
 
     def _make_safe(self, newest: Event) -> None:
         """Nobody delivers what a power cut could take from the channel: its source would read it once more."""

@@ -77,11 +77,13 @@ class SourceOutlet:
         passage, pause = self._passage(batch), _FIRST_PAUSE
         while True:
             try:
-                passage.commit(None)
+                passage.commit(None, stop)
                 if (paced := self._pace.pause()) > 0:
                     stop.wait(paced)
                 return True
             except ChannelError as error:
+                if stop.is_set() and isinstance(error, ChannelFullError):
+                    return False
                 self._tell(error)
             self._counters.add(ChannelWriteFail=1)
             if stop.wait(pause):
@@ -196,13 +198,14 @@ class _Passage:
         self._optional = self._new_to({n: b for n, b in routes.optional.items() if n not in routes.required})
         self._others = [name for name in channels if name not in self._required]
 
-    def commit(self, timeout: float | None) -> None:
+    def commit(self, timeout: float | None, stop: Stop | None = None) -> None:
         """Commit to every channel that does not have it; may be called again after an error.
 
+        :param stop: ends a wait for room.
         :raises ChannelError: a required channel could not.
         """
         for name, part in list(self._required.items()):
-            self._channels[name].put(part, timeout)
+            self._channels[name].put(part, timeout, stop)
             del self._required[name]
         for name, part in self._optional.items():
             self._put_optional(name, part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.clock import SystemClock
 from producer.errors import ChannelFullError
 
-from .doubles import context, file_channel, memory_channel, taken
+from ..support.waiting import Call, eventually
+from .doubles import context, file_channel, memory_channel, opened, taken
 
 _LINES = EventBatch.of_lines(b"a\nb\n")
 
@@ -73,7 +75,7 @@ def test_a_channel_that_had_a_batch_does_not_get_it_again(channels: dict[str, Ba
             assert taken(channels["c2"]) == [b"1", b"2", b"3"]
             return False
 
-        is_set = stop.is_set
+        is_set, waking = stop.is_set, stop.waking
 
     assert _outlet(channels).put_until(_LINES, Emptied())  # type: ignore[arg-type]
     assert _all(channels) == {name: [b"a", b"b"] for name in channels}
@@ -85,6 +87,49 @@ def test_a_source_that_must_stop_waits_no_longer(channels: dict[str, BatchChanne
     stop = Stop()
     stop.set()
     assert not _outlet(channels).put_until(_LINES, stop)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"capacity": 4}, {"byte_capacity": 1000, "byte_capacity_buffer_percentage": 0}],
+    ids=["events", "bytes"],
+)
+def test_a_stop_is_seen_at_once_while_a_channel_is_full(tmp_path: Path, limits: dict[str, Any]) -> None:
+    """Not when ``keep_alive`` is over: it ends the wait for room, and nothing is put."""
+    channel, stop = memory_channel(tmp_path, keep_alive=3600, **limits), Stop()
+    with opened(channel):
+        channel.put(EventBatch.of_lines(b"x" * 200 + b"\n1\n2\n"))
+        waiting = Call(lambda: _outlet({"c": channel}).put_until(EventBatch.of_lines(b"y" * 900 + b"\nz\n"), stop))
+        eventually(lambda: len(channel._room) == 1)
+        stop.set()
+        assert waiting.result() is False
+        assert len(taken(channel)) == 3
+
+
+@pytest.mark.parametrize("limits", [{"capacity": 2}, {"byte_capacity": 1000, "byte_capacity_buffer_percentage": 0}])
+def test_who_waits_for_room_puts_as_soon_as_there_is_some(tmp_path: Path, limits: dict[str, Any]) -> None:
+    """Whether the channel's events or its bytes were too many."""
+    channel, begun = memory_channel(tmp_path, keep_alive=3600, **limits), time.monotonic()
+    with opened(channel):
+        channel.put(EventBatch.of_lines(b"x" * 200 + b"\n"))
+        wanted = b"y" * 900, b"z"
+        waiting = Call(lambda: _outlet({"c": channel}).put_until(EventBatch.of_lines(b"\n".join(wanted)), Stop()))
+        eventually(lambda: len(channel._room) == 1)
+        assert len(taken(channel)) == 1
+        assert waiting.result()
+        assert time.monotonic() - begun < 60
+        assert taken(channel) == list(wanted)
+
+
+def test_the_error_of_a_channel_whose_bytes_are_too_many_tells_the_whole_wait(tmp_path: Path) -> None:
+    """Though the channel itself was asked again and again."""
+    channel = memory_channel(tmp_path, keep_alive=0.02, byte_capacity=1000, byte_capacity_buffer_percentage=0)
+    with opened(channel):
+        channel.put(EventBatch.of_lines(b"x" * 200))
+        with pytest.raises(ChannelFullError, match="no room within") as full:
+            channel.put(EventBatch.of_lines(b"y" * 900), stop=Stop())
+        assert full.value.waited >= 0.02
+        assert (full.value.byte_capacity, full.value.never) == (1000, False)
 
 
 def test_an_optional_channel_that_is_full_holds_nobody_up(channels: dict[str, BatchChannel]) -> None:

@@ -7,7 +7,8 @@ but news of the group meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -154,6 +155,11 @@ class _Member(Stop):
 
     def is_set(self) -> bool:
         return self._outer.is_set()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        with self._outer.waking(wake):
+            yield
 
     def wait(self, seconds: float | None = None) -> bool:
         assigned = self._consumer.assignment()
