@@ -27,6 +27,7 @@ from typing import Any
 from . import lifecycle
 from .errors import InvalidArgumentError
 from .forks import Stage, call_in_child
+from .signal_wakeup import wake_for
 
 #: Modules in whose code the main thread may hold what the other threads need.
 _HOLDING = ("producer.", "logging", "threading", "queue")
@@ -98,6 +99,7 @@ def install_signal_handlers(signals: Iterable[int] = (signal.SIGTERM, signal.SIG
         except (OSError, ValueError, TypeError) as error:
             raise InvalidArgumentError(f"signals: {number!r} cannot be handled: {error}") from error
         _previous[number] = before
+    wake_for(_previous)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

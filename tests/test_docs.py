@@ -107,23 +107,11 @@ def run(command: list[str], cwd: Path, timeout: float = 100, *, activated: bool 
         assert status == 0, output.read()
 
 
-# A worker may sleep through its signal (see tests/processes/programs/pooled.py): it is sent another.
-_TIMER = """import multiprocessing, threading, time
-
-def _again():
-    time.sleep(15)
-    for child in multiprocessing.active_children():
-        child.terminate()
-
-threading.Thread(target=_again, daemon=True).start()
-"""
-
-
 @pytest.mark.parametrize("block", [block for block in PYTHON if block not in (*SPARK, *TOGETHER)], ids=str)
 def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
     """A block is a program of its own, which ends without an error."""
     script = tmp_path / "block.py"
-    script.write_text((_TIMER if "multiprocessing.Pool" in block.text else "") + block.text)
+    script.write_text(block.text)
     run([sys.executable, "-W", "error::SyntaxWarning", str(script)], tmp_path)
 
 

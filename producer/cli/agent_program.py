@@ -23,6 +23,7 @@ from ..agent.monitoring import MonitoringServer, address_of
 from ..agent.options import Problem
 from ..errors import ProducerError
 from ..loggers import get_logger
+from ..signal_wakeup import wake_for
 
 _log = get_logger("producer.agent")
 #: What whoever looks on wants to know of its life; in the log at any level but the highest ones.
@@ -168,6 +169,7 @@ class Program:
         wanted = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}
         former = {number: signal.signal(number, handler) for number, handler in wanted.items()}
         try:
+            wake_for(wanted)
             yield
         finally:
             if former[signal.SIGHUP] is signal.SIG_DFL:

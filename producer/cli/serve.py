@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ..signal_wakeup import wake_for
 from .exit_codes import ExitCode
 from .output import tell_error
 from .parsing import set_examples
@@ -149,6 +150,7 @@ def _ended_by_signals() -> Iterator[threading.Event]:
     ended = threading.Event()
     former = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        wake_for(former)
         yield ended
     finally:
         for number, handler in former.items():

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from ..signal_wakeup import wake_for
+
 
 @contextmanager
 def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
@@ -28,6 +30,7 @@ def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        wake_for(before)
         yield
     finally:
         for number, handler in before.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import threading
 from typing import Any
 
 from common import LOGSTORE, PROJECT, new_producer
@@ -21,17 +20,6 @@ def work(number: int) -> int:
     return number
 
 
-def terminate_again() -> None:
-    """A signal that comes just before a worker begins to wait for its next task does not end that wait: Python runs
-    handlers between its own instructions. Seen 2 times in 360, on a busy machine; the next signal ends it.
-    """
-    for child in multiprocessing.active_children():
-        child.terminate()
-
-
 if __name__ == "__main__":
-    timer = threading.Timer(10, terminate_again)
-    timer.daemon = True
     with multiprocessing.Pool(2, initializer=producer.install_signal_handlers) as pool:
         print(f"sent={len(pool.map(work, range(20)))}")
-        timer.start()
