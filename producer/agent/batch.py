@@ -13,9 +13,11 @@ changed: what an interceptor returns is another one, which shares the block.
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, compress, pairwise
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, compress, pairwise
 from typing import Any, NamedTuple
 
 from ..errors import InvalidArgumentError
@@ -29,6 +31,10 @@ _NO_HEADERS: Mapping[str, Any] = {}
 #: Columns may have so many values for each that is there, and so many besides: what a batch needs of memory is then
 #: bounded by what came, however many names its headers have.
 _SPARSE, _SPARE = 8, 1 << 16
+#: So many besides where events cannot become several batches.
+_SPARE_AT_ONCE = 1 << 21
+#: The header of the others, as a JSON object, where columns of all would have too many places.
+OTHERS = "other_headers"
 
 
 class Position(NamedTuple):
@@ -256,8 +262,35 @@ def is_sparse(names: int, events: int, filled: int, spare: int = _SPARE) -> bool
 
 def columns_of(headers: Sequence[Headers]) -> tuple[dict[str, str], dict[str, Column]]:
     """What is shared of the headers of some events, and the rest as columns."""
-    names = dict.fromkeys(name for each in headers for name in each)
-    return _shared_of({name: [each.get(name) for each in headers] for name in names})
+    counts = Counter(chain.from_iterable(headers))
+    names = usual_names(counts, len(headers))
+    shared, columns = _shared_of({name: [each.get(name) for each in headers] for name in names})
+    if len(names) < len(counts):
+        known = {*names} - {OTHERS}
+        columns[OTHERS] = [_others(each, known) for each in headers]
+    return shared, columns
+
+
+def usual_names(counts: Counter[str], events: int) -> list[str]:
+    """Of the headers' names those for columns: all, or the most frequent ones, if all would have too many places that
+    are empty.
+
+    :param counts: how many events have a header of that name.
+    """
+    if not is_sparse(len(counts), events, counts.total(), _SPARE_AT_ONCE):
+        return list(counts)
+    filled, names = 0, list[str]()
+    for name, count in counts.most_common():
+        filled += count
+        if is_sparse(len(names) + 1, events, filled, _SPARE_AT_ONCE):
+            break
+        names.append(name)
+    return names
+
+
+def _others(headers: Headers, names: Container[str]) -> str | None:
+    found = {name: value for name, value in headers.items() if name not in names}
+    return json.dumps(found, ensure_ascii=False) if found else None
 
 
 def _shared_of(columns: Mapping[str, Column]) -> tuple[dict[str, str], dict[str, Column]]:

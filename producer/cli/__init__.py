@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .commands import COMMANDS  # noqa: PLC0415  # here an interrupt is told, not traced
 
             name = next((argument for argument in arguments if argument in COMMANDS), None)
-            code = _main(arguments, name)
+            code = _main(arguments, name, ends_process=argv is None)
         except KeyboardInterrupt:
             code = interrupts.tell(f"producer {name}" if name else "producer")
         return interrupts.exit_code if code == INTERRUPTED else code
@@ -51,10 +51,13 @@ def _utf_8(word: str) -> str:
         return word
 
 
-def _main(arguments: Sequence[str], name: str | None) -> int:
+def _main(arguments: Sequence[str], name: str | None, *, ends_process: bool) -> int:
+    import argparse  # noqa: PLC0415  # as above
+
     from .commands import COMMANDS, build_parser  # noqa: PLC0415
 
-    args = build_parser({name: COMMANDS[name]} if name else {}).parse_args(arguments)
+    given = argparse.Namespace(ends_process=ends_process)
+    args = build_parser({name: COMMANDS[name]} if name else {}).parse_args(arguments, given)
     return _run(str(name), COMMANDS[str(name)], args)
 
 

@@ -43,7 +43,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     path = _path(args)
-    program = Program(lambda: _load(args), path, until_done=args.until_done, watch=not args.no_reload)
+    program = Program(
+        lambda: _load(args),
+        path,
+        until_done=args.until_done,
+        watch=not args.no_reload,
+        ends_process=args.ends_process,
+    )
     with _heard():
         return _OK if program.run() else _FAILED
 

@@ -49,10 +49,13 @@ class Program:
     :param path: its file.
     :param until_done: end when all sources have nothing left to do, and all is delivered.
     :param watch: whether to look for changes of the file.
+    :param ends_process: whether the process ends as well.
     """
 
-    def __init__(self, load: Callable[[], AgentConfig], path: Path, *, until_done: bool, watch: bool) -> None:
-        self._load, self._path, self._until_done = load, path, until_done
+    def __init__(
+        self, load: Callable[[], AgentConfig], path: Path, *, until_done: bool, watch: bool, ends_process: bool = False
+    ) -> None:
+        self._load, self._path, self._until_done, self._ends_process = load, path, until_done, ends_process
         self._watched = _Watched(path) if watch else None
         self._inbox: SimpleQueue[str] = SimpleQueue()
         self._monitoring: MonitoringServer | None = None
@@ -148,8 +151,8 @@ class Program:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM, SIGINT and SIGHUP go to the inbox; their former handlers are put back at the end. A SIGHUP that
-        comes then does not end the process in place of its exit code.
+        """SIGTERM, SIGINT and SIGHUP go to the inbox; their former handlers are put back at the end. In a process
+        that ends as well a SIGHUP that comes then does not end it in place of its exit code.
         """
         told = False
 
@@ -172,7 +175,7 @@ class Program:
             wake_for(wanted)
             yield
         finally:
-            if former[signal.SIGHUP] is signal.SIG_DFL:
+            if self._ends_process and former[signal.SIGHUP] is signal.SIG_DFL:
                 former[signal.SIGHUP] = signal.SIG_IGN
             for number, handler in former.items():
                 signal.signal(number, handler)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from ..channels.file.recovery.ownership import LOCK_NAME
 from ..channels.file.store.encryption import KeyProvider
 from ..errors import ChannelError, ChannelFormatError, ChannelIOError
 from .drain import DrainRefusedError, drain
+from .output import tell_error
 from .profiles import Settings
 
 
@@ -42,7 +42,7 @@ def drain_all(
         try:
             outcome = drain(directory, settings=settings, dead_letter=letters, keys=keys, timeout=left)
         except (ChannelError, DrainRefusedError) as error:
-            print(f"error: {error}", file=sys.stderr)
+            tell_error("channel", error)
         else:
             emptied += outcome.complete
     print(f"{emptied} of {len(directories)} directories are delivered")

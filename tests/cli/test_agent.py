@@ -311,11 +311,13 @@ def test_a_change_of_the_file_and_sighup_are_taken_up(
     assert hub.made == 1
 
 
+@pytest.mark.parametrize("ends", [True, False], ids=["process", "caller goes on"])
 def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
-    """SIGHUP while the process ends, when the agent has: it is of no use any more, and ends nothing."""
+    """SIGHUP while the process ends, when the agent has, ends nothing; where the process goes on it is as it was."""
     former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    monkeypatch.setattr("sys.argv", ["producer", "agent", "--config", written(tmp_path, **STRESS)])
 
     def act() -> None:
         until(lambda: "at work" in caplog.text)
@@ -323,8 +325,8 @@ def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
 
     try:
         with Beside(act):
-            assert main(["agent", "--config", written(tmp_path, **STRESS)]) == 0
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert main(None if ends else sys.argv[1:]) == 0
+        assert signal.getsignal(signal.SIGHUP) is (signal.SIG_IGN if ends else signal.SIG_DFL)
     finally:
         signal.signal(signal.SIGHUP, former)
 

@@ -165,6 +165,7 @@ def test_drain_all_delivers_what_every_process_left(
             code, out, err = run("drain", "--all", tmp_path / "base")
         assert (code, server.count("my-project", "app-log")) == (1, 4)
         assert out.endswith("2 of 3 directories are delivered\n")
+        assert err.startswith("producer channel: ")
         assert f"{tmp_path}/base/b" in err
         code, out, _ = run("drain", "--all", tmp_path / "base")
         assert (code, server.count("my-project", "app-log")) == (0, 6)

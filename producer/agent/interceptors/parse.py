@@ -24,7 +24,7 @@ from ...wire.speed import split_access, split_syslog
 from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity, parse_syslog
 from ...wire.text_column import TextColumn
-from ..batch import EventBatch, is_sparse
+from ..batch import EventBatch, usual_names
 from ..interfaces import Context
 from ..options import option
 from .texts import over_former, texts
@@ -32,8 +32,6 @@ from .times import milliseconds_parser
 
 _log = get_logger("producer.agent.source")
 
-#: Values that columns of a batch may have besides those that are there: more fields are not made headers.
-_SPARE = 1 << 21
 #: Which lines are of the format, and their fields as columns.
 _Found = tuple[Sequence[object], dict[str, list[str | None]]]
 _Parser = Callable[[str], dict[str, str] | None]
@@ -119,15 +117,8 @@ class ParseInterceptor:
         still in the body.
         """
         counts = Counter(chain.from_iterable(filter(None, parsed)))
-        if not is_sparse(len(counts), len(parsed), counts.total(), _SPARE):
-            return list(counts)
-        filled, names = 0, list[str]()
-        for name, count in counts.most_common():
-            filled += count
-            if is_sparse(len(names) + 1, len(parsed), filled, _SPARE):
-                break
-            names.append(name)
-        silent = self._thinned.due("sparse", 1)
+        names = usual_names(counts, len(parsed))
+        silent = None if len(names) == len(counts) else self._thinned.due("sparse", 1)
         if silent is not None:
             _log.warning(
                 "interceptor %s: %d lines have %d different fields; the %d most frequent ones become headers, all"

@@ -50,7 +50,7 @@ class _Channel:
     def __init__(self):
         self.fails, self.taken = True, []
 
-    def put(self, batch, timeout):
+    def put(self, batch, timeout, stop):
         if self.fails:
             raise ChannelError("c", "no")
         self.taken += batch.bodies()

@@ -18,6 +18,11 @@ def by_event(given, body):
     return None if body == b"drop" else (given | {"size": str(len(body))}, body.upper())
 
 
+def named_by_its_data(given, body):
+    """One whose headers are without end."""
+    return given | {"all": "yes", f"h{body.decode()}": "\u00e9"}, body
+
+
 def to_nothing(batch):
     """A wrong one."""
 
@@ -34,6 +39,18 @@ def test_a_function_gets_events():
     """A function of an event changes headers and body, or drops it."""
     after = interceptor("python", function=f"{__name__}:by_event", each="event").intercept(lines("a", "drop", "bc"))
     assert list(after.events()) == [({"size": "1"}, b"A"), ({"size": "2"}, b"BC")]
+
+
+def test_headers_without_end_are_no_square():
+    """Where each event has a header of its own all are kept, in one: places do not grow with their square."""
+    count = 5_000
+    after = interceptor("python", function=f"{__name__}:named_by_its_data", each="event").intercept(
+        lines(*map(str, range(count)))
+    )
+    found = list(after.headers())
+    assert [each["all"] for each in found] == ["yes"] * count
+    assert found[-1]["other_headers"] == f'{{"h{count - 1}": "\u00e9"}}'
+    assert len(after.columns) * count <= (1 << 21) + 8 * 2 * count + count
 
 
 def test_what_is_no_batch_is_told():
