@@ -76,6 +76,7 @@ class Statement:
     :ivar memory_bytes: bytes of its tables, and of the process beside them, about.
     :ivar result_bytes: bytes that its result may have.
     :ivar seconds: processor time that it may take; its owner's deadline is what usually ends it.
+    :ivar is_spl: whether all columns are text, those of ``names`` are always there, and null is left out of a row.
     """
 
     text: str
@@ -86,6 +87,7 @@ class Statement:
     memory_bytes: int
     result_bytes: int
     seconds: float
+    is_spl: bool = False
 
 
 _WARMING = Statement(
@@ -176,7 +178,8 @@ class Engine:
                     raise RefusalError(
                         f"the result has more than {statement.most_rows} rows: use a smaller LIMIT, and OFFSET"
                     )
-                found.append({name: _text(value) for name, value in zip(names, row, strict=True)})
+                pairs = zip(names, row, strict=True)
+                found.append({name: _text(value) for name, value in pairs if value is not None or not statement.is_spl})
                 size += len(json.dumps(found[-1]))
                 if size > statement.result_bytes:
                     raise RefusalError(f"the result has more than {statement.result_bytes} bytes: use a smaller LIMIT")
@@ -188,16 +191,17 @@ class Engine:
             f"TRY_CAST({_quoted(name)} AS {self._type(table, name, types)}) AS {_quoted(name)}"
             for name in table.columns
         ]
-        if table.rows == 0:
+        if table.rows == 0 or self.statement.is_spl:
             missing = [name for name in self.statement.names if name not in table.columns]
-            shown += [f"NULL AS {_quoted(name)}" for name in missing]
+            null = "CAST(NULL AS VARCHAR)" if self.statement.is_spl else "NULL"
+            shown += [f"{null} AS {_quoted(name)}" for name in missing]
         listed = ", ".join(["__time__", *shown])
         for name in names:
             self.connection.execute(f"CREATE VIEW {_quoted(name)} AS SELECT {listed} FROM {table.raw}")  # noqa: S608
 
     def _type(self, table: Table, name: str, types: dict[str, str]) -> str:
-        if name in types:
-            return types[name]
+        if self.statement.is_spl or name in types:
+            return types.get(name, "VARCHAR")
         column = _quoted(name)
         query = (
             f"SELECT bool_and(CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR) IS NOT DISTINCT FROM {column}),"  # noqa: S608

@@ -333,7 +333,18 @@ def get_project_logs() -> None:
 
 @call
 def pull_logs_with_query() -> None:
-    CLIENT.pull_logs(P, L, 0, CLIENT.get_begin_cursor(P, L, 0).get_cursor(), query="* | where message = 'x'")
+    begin, end = (CLIENT.get_cursor(P, L, 0, where).get_cursor() for where in ("begin", "end"))
+    query = "* | where message like '% second' | extend doubled = cast(latency as bigint) * 2"
+    answer = CLIENT.pull_logs(P, L, 0, begin, query=query)
+    logs = answer.get_flatten_logs_json(decode_bytes=True)
+    assert [(log["message"][-6:], log["latency"], log["doubled"]) for log in logs] == [("second", "10", "20")] * len(
+        logs
+    )
+    counted = answer.get_raw_log_group_count_before_query()
+    assert (answer.get_next_cursor(), counted) == (end, answer.get_loggroup_count())
+    assert answer.get_raw_size_before_query() > 0
+    every = CLIENT.pull_log(P, L, 0, int(time.time()) - 600, "end", query="* | where message = 'nothing'")
+    assert sum(page.get_log_count() for page in every) == 0
 
 
 @call

@@ -10,8 +10,10 @@ from ..errors import ApiError
 from ..limits import Limits
 from ..messages import Answer, ApiRequest, json_answer, parse_number
 from ..service import Call, Service
-from ..store.rows import PackedGroup
 from .cursors import decode_cursor, encode_cursor
+from .spl import Sifted, sift
+from .spl_text import Pipeline, read_spl
+from .sql import check_length
 
 
 def bytes_held(_request: ApiRequest, _declared: int | None, limits: Limits) -> int:
@@ -40,10 +42,11 @@ async def get_cursor_time(service: Service, call: Call) -> Answer:
 
 
 async def pull_logs(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/shards/{shard}?type=log&cursor=…[&count=…&end_cursor=…]``, or ``type=logs``."""
+    """``GET /logstores/{logstore}/shards/{shard}?type=log&cursor=…[&count=…&end_cursor=…&query=…]``, or
+    ``type=logs``.
+    """
     request, shard = call.request, shard_number(call)
-    if "query" in request.query or "processor" in request.query:
-        raise ApiError("ParameterInvalid", "PullLogs with a query or a processor is not supported by this server")
+    pipeline = _pipeline(request, service.limits)
     start = _cursor(request, "cursor")
     count = parse_number("count", request.query.get("count", "100"), 1, service.limits.pull_groups)
     # The end first: what arrives between the two questions is then behind this end, and nothing is passed over.
@@ -56,7 +59,39 @@ async def pull_logs(service: Service, call: Call) -> Answer:
             max_raw_bytes=service.limits.pull_bytes,
         )
     )
-    return await service.offload(_list_answer, request, groups, max(start, stop), end)
+    # Where there is nothing up to ``stop``, it has expired.
+    following = groups[-1].position + 1 if groups else max(start, stop)
+    headers = {"x-log-cursor": encode_cursor(following)}
+    if following >= end:
+        headers["x-log-end-of-cursor"] = "1"
+    if pipeline is None:
+        raws = await service.offload(lambda: [group.unpack().raw for group in groups])
+    else:
+        sifted = await sift(service, pipeline, groups)
+        raws = sifted.raws
+        headers |= _told(sifted, len(groups))
+    return await service.offload(_list_answer, request, raws, headers)
+
+
+def _pipeline(request: ApiRequest, limits: Limits) -> Pipeline | None:
+    """The SPL of the request, if it has any.
+
+    :raises ApiError: ``ParameterInvalid``, it cannot be read.
+    """
+    if "processor" in request.query:
+        raise ApiError("ParameterInvalid", "this server keeps no processors of consumers: send what it does as query")
+    query = request.query.get("query", "")
+    check_length(query, limits)
+    return read_spl(query) if query.strip() else None
+
+
+def _told(sifted: Sifted, groups: int) -> dict[str, str]:
+    return {
+        "x-log-rawdatacount": str(groups),
+        "x-log-rawdatasize": str(sifted.bytes_before),
+        "x-log-rawdatalines": str(sifted.logs_before),
+        "x-log-resultlines": str(sifted.logs),
+    }
 
 
 def shard_number(call: Call) -> int:
@@ -71,19 +106,15 @@ def _cursor(request: ApiRequest, name: str) -> int:
     return decode_cursor(request.query.get(name, ""))
 
 
-def _list_answer(request: ApiRequest, groups: list[PackedGroup], stop: int, end: int) -> Answer:
-    # Where there is nothing up to ``stop``, it has expired.
-    following = groups[-1].position + 1 if groups else stop
-    raw = b"".join(_framed(group.unpack().raw) for group in groups)
+def _list_answer(request: ApiRequest, raws: list[bytes], told: dict[str, str]) -> Answer:
+    raw = b"".join(map(_framed, raws))
     compression = accepted_compression(request)
     headers = {
         "Content-Type": "application/x-protobuf",
-        "x-log-cursor": encode_cursor(following),
-        "x-log-count": str(len(groups)),
+        "x-log-count": str(len(raws)),
         "x-log-bodyrawsize": str(len(raw)),
+        **told,
     }
-    if following >= end:
-        headers["x-log-end-of-cursor"] = "1"
     if raw and compression != "none":
         headers["x-log-compresstype"] = compression
         raw = compress(raw, compression)

@@ -63,12 +63,12 @@ def read_sql(text: str) -> SqlText:
 
     :raises ApiError: ``ParameterInvalid``, it is no SELECT.
     """
-    tokens = [token for token in _TOKEN.findall(text.strip().rstrip(";")) if not token.startswith(("--", "/*"))]
+    tokens = tokens_of(text.strip().rstrip(";"))
     words = frozenset(token.lower().strip('"') for token in tokens if _WORD.fullmatch(token) or token.startswith('"'))
     first = next((token.lower() for token in tokens if _WORD.fullmatch(token)), "")
     if first not in ("select", "with"):
         raise ApiError("ParameterInvalid", f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta")
-    _check_nesting(tokens)
+    check_nesting(tokens)
     outer = dict(_outer_words(tokens))
     if "from" not in outer:
         behind = [place for word, place in outer.items() if word in _BEHIND_FROM]
@@ -113,7 +113,7 @@ def where_of(text: str) -> str:
     """The condition of a SELECT, without what stands in quotation marks or parentheses; empty where another SELECT
     makes it doubtful which rows it is for.
     """
-    tokens = [part for part in _TOKEN.findall(text) if not part.startswith(("--", "/*"))]
+    tokens = tokens_of(text)
     lower = [part.lower() for part in tokens]
     if lower.count("select") != 1 or "where" not in lower:
         return ""
@@ -132,8 +132,16 @@ def _is_outer(tokens: list[str]) -> bool:
     return before.count("(") == before.count(")")
 
 
-def _check_nesting(tokens: list[str]) -> None:
-    """Refuse what would take the database's parser minutes, in which nothing interrupts it."""
+def tokens_of(text: str) -> list[str]:
+    """The words, signs, spaces and quoted texts of a statement, without its comments."""
+    return [token for token in _TOKEN.findall(text) if not token.startswith(("--", "/*"))]
+
+
+def check_nesting(tokens: list[str]) -> None:
+    """Refuse what would take the database's parser minutes, in which nothing interrupts it.
+
+    :raises ApiError: ``ParameterInvalid``.
+    """
     depth = 0
     for part in tokens:
         depth += (part in ("(", "[", "{")) - (part in (")", "]", "}"))

@@ -1,0 +1,149 @@
+"""PullLogs with a query of SPL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from producer.server import Limits, LogHubServer
+from producer.wire.schema import LogGroup
+
+from ..client import LOGSTORE, Client, error_of, log_group
+
+T = 1_700_000_000
+
+
+def put(client: Client, *logs: dict[str, str | bytes], topic: str = "web") -> None:
+    """Store a LogGroup in the first shard."""
+    group = LogGroup(Topic=topic, Source="10.0.0.1")
+    group.LogTags.add(Key="pod", Value="p-1")
+    for number, fields in enumerate(logs):
+        log = group.Logs.add(Time=T + number)
+        for key, value in fields.items():
+            log.Contents.add(Key=key, Value=value if isinstance(value, bytes) else value.encode())
+    assert client.put(bytes(group.SerializeToString()), path="/shards/route", params={"key": "00"}).status_code == 200
+
+
+def pull(client: Client, query: str) -> tuple[list[LogGroup], Any]:
+    return client.pull(0, client.cursor(0, "begin"), query=query, pullMode="scan_on_stream")
+
+
+def fields(client: Client, query: str) -> list[dict[str, bytes]]:
+    """The fields of the logs that are given."""
+    return [{one.Key: one.Value for one in log.Contents} for group in pull(client, query)[0] for log in group.Logs]
+
+
+@pytest.fixture(scope="module")
+def logs() -> Iterator[Client]:
+    """A client of a logstore with two LogGroups in its first shard."""
+    with LogHubServer() as server, Client(server) as client:
+        put(client, {"status": "200", "a": "x", "b": b"\xff"}, {"status": "500", "a": "y"})
+        put(client, {"status": "none", "a": "x|y", "null": "null"}, topic="db")
+        yield client
+
+
+def test_a_condition_sifts_logs_in_their_log_groups(logs: Client) -> None:
+    """Topic, source, tags, times and bytes of what matches are as they were sent; a LogGroup without a match is left
+    out; cursor and headers tell of the whole page, and the cursor leads on.
+    """
+    groups, answer = pull(logs, "* | where status = '200'")
+    (group,) = groups
+    assert (group.Topic, group.Source, group.LogTags[0].Value, group.Logs[0].Time) == ("web", "10.0.0.1", "p-1", T)
+    assert [one.Value for one in group.Logs[0].Contents] == [b"200", b"x", b"\xff"]
+    headers = answer.headers
+    assert (headers["x-log-count"], headers["x-log-resultlines"]) == ("1", "1")
+    assert (headers["x-log-rawdatacount"], headers["x-log-rawdatalines"]) == ("2", "3")
+    assert (headers["x-log-cursor"], headers["x-log-end-of-cursor"]) == (logs.cursor(0, "end"), "1")
+    nothing, answer = logs.pull(0, headers["x-log-cursor"], query="* | where status = '200'")
+    assert (nothing, answer.headers["x-log-cursor"]) == ([], headers["x-log-cursor"])
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("*", [b"x", b"y", b"x|y"]),
+        ("* | where cast(status as bigint) >= 200", [b"x", b"y"]),
+        ("* | where a = 'x' || '|' || 'y' or a like 'y%'", [b"y", b"x|y"]),
+        ("* | where __topic__ = 'db' and \"__tag__:pod\" = 'p-1' and __time__ < 1700000001", [b"x|y"]),
+        ("* | where nowhere = '1'", []),
+        ("* | where nowhere is null | where STATUS = '500' -- a comment | nothing", [b"y"]),
+        ("* | extend n = cast(status as bigint) + 1 | where n = 501", [b"y"]),
+        ("* | where \"null\" = 'null'", [b"x|y"]),
+    ],
+)
+def test_conditions_are_sql_over_texts(logs: Client, query: str, expected: list[bytes]) -> None:
+    """A field is text until it is cast; what cannot be cast, or is not there, does not match and stops nobody."""
+    assert [one["a"] for one in fields(logs, query)] == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("* | project b, c = a", {"b": b"\xff", "c": b"x"}),
+        ("* | project-away status, B, nowhere", {"a": b"x"}),
+        ("* | project-rename s = status | where s = '200' | project s", {"s": b"200"}),
+        ("* | project-rename a = status, status = a | project a, status", {"a": b"200", "status": b"x"}),
+        ("* | extend a = upper(a), n = cast(status as int) * 2 | project a, n", {"a": b"X", "n": b"400"}),
+        ("* | extend n = 1 | project-rename m = n | extend n = 'two' | project m, n", {"m": b"1", "n": b"two"}),
+        ("* | extend gone = null, bad = cast(a as int) | project a, gone, bad", {"a": b"x"}),
+        ("* | project topic = __topic__, __time__, __source__", {"topic": b"web"}),
+        ("* | extend b = a | project-away a, status | where b is not null", {"b": b"x"}),
+        ("* | extend s = concat(a, ',', '=') | project \"s\"", {"s": b"x,="}),
+    ],
+)
+def test_operators_change_fields(logs: Client, query: str, expected: dict[str, bytes]) -> None:
+    """project, project-away, project-rename and extend work one after another; a null is no field; bytes stay."""
+    assert fields(logs, query)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("status: 200 | where a = 'x'", "'*'"),
+        ("where a = 'x'", "'*'"),
+        ("* | stats count(*)", "'stats' is no operator"),
+        ("* | limit 1", "'limit' is no operator"),
+        ("* | ", "'' is no operator"),
+        ("* | where", "nothing follows where"),
+        ("* | where a = 'x') or (1 = 1", "parentheses"),
+        ("* | where a == == 'x'", "cannot be run"),
+        ("* | where nosuchfunction(a)", "nosuchfunction"),
+        ("* | project a | where status = '200'", "status"),
+        ('* | project -wildcard "a*"', "no name of a field"),
+        ("* | extend a", "'field = expression'"),
+        ("* | project-rename a", "'new = old'"),
+        ("* | project a, a = b", "twice"),
+        ("* | extend __time__ = 1", "__time__"),
+        ("* | project-away __topic__", "__topic__"),
+        ("*" + " | where true" * 33, "33 operators"),
+        ("* | where a = '" + "x" * 9000 + "'", "8192"),
+        ("* | where (select count(*) from read_csv('/etc/passwd')) > 0", "cannot be run"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_words(logs: Client, query: str, said: str) -> None:
+    """An unknown operator or function is an error, never an answer without logs; so is a way out of the page."""
+    where = {"type": "log", "cursor": logs.cursor(0, "begin"), "query": query}
+    answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)
+    assert error_of(answer) == (400, "ParameterInvalid")
+    assert said in answer.json()["errorMessage"]
+
+
+def test_a_processor_is_refused(logs: Client) -> None:
+    """There are none, and all logs would be no answer."""
+    where = {"type": "log", "cursor": logs.cursor(0, "begin"), "processor": "mine"}
+    assert error_of(logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)) == (400, "ParameterInvalid")
+
+
+def test_a_page_is_bounded_before_it_is_sifted() -> None:
+    """A reader walks on by cursors through pages of which nothing matches, to what does."""
+    with LogHubServer(limits=Limits(pull_bytes=250)) as server, Client(server) as client:
+        for text in ("x" * 240, "y" * 240, "wanted"):
+            client.put(log_group(text), path="/shards/route", params={"key": "00"})
+        cursor, counts = client.cursor(0, "begin"), []
+        for _ in range(3):
+            groups, answer = client.pull(0, cursor, query="* | where message = 'wanted'")
+            counts.append(len(groups))
+            cursor = answer.headers["x-log-cursor"]
+        assert counts == [0, 0, 1]
