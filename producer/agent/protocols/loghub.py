@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...config import ProjectConfig
 from ...credentials import Credentials, StaticCredentials
 from ..options import option
+from .proxies import PROXY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class LogstoreOptions:
     security_token: str | None = option(None, doc="of temporary credentials", secret=True)
     sign_version: str = option("v1", doc="of signatures; v4 needs a region", choices=("v1", "v4"))
     region: str | None = option(None, doc="such as cn-hangzhou")
+    proxy: str | None = option(None, secret=True, doc=PROXY)
 
     def account(self) -> ProjectConfig:
         """Where it is, and who signs.

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...clock import Deadline
@@ -29,6 +30,7 @@ from ..batch import EventBatch
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import missing_file, option
 from ..protocols.batches import CONTENT_TYPE
+from ..protocols.proxies import PROXY, proxies_of
 from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
 #: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
@@ -77,6 +79,7 @@ class HttpSink:
         authorities: str | None = option(None, doc="a PEM file of authorities; empty for those of certifi")
         certificate: Path | None = option(None, doc="a PEM file: who we are, for a server that asks")
         key: Path | None = option(None, doc="its key, if that is not in the same file")
+        proxy: str | None = option(None, secret=True, doc=PROXY)
         default_rollback: bool = option(True, doc="whether events go back, for statuses without a rule")
         default_backoff: bool = option(True, doc="whether there is a pause, likewise")
         rollback: Mapping[str, bool] = option({}, doc="whether events go back, by status or group")
@@ -87,15 +90,14 @@ class HttpSink:
 
         def __post_init__(self) -> None:
             check_request_options(self.endpoint, self.user, self.token, self.refused)
+            check_certificate(self.certificate, self.key)
+            proxies_of(self.proxy)
             for status in (*self.rollback, *self.backoff):
                 _check_status(status)
-            if self.key is not None and self.certificate is None:
-                raise ConfigError("key", "is that of a certificate", str(self.key))
 
         def missing(self) -> Iterator[ConfigError]:
             """Files that cannot be read."""
-            for name in ("authorities", "certificate", "key"):
-                yield from missing_file(name, getattr(self, name))
+            return missing_certificates(self)
 
         def holds(self) -> int:
             """Bytes at most: a delivery, its events as a request has them, and that request."""
@@ -120,6 +122,7 @@ class HttpSink:
             read_timeout_ms=max(1, round(options.request_timeout * 1000)),
             verify=options.verify,
             ca_bundle=options.authorities,
+            proxies=proxies_of(options.proxy),
         )
         own = (str(options.certificate), str(options.key or options.certificate)) if options.certificate else None
         self._transport = Transport(config, 1, context.clock, f"producer-agent-{context.name}", own)
@@ -269,6 +272,21 @@ def check_request_options(endpoint: str, user: str | None, token: str | None, re
         raise ConfigError("token", "goes without user and password", "***")
     for status in refused:
         _check_status(status)
+
+
+def check_certificate(certificate: Path | None, key: Path | None) -> None:
+    """Likewise, of who we are.
+
+    :raises ConfigError: there is a key of nothing.
+    """
+    if key is not None and certificate is None:
+        raise ConfigError("key", "is that of a certificate", str(key))
+
+
+def missing_certificates(options: Any) -> Iterator[ConfigError]:
+    """Files of certificates that cannot be read."""
+    for name in ("authorities", "certificate", "key"):
+        yield from missing_file(name, getattr(options, name))
 
 
 def _check_status(status: str) -> None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from ...client import Producer
 from ...clock import Deadline
-from ...config import ProducerConfig
+from ...config import HttpConfig, ProducerConfig
 from ...errors import (
     CloseTimeoutError,
     InvalidArgumentError,
@@ -42,6 +42,7 @@ from ..batch import EventBatch, Headers
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
 from ..protocols.loghub import LogstoreOptions
+from ..protocols.proxies import proxies_of
 from .loghub_pieces import MOST_PIECES, PIECE_BYTES, Pieces
 
 _CLOSE_SECONDS = 10.0
@@ -100,6 +101,7 @@ class LogHubSink:
                 sign_version=self.sign_version,
                 region=self.region,
                 drain_timeout_ms=_LAST_RETRIES,
+                http=HttpConfig(proxies=proxies_of(self.proxy)),
                 name=name,
             )
 

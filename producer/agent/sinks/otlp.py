@@ -7,18 +7,21 @@ rejected are counted and told; it does not say which.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
 from ...clock import Deadline
+from ...errors import ConfigError
 from ...loggers import get_logger
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
-from .http import HttpSink, check_request_options
+from ..protocols.proxies import PROXY, proxies_of
+from .http import HttpSink, check_certificate, check_request_options, missing_certificates
 from .http_parts import Part
 
 _log = get_logger("producer.agent.sink.otlp")
@@ -36,6 +39,9 @@ _SAME = (
     "token",
     "verify",
     "authorities",
+    "certificate",
+    "key",
+    "proxy",
     "refused",
     "batch_size",
     "most_bytes",
@@ -64,12 +70,21 @@ class OtlpSink:
         token: str | None = option(None, secret=True, doc="for bearer authentication")
         verify: bool = option(True, doc="check the server's certificate")
         authorities: str | None = option(None, doc="a PEM file of authorities; empty for those of certifi")
+        certificate: Path | None = option(None, doc="a PEM file: who we are, for a server that asks")
+        key: Path | None = option(None, doc="its key, if that is not in the same file")
+        proxy: str | None = option(None, secret=True, doc=PROXY)
         refused: tuple[str, ...] = option(
             ("400", "413", "415", "422"), doc="statuses after which events go to the dead letters, if there are any"
         )
 
         def __post_init__(self) -> None:
             check_request_options(self.endpoint, self.user, self.token, self.refused)
+            check_certificate(self.certificate, self.key)
+            proxies_of(self.proxy)
+
+        def missing(self) -> Iterator[ConfigError]:
+            """Files that cannot be read."""
+            return missing_certificates(self)
 
         def request_options(self) -> HttpSink.Options:
             """How requests are made."""

@@ -37,6 +37,7 @@ from ..batch import EventBatch, Position
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from ..protocols.loghub import LogstoreOptions
+from ..protocols.proxies import proxies_of
 from .loghub_group import BEATS, Membership, UntilAsked, consumer_name
 
 _log = get_logger("producer.agent.source.loghub")
@@ -85,7 +86,12 @@ class LogHubSource:
 
             :raises ConfigError: something is wrong with it.
             """
-            return ProducerConfig(retries=self.retries, sign_version=self.sign_version, region=self.region)
+            return ProducerConfig(
+                retries=self.retries,
+                sign_version=self.sign_version,
+                region=self.region,
+                http=HttpConfig(proxies=proxies_of(self.proxy)),
+            )
 
         def first(self) -> str:
             """From where the first cursor is asked for.
@@ -132,7 +138,7 @@ class LogHubSource:
             retries=0,
             sign_version=options.sign_version,
             region=options.region,
-            http=HttpConfig(connect_timeout_ms=silence, read_timeout_ms=silence),
+            http=HttpConfig(connect_timeout_ms=silence, read_timeout_ms=silence, proxies=proxies_of(options.proxy)),
         )
         heart, own = (
             ConsumerGroup(self._client(ends, config), options.logstore, group, name)

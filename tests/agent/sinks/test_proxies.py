@@ -1,0 +1,115 @@
+"""Sinks that make requests, behind proxies and before servers that ask who sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from producer.agent import AgentConfigError, SinkError
+from producer.server import LogHubServer
+from tests.agent.components import lines, made
+from tests.agent.doubles import memory_channel, opened, taken
+from tests.agent.sources.listeners import Served, serving
+from tests.agent.sources.putting import reading
+from tests.support.waiting import eventually
+
+from .proxies import proxy
+
+_SINKS = ["http", "otlp"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates of an authority."""
+    folder, authority = tmp_path_factory.mktemp("certificates"), trustme.CA()
+    for name in ("localhost", "client"):
+        authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(folder / f"{name}.pem")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    return folder
+
+
+@contextmanager
+def _sink(kind: str, served: Served, files: Path, **options: Any) -> Iterator[Any]:
+    asked = {"endpoint": f"https://localhost:{served.address[1]}/v1/logs", "authorities": str(files / "authority.pem")}
+    if kind == "http":
+        asked["format"] = "json"
+    sink = made("sinks", kind, **asked, **options)
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+@pytest.mark.parametrize("kind", _SINKS)
+def test_events_go_through_a_tunnel_and_go_back_when_its_proxy_dies(kind: str, files: Path) -> None:
+    """A proxy that asks for a password opens one; dead, it costs a try and no event, and its password is not told."""
+    with serving(kind, certificate=str(files / "localhost.pem")) as served, proxy() as near:
+        with _sink(kind, served, files, proxy=near.url()) as sink:
+            sink.write([lines("a")])
+            near.die()
+            with pytest.raises(SinkError) as dead:
+                sink.write([lines("b")])
+            near.dead = False
+            sink.write([lines("b")])
+        wrong = _sink(kind, served, files, proxy=near.url("me:wrong@"))
+        with wrong as stranger, pytest.raises(SinkError, match="407") as refused:
+            stranger.write([lines("c")])
+        assert served.outlet.bodies == [b"a", b"b"]
+        assert {first.split()[0] for first in near.asked} == {b"CONNECT"}
+    assert not any(word in f"{each.value!r} {each.value}" for each in (dead, refused) for word in ("hidden", "wrong"))
+
+
+@pytest.mark.parametrize(("given", "ways"), [(None, 1), ("none", 0)], ids=["environment", "none"])
+def test_a_proxy_of_the_environment_is_used_unless_told_otherwise(
+    given: str | None, ways: int, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTTPS_PROXY holds for a sink that names none; "none" goes past it."""
+    with serving("http", certificate=str(files / "localhost.pem")) as served, proxy() as near:
+        monkeypatch.setenv("HTTPS_PROXY", near.url())
+        monkeypatch.setenv("NO_PROXY", "")
+        with _sink("http", served, files, **({} if given is None else {"proxy": given})) as sink:
+            sink.write([lines("a")])
+        assert (served.outlet.bodies, len(near.asked)) == ([b"a"], ways)
+
+
+@pytest.mark.parametrize("kind", _SINKS)
+def test_a_server_that_asks_who_sends_hears_only_whom_it_knows(kind: str, files: Path) -> None:
+    """With a certificate of the server's authorities a sink is served; without one it is not."""
+    known = {"certificate": str(files / "localhost.pem"), "client_authorities": str(files / "authority.pem")}
+    with serving(kind, **known) as served:
+        with _sink(kind, served, files, certificate=str(files / "client.pem")) as sink:
+            sink.write([lines("a")])
+        with _sink(kind, served, files) as stranger, pytest.raises(SinkError):
+            stranger.write([lines("b")])
+        assert served.outlet.bodies == [b"a"]
+
+
+def test_loghub_is_reached_through_a_proxy(tmp_path: Path) -> None:
+    """By sink and source: a name that this machine cannot resolve is the proxy's business."""
+    with LogHubServer() as server:
+        options = {"project": "p", "logstore": "l", "endpoint": "http://far.invalid"}
+        options |= {"access_key_id": server.access_key_id, "access_key_secret": server.access_key_secret}
+        options |= {"proxy": server.endpoint}
+        sink = made("sinks", "loghub", **options)
+        sink.write([lines("a")])
+        sink.close()
+        assert server.count("p", "l") == 1
+        with opened(memory_channel(tmp_path)) as channel:
+            with reading("loghub", tmp_path, {"c": channel}, **options):
+                eventually(lambda: channel.held)
+            assert taken(channel) == [b"a"]
+
+
+@pytest.mark.parametrize("kind", [*_SINKS, "loghub"])
+@pytest.mark.parametrize("url", ["proxy:3128", "socks5://hidden@proxy:1", "http://", "http://hidden@proxy:x"])
+def test_what_is_no_proxy_is_refused_before_anything_starts(kind: str, url: str) -> None:
+    """And not shown, since it may hold a password."""
+    account = {"project": "p", "logstore": "l", "access_key_id": "i", "access_key_secret": "s"}
+    with pytest.raises(AgentConfigError, match="proxy: must be a URL such as") as caught:
+        made("sinks", kind, endpoint="http://here", proxy=url, **(account if kind == "loghub" else {}))
+    assert "hidden" not in str(caught.value)
