@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     An interrupt ends it with one line and 130, SIGTERM with 143, whatever it did at that moment.
     """
+    if sys.stderr is None:  # print would take the standard output in its place
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     arguments = arguments_of(sys.argv[1:]) if argv is None else list(argv)
     name: str | None = None
     with Interrupts() as interrupts:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +115,7 @@ class _Version(argparse.Action):
         from .. import __version__  # noqa: PLC0415  (it takes longer than all the rest)
         from ..wire.speed import TWIN  # noqa: PLC0415
 
-        print(f"producer {__version__} ({TWIN} encoders)")
+        parser._print_message(f"producer {__version__} ({TWIN} encoders)\n", sys.stdout)
         parser.exit()
 
 

@@ -6,6 +6,7 @@ get it as it is; in JSON control characters are always escaped, which changes no
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import os
@@ -86,9 +87,15 @@ def _harmless(message: object) -> str:
     return "\n".join(map(plain, str(message).split("\n")))
 
 
-def _json_of(row: Row) -> str:
-    text = json.dumps(row, ensure_ascii=False)
+def _json_of(row: Row, out: IO[str]) -> str:
+    """In ASCII where the output has not all letters: a backslash of Python's, such as ``\\xfc``, is none of JSON's."""
+    text = json.dumps(row, ensure_ascii=not _has_all_letters(out))
     return _OBEYED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+
+
+def _has_all_letters(out: IO[str]) -> bool:
+    encoding = getattr(out, "encoding", None)
+    return encoding is None or codecs.lookup(encoding).name == "utf-8"
 
 
 def _cell(name: str, value: object) -> str:
@@ -152,7 +159,7 @@ class _Json:
     def write(self, rows: Iterable[Row]) -> None:
         for row in rows:
             self._out.write(",\n" if self._begun else "[\n")
-            self._out.write(_json_of(row))
+            self._out.write(_json_of(row, self._out))
             self._begun = True
 
     def close(self) -> None:
@@ -166,7 +173,7 @@ class _JsonLines:
 
     def write(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            self._out.write(f"{_json_of(row)}\n")
+            self._out.write(f"{_json_of(row, self._out)}\n")
         self._out.flush()
 
     def close(self) -> None:

@@ -22,6 +22,8 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that says which option or word was meant, and takes ``-1h`` for a value."""
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
+        # A part of a flag is none: `send --time 5` would be --timeout.
+        keywords["allow_abbrev"] = False
         super().__init__(*args, **keywords)
         self._negative_number_matcher = _NEGATIVE
 
@@ -54,7 +56,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unknown flag {name}{self._near(name)}")
 
     def _known(self, name: str) -> bool:
-        return any(option.startswith(name) for option in self._option_string_actions)
+        return name in self._option_string_actions
 
     def _near(self, name: str) -> str:
         options = [option for option in self._option_string_actions if option.startswith("--")]
@@ -146,6 +148,18 @@ def positive_integer(text: str) -> int:
 
     :raises ArgumentTypeError: it is none.
     """
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer, at least 1, got {text}")
+    return _integer(text, 1)
+
+
+def whole_number(text: str) -> int:
+    """An integer from 0.
+
+    :raises ArgumentTypeError: it is none.
+    """
+    return _integer(text, 0)
+
+
+def _integer(text: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be an integer, at least {least}, got {text}")
     return int(text)

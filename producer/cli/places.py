@@ -12,7 +12,7 @@ from ..reading.errors import LogHubReadError
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import tell, writer
-from .profiles import resolve
+from .profiles import UsageError, resolve
 
 _OF_A_PROJECT = ("projectName", "region", "status", "description", "createTime")
 _OF_A_LOGSTORE = ("logstoreName", "shardCount", "ttl", "createTime")
@@ -44,6 +44,7 @@ def logstores(args: argparse.Namespace) -> int:
 
 def create(args: argparse.Namespace) -> int:
     """Create a project or a logstore; the exit code."""
+    _take_name(args)
     settings = resolve(args, os.environ)
     with LogHub(settings) as loghub:
         name = settings.needed("project") if args.what == "project" else settings.needed("logstore")
@@ -61,6 +62,19 @@ def create(args: argparse.Namespace) -> int:
         else:
             tell(f"{args.what} {name} is created")
     return ExitCode.OK
+
+
+def _take_name(args: argparse.Namespace) -> None:
+    """What is made may be named as an argument, or by its flag.
+
+    :raises UsageError: by both, as two.
+    """
+    flagged = getattr(args, args.what)
+    if args.name is None:
+        return
+    if flagged not in (None, args.name):
+        raise UsageError(f"two names of one {args.what}: {args.name} and --{args.what} {flagged}")
+    setattr(args, args.what, args.name)
 
 
 def check(args: argparse.Namespace) -> int:

@@ -114,7 +114,8 @@ def _send(stream: Stream, logs: Iterable[tuple[int, Log]], tally: _Tally) -> Non
 
 def _logs(args: argparse.Namespace, tally: _Tally) -> Iterator[tuple[int, Log]]:
     """The number of each line, from 1, and its log."""
-    lines: Iterable[str] = args.line or _standard_input(newline="" if args.format == "csv" else "\n")
+    named = args.line if args.line != ["-"] else []
+    lines: Iterable[str] = named or _standard_input(newline="" if args.format == "csv" else "\n")
     if args.format == "csv":
         return _csv(lines, tally)
     read = _json if args.format == "json" else _line

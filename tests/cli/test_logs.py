@@ -8,6 +8,8 @@ import itertools
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -97,8 +99,9 @@ def test_send_delivers_what_is_named_and_says_so(run: Run, server: LogHubServer)
 def test_send_reads_the_standard_input(
     run: Run, server: LogHubServer, form: str, text: str, found: list[dict[str, str]]
 ) -> None:
-    """Lines, JSON lines, or CSV whose first line names the fields; empty lines are none."""
-    assert run("send", "--format", form, stdin=text) == (0, "", "2 delivered\n")
+    """Lines, JSON lines, or CSV whose first line names the fields; empty lines are none. A dash asks for it, too."""
+    dash = ["-"] if form == "json" else []
+    assert run("send", *dash, "--format", form, stdin=text) == (0, "", "2 delivered\n")
     assert stored(server) == found
 
 
@@ -134,6 +137,14 @@ def test_send_stumbles_over_no_line(run: Run, server: LogHubServer) -> None:
     assert run("send", "--format", "csv", stdin="\ufefflevel\nWARN\n")[0] == 0
     assert run("send", "--format", "json", stdin='\ufeff{"level": "INFO"}\n')[0] == 0
     assert stored(server) == [{"a": "1"}, {"level": "WARN"}, {"level": "INFO"}]
+
+
+def test_a_closed_standard_error_is_no_error(server: LogHubServer) -> None:
+    """What would be told there is told nowhere: not among the output, and not as a failure."""
+    command = [sys.executable, "-m", "producer", "send", "hello"]
+    ended = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], stdout=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert stored(server) == [{"content": "hello"}]
 
 
 def test_send_tells_what_was_not_delivered_and_why(run: Run, server: LogHubServer) -> None:
@@ -337,13 +348,14 @@ def test_projects_are_listed_without_naming_one(run: Run, monkeypatch: pytest.Mo
 def test_projects_and_logstores_are_created_and_listed(run: Run, server: LogHubServer) -> None:
     """What exists already is an error, unless that is allowed."""
     target = ("-p", "made", "-l", "new")
-    assert run("create", "project", *target) == (0, "", "project made is created\n")
+    assert run("create", "project", "made") == (0, "", "project made is created\n")
     assert run("create", "logstore", *target, "--shards", "3", "--ttl", "7", "--index")[0] == 0
     assert server.requests[-1].path == "/logstores/new/index"
     code, _, err = run("create", "logstore", *target)
     assert code == 1
     assert "AlreadyExist" in err
     assert run("create", "logstore", *target, "--if-not-exists") == (0, "", "logstore new exists already\n")
+    assert run("create", "logstore", "new", *target[:2], "--if-not-exists")[2] == "logstore new exists already\n"
     assert run("logstores", *target[:2], "-o", "csv")[1] == "logstoreName\nnew\n"
     details = json.loads(run("logstores", *target[:2], "--details")[1])
     assert (details["shardCount"], details["ttl"]) == (3, 7)
@@ -369,6 +381,7 @@ def test_check_says_whether_logs_would_arrive(run: Run, server: LogHubServer) ->
         (["search", "-l", ""], "--logstore is empty: leave it out, or give a value"),
         (["tail", "--grep", "("], "--grep (: "),
         (["send", "x", "-l", "Bad Name!"], "Bad Name!"),
+        (["create", "project", "a", "-p", "b"], "two names of one project: a and --project b"),
     ],
 )
 def test_wrong_arguments_are_told_in_words(run: Run, arguments: list[str], told: str) -> None:

@@ -162,7 +162,19 @@ def test_an_output_without_the_letters_gets_escapes(monkeypatch: pytest.MonkeyPa
     """In a locale without Unicode nothing is lost, and nothing is traced."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", out)
-    monkeypatch.setattr("producer.cli.completion.run", lambda _args: printed("jsonl", {"a": "日"}) or 0)
+    monkeypatch.setattr("producer.cli.completion.run", lambda _args: printed("table", {"a": "日"}) or 0)
     assert main(["completion", "bash"]) == 0
     out.flush()
-    assert out.buffer.getvalue() == b'{"a": "\\u65e5"}\n'  # type: ignore[attr-defined]
+    assert out.buffer.getvalue() == b"a\n\\u65e5\n"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("encoding", "kind"), [("ascii", "json"), ("latin-1", "jsonl"), ("utf-8", "jsonl")])
+def test_json_is_json_in_every_locale(monkeypatch: pytest.MonkeyPatch, encoding: str, kind: str) -> None:
+    """Letters that the output lacks, and those for which Python and JSON write other escapes, are read back."""
+    row = {"a": "ü日😀", "b": "\x85"}
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="backslashreplace")
+    monkeypatch.setattr("sys.stdout", out)
+    printed(kind, row)
+    out.flush()
+    found = json.loads(out.buffer.getvalue().decode(encoding))  # type: ignore[attr-defined]
+    assert found == ([row] if kind == "json" else row)

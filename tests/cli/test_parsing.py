@@ -45,6 +45,8 @@ def ended(*arguments: str) -> int:
         (["agent", "check", "a.toml"], "producer agent check: 'a.toml' is one argument too many; see producer agent"),
         (["agent", "a.toml"], "producer agent: no such command 'a.toml'; a file is given by --config a.toml; see"),
         (["agent", "a.properties"], "a file is given by --flume a.properties; see producer agent --help"),
+        (["send", "hello", "--time", "1700000000"], "producer send: unknown flag --time: did you mean --timeout? see"),
+        (["tail", "-n", "-1"], "argument -n/--lines: must be an integer, at least 0, got -1; see producer tail --help"),
         (["create"], "required: project or logstore; see producer create --help"),
         (["serve", "--zzzz"], "producer serve: unknown flag --zzzz; see producer serve --help"),
     ],
@@ -52,7 +54,7 @@ def ended(*arguments: str) -> int:
 def test_a_wrong_name_is_told_with_the_nearest_one(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line, exit code 2; an unknown option is told before one that is missing."""
+    """One line, exit code 2; an unknown option is told before one that is missing, and a part of one is unknown."""
     assert ended(*arguments) == ExitCode.USAGE
     err = capsys.readouterr().err
     assert told in err

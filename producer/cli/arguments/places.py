@@ -26,6 +26,7 @@ def logstores(parser: argparse.ArgumentParser) -> None:
 def create(parser: argparse.ArgumentParser) -> None:
     """Of ``producer create``."""
     parser.add_argument("what", choices=("project", "logstore"), metavar="project or logstore")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="default: what --project or --logstore says")
     parser.add_argument("--shards", type=positive_integer, default=2, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--ttl", type=positive_integer, default=30, metavar="DAYS", help="how long logs are kept; default: %(default)s"
@@ -38,8 +39,8 @@ def create(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     set_examples(
         parser,
-        "producer create project -p my-project --profile local",
-        "producer create logstore -p my-project -l app --shards 4 --ttl 7 --index",
+        "producer create project my-project --profile local",
+        "producer create logstore app -p my-project --shards 4 --ttl 7 --index",
         more=WHERE,
     )
 

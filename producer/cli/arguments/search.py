@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..parsing import positive_integer, set_examples
+from ..parsing import positive_integer, set_examples, whole_number
 from .target import WHERE, add_output, add_target
 
 _TIMES = (
@@ -59,7 +59,9 @@ def context(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pack_id", metavar="PACK_ID", help="of the log: its __tag__:__pack_id__")
     parser.add_argument("pack_meta", metavar="PACK_META", help="its __pack_meta__, of `search --pack-meta`")
     for letter, name, text in (("-B", "--before", "logs before it"), ("-A", "--after", "logs after it")):
-        parser.add_argument(letter, name, type=_lines, default=10, metavar="N", help=f"{text}; default: %(default)s")
+        parser.add_argument(
+            letter, name, type=whole_number, default=10, metavar="N", help=f"{text}; default: %(default)s"
+        )
     _finish(
         parser,
         "producer search timeout --pack-meta --limit 1 --output json -p my-project -l app",
@@ -78,7 +80,3 @@ def _finish(parser: argparse.ArgumentParser, *examples: str, times: str = _TIMES
     add_output(parser)
     add_target(parser)
     set_examples(parser, *examples, more=f"{times}\n\n{WHERE}".strip())
-
-
-def _lines(text: str) -> int:
-    return 0 if text == "0" else positive_integer(text)

@@ -10,7 +10,7 @@ from .target import WHERE, add_target
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add them."""
-    parser.add_argument("line", nargs="*", metavar="LINE", help="a log each; default: the standard input")
+    parser.add_argument("line", nargs="*", metavar="LINE", help="a log each; default, and -: the standard input")
     parser.add_argument(
         "-f",
         "--format",

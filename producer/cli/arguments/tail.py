@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..parsing import positive_integer, positive_number, set_examples
+from ..parsing import positive_integer, positive_number, set_examples, whole_number
 from .target import WHERE, add_output, add_target
 
 
@@ -12,7 +12,12 @@ def tail(parser: argparse.ArgumentParser) -> None:
     """Of ``producer tail``."""
     parser.add_argument("-f", "--follow", action="store_true", help="go on with those that come, until Ctrl-C")
     parser.add_argument(
-        "-n", "--lines", type=_lines, default=10, metavar="N", help="how many of the last hour; default: %(default)s"
+        "-n",
+        "--lines",
+        type=whole_number,
+        default=10,
+        metavar="N",
+        help="how many of the last hour; default: %(default)s",
     )
     parser.add_argument("--grep", metavar="REGEX", help="only logs with a value in which this is found")
     parser.add_argument("--limit", type=positive_integer, metavar="N", help="end after so many logs")
@@ -45,7 +50,3 @@ def pull(parser: argparse.ArgumentParser) -> None:
         "producer pull --shard 0 --shard 1 --from -1h --to now --output csv -p my-project -l app",
         more=f"Times are as those of `search`, and those of receipt. Progress is told on a terminal.\n\n{WHERE}",
     )
-
-
-def _lines(text: str) -> int:
-    return 0 if text == "0" else positive_integer(text)
