@@ -1,4 +1,4 @@
-"""The program that runs SQL statements, one after another, each in a database of its own: a process beside the server.
+"""The program that runs SQL statements, one after another, each over tables of its own: a process beside the server.
 
 What a statement makes of one value (``repeat('x', 2000000000)``) can be neither bounded nor interrupted inside the
 database. So it runs where nothing else is: the memory and processor time of this process are limited by the system, its
@@ -58,6 +58,8 @@ _MACROS = (
     "json_extract_scalar(j, p) AS json_extract_string(j, p)",
     "date_trunc(p, t) AS system.main.date_trunc(p, as_timestamp(CAST(t AS VARCHAR)))",
 )
+#: In this order: the last one lets none be set any more.
+_SETTINGS = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
 
 class RefusalError(Exception):
@@ -116,23 +118,55 @@ class Table:
     rows: int = 0
 
 
-@dataclass(slots=True)
+class Database:
+    """The database of all statements of this process: to make one takes longer than most statements.
+
+    A statement is one SELECT, so it leaves nothing behind; its tables are taken away after it. After a failure there is
+    a new database.
+    """
+
+    def __init__(self) -> None:
+        self._connection: Any = None
+        self._memory = ""
+
+    def open(self, memory_bytes: int) -> Any:
+        """A connection to it, with these bytes for tables."""
+        memory = f"{memory_bytes // 1024}KiB"
+        if self._connection is None or memory != self._memory:
+            self.close()
+            config: dict[str, Any] = {"memory_limit": memory, "threads": "1", "temp_directory": ""}
+            self._connection = duckdb.connect(":memory:", config=config)
+            self._memory = memory
+            for macro in _MACROS:
+                self._connection.execute(f"CREATE MACRO {macro}")
+            for setting in _SETTINGS:
+                self._connection.execute(f"SET {setting}")
+        return self._connection
+
+    def close(self) -> None:
+        """Forget it."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
 class Engine:
-    """The database of one statement."""
+    """One statement, its tables and its views."""
 
-    statement: Statement
-    tables: list[Table] = field(init=False)
-    connection: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Make it."""
-        memory = f"{self.statement.memory_bytes // 1024}KiB"
-        config: dict[str, Any] = {"memory_limit": memory, "threads": "1", "temp_directory": ""}
-        self.connection = duckdb.connect(":memory:", config=config)
+    def __init__(self, statement: Statement, database: Database) -> None:
+        self.statement = statement
+        self.connection = database.open(statement.memory_bytes)
         # No logstore can have such a name.
-        self.tables = [Table(f'"raw {number}"') for number in range(len(self.statement.tables))]
+        self.tables = [Table(f'"raw {number}"') for number in range(len(statement.tables))]
         for table in self.tables:
             self.connection.execute(f"CREATE TABLE {table.raw} (__time__ BIGINT)")
+
+    def clear(self) -> None:
+        """Take its tables and views away."""
+        for table, (names, _) in zip(self.tables, self.statement.tables, strict=True):
+            for name in names:
+                self.connection.execute(f"DROP VIEW {_quoted(name)}")
+            self.connection.execute(f"DROP TABLE {table.raw}")
 
     def insert(self, number: int, count: int, columns: dict[str, str]) -> None:
         """Take ``count`` more rows of a table, a column at a time: that is much faster than values."""
@@ -157,11 +191,6 @@ class Engine:
             raise RefusalError("what follows the '|' must be one SELECT")
         for table, (names, kinds) in zip(self.tables, statement.tables, strict=True):
             self._make_views(table, names, kinds)
-        for macro in _MACROS:
-            connection.execute(f"CREATE MACRO {macro}")
-        connection.execute("SET python_enable_replacements = false")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
         connection.execute(statement.text)
         description = connection.description or []
         rows = self._fetch([column[0] for column in description])
@@ -211,7 +240,7 @@ class Engine:
         return "BIGINT" if whole else "DOUBLE" if number else "VARCHAR"
 
 
-def answer(messages: queue.Queue[tuple[str, Any]], statement: Statement) -> dict[str, Any]:
+def answer(messages: queue.Queue[tuple[str, Any]], statement: Statement, database: Database) -> dict[str, Any]:
     """What becomes of one statement, up to its "run": its result, or why there is none."""
     refusal: str | None = None
     engine: Engine | None = None
@@ -221,16 +250,16 @@ def answer(messages: queue.Queue[tuple[str, Any]], statement: Statement) -> dict
         # After a refusal what still comes is taken and thrown away.
         if refusal is None:
             try:
-                engine = engine or Engine(statement)
+                engine = engine or Engine(statement, database)
                 if kind == "rows":
                     engine.insert(*content)
                 else:
                     result = engine.run()
+                    engine.clear()
             except (RefusalError, duckdb.Error, RuntimeError, MemoryError) as error:
                 refusal = _told(error, statement)
+                database.close()
         if kind == "run":
-            if engine is not None:
-                engine.connection.close()
             return result if refusal is None else {"refusal": refusal}
 
 
@@ -250,7 +279,8 @@ def main() -> None:
     os.dup2(2, 1)
     messages: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
     threading.Thread(target=_read, args=(messages,), daemon=True).start()
-    _warm_up()
+    database = Database()
+    _warm_up(database)
     base = _address_space()
     while True:
         _, content = messages.get()
@@ -258,19 +288,19 @@ def main() -> None:
         _limit(statement, base)
         answers.write(TAKEN)
         answers.flush()
-        said = answer(messages, statement)
+        said = answer(messages, statement, database)
         said["is_worn"] = _address_space() > base + _WORN_BYTES
         body = json.dumps(said).encode()
         answers.write(len(body).to_bytes(8, "big") + body)
         answers.flush()
 
 
-def _warm_up() -> None:
+def _warm_up(database: Database) -> None:
     """Run a statement: what the database takes once, up to 250 MiB of address space, is no statement's."""
-    engine = Engine(_WARMING)
+    engine = Engine(_WARMING, database)
     engine.insert(0, 1, {"__time__": '["0"]', "x": '["0"]'})
     engine.run()
-    engine.connection.close()
+    database.close()
 
 
 def _read(messages: queue.Queue[tuple[str, Any]]) -> None:

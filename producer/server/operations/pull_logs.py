@@ -67,7 +67,7 @@ async def pull_logs(service: Service, call: Call) -> Answer:
     if pipeline is None:
         raws = await service.offload(lambda: [group.unpack().raw for group in groups])
     else:
-        sifted = await sift(service, pipeline, groups)
+        sifted = await sift(service, call, pipeline, groups)
         raws = sifted.raws
         headers |= _told(sifted, len(groups))
     return await service.offload(_list_answer, request, raws, headers)

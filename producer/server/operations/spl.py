@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..service import Service
+from ..service import Call, Service
 from ..sql_process import SqlResult
 from ..store.log_groups import parse_group
 from ..store.rows import PackedGroup
 from .search import searching
 from .spl_text import PAGE, ROW, Pipeline, Step
-from .sql import sql_process
+from .sql import sql_process, while_wanted
 from .sql_rows import SqlRows
 
 #: A result is JSON: what was calculated may be several times as large there.
@@ -37,7 +37,7 @@ class Sifted:
     bytes_before: int
 
 
-async def sift(service: Service, pipeline: Pipeline, groups: list[PackedGroup]) -> Sifted:
+async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[PackedGroup]) -> Sifted:
     """Run the pipeline over a page.
 
     :raises ApiError: ``ParameterInvalid``, it cannot be run or takes too much; as a search.
@@ -58,7 +58,7 @@ async def sift(service: Service, pipeline: Pipeline, groups: list[PackedGroup]) 
     async with searching(service), sql_process(service, statement) as process:
         rows = SqlRows(pipeline.sql, limits, process.take_rows)
         await service.search(_show, groups, rows)
-        result = await service.search(process.run, most)
+        result = await while_wanted(call, service.search(process.run, most))
         return await service.search(_changed, pipeline.steps, groups, result)
 
 

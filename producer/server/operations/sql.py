@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from ..errors import ApiError
+from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
 from ..service import Call, Service
 from ..sql_process import NotTakenError, SqlProcess, SqlResult
@@ -18,6 +18,10 @@ from .search import Wanted, searching, see_logs
 from .sql_rows import SqlRows
 from .sql_text import DEFAULT_ROWS, SqlText, read_sql
 
+T = TypeVar("T")
+
+#: How often it is looked whether the client of a statement that runs is still there.
+_LOOK_SECONDS = 0.1
 _TYPES = {"long": "BIGINT", "double": "DOUBLE"}
 
 
@@ -76,8 +80,23 @@ async def run_over(service: Service, sql: SqlText, tables: list[Table]) -> SqlAn
         for table in tables:
             await see_logs(service, table.call, table.wanted, rows.add)
             await service.search(rows.end_table)
-        result = await service.search(process.run, service.limits.page_bytes)
+        result = await while_wanted(tables[0].call, service.search(process.run, service.limits.page_bytes))
         return SqlAnswer(result, rows.count, time.monotonic() - begun)
+
+
+async def while_wanted(call: Call, work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` returns, as long as somebody waits for the answer.
+
+    :raises ClientGoneError: nobody does; ``work`` is cancelled.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=_LOOK_SECONDS))[0]:
+            if call.is_gone():
+                raise ClientGoneError
+        return task.result()
+    finally:
+        task.cancel()
 
 
 @asynccontextmanager

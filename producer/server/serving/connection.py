@@ -9,7 +9,8 @@ Beside what uvicorn does, it
 * reads little at once, so that many connections together hold little before anybody looks at what they send;
 * answers bytes that are not HTTP, and requests that end too early, in the JSON form that clients of LogHub read, and
   lets them read it: a connection that is closed while bytes arrive is reset, and its client may lose the answer;
-* still answers a client that has closed its sending side after a whole request;
+* still answers a client that has closed its sending side after a whole request, and finds out whether it has closed
+  both sides: that looks the same until it is sent something;
 * lets the application reach the connection, through ``scope["state"]``, for faults that no HTTP server would commit by
   itself.
 """
@@ -36,6 +37,10 @@ CONNECTION = "loghub.connection"
 _READ_BYTES = 64 * 1024
 #: Seconds in which a client that was refused can end what it was sending, and read why.
 _LINGER_SECONDS = 2.0
+#: How often it is looked whether a client that has closed its sending side still waits for a long answer.
+_ASK_SECONDS = 0.3
+#: What any client passes over that waits for an answer.
+_GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class LogHubConnection(H11Protocol):
@@ -47,6 +52,7 @@ class LogHubConnection(H11Protocol):
     _receive_timer: asyncio.TimerHandle | None = None
     _send_timer: asyncio.TimerHandle | None = None
     _linger_timer: asyncio.TimerHandle | None = None
+    _ask_timer: asyncio.TimerHandle | None = None
     _half_closed = False
     _untimed = False
 
@@ -68,8 +74,9 @@ class LogHubConnection(H11Protocol):
         """Forget the timers."""
         self._disarm()
         self.resume_writing()
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
+        for timer in (self._linger_timer, self._ask_timer):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -107,6 +114,8 @@ class LogHubConnection(H11Protocol):
         if self._linger_timer is not None:
             return False
         if self._waits_for_answer():
+            if self._ask_timer is None:
+                self._ask_timer = self.loop.call_later(_ASK_SECONDS, self._ask, _GO_ON)
             return True
         if not self._is_idle():
             self._refuse(error_answer(400, "PostBodyInvalid", "the connection was closed before the request was whole"))
@@ -126,6 +135,19 @@ class LogHubConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Not HTTP: say so in JSON."""
         self._refuse(error_answer(400, "ParameterInvalid", f"this is not an HTTP/1.1 request: {msg}"))
+
+    def _ask(self, said: bytes) -> None:
+        """Find out whether the client is gone: it answers what it is sent with a reset then."""
+        self._ask_timer = None
+        cycle: RequestResponseCycle | None = self.cycle
+        if self.transport.is_closing() or not self._waits_for_answer() or cycle is None or cycle.response_started:
+            return
+        if self.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.transport.abort()
+            return
+        if self.scope["http_version"] == "1.1":
+            self.transport.write(said)
+            self._ask_timer = self.loop.call_later(_ASK_SECONDS, self._ask, b"")
 
     def _waits_for_answer(self) -> bool:
         """Whether a whole request has arrived whose answer is not complete."""

@@ -7,11 +7,14 @@ import logging
 import os
 import resource
 import signal
+import socket
+import struct
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -245,6 +248,23 @@ def test_a_statement_that_takes_too_long_is_ended() -> None:
         assert (found.status_code, found.json()["errorCode"]) == (500, "RequestTimeout")
         assert rows(client, "* | select count(*)") == [["1"]]
         assert server._service.searches.free == 1
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_statement_ends_when_its_client_has_left(server: LogHubServer, client: Client, *, is_reset: bool) -> None:
+    """Closed or reset: its process is killed, and its place is free, long before its time is over."""
+    client.put(log_group("x"))
+    params = {"type": "log", "query": ENDLESS, "from": str(T), "to": str(T + 9)}
+    head = client.sign("GET", f"/logstores/{LOGSTORE}", params, {}, b"")
+    lines = [f"GET /logstores/{LOGSTORE}?{urlencode(params)} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items())]
+    with socket.create_connection((server.host, server.port)) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        eventually(server._service.sql.pids, "the statement runs")
+        if is_reset:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    eventually(lambda: not server._service.sql.pids(), "it ended", 10)
+    assert server._service.searches.free == server._service.limits.searches
+    assert rows(client, "* | select count(*)") == [["1"]]
 
 
 def test_a_process_is_used_again_while_it_is_fit(logs: Client, server: LogHubServer) -> None:

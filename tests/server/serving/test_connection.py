@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from producer.server import Limits, LogHubServer
+from producer.server import Limits, LogHubServer, faults
 
 from ..client import LOGSTORE, PROJECT, Client, log_group
 
@@ -186,6 +186,18 @@ def test_a_half_closed_client_gets_its_answer(server: LogHubServer, client: Clie
     half.shutdown(socket.SHUT_WR)
     assert read_all(half).startswith(b"HTTP/1.1 200")
     assert server.count(PROJECT, LOGSTORE) == 1
+
+
+def test_a_half_closed_client_gets_an_answer_that_takes_long(
+    server: LogHubServer, client: Client, wire: Connect
+) -> None:
+    """It is told once to go on, which any client passes over, and then the answer; one that is gone is not waited
+    for.
+    """
+    server.faults.add(faults.delay(0.7))
+    half = wire(whole_put(client, log_group("half closed")))
+    half.shutdown(socket.SHUT_WR)
+    assert read_all(half).startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.99])
