@@ -12,9 +12,11 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import os
+import ssl
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -23,6 +25,7 @@ import requests.utils
 import urllib3.exceptions
 
 from ...clock import Clock, Deadline
+from ...errors import ConfigError
 from ...wire.prepared import request_target
 from .answers import Received
 from .connections import FollowedAdapter, Outgoing, Sent
@@ -104,6 +107,26 @@ class _Route:
     prefix: str
     tunnel: bool
     head: bytes
+
+
+def check_authorities(config: HttpConfig) -> None:
+    """Tell who makes a producer that its authorities are none, not the first who sends.
+
+    :raises ConfigError: ``ca_bundle`` cannot be read, or holds no certificate.
+    """
+    bundle = config.ca_bundle
+    if bundle is None or not config.verify:
+        return
+    place = {"capath" if Path(bundle).is_dir() else "cafile": bundle}
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(**place)
+    except OSError as error:  # those of ssl, too
+        rule = f"must be a PEM file of certificate authorities, or a folder of them ({_why(error)})"
+        raise ConfigError("http.ca_bundle", rule, bundle) from error
+
+
+def _why(error: OSError) -> str:
+    return str(getattr(error, "reason", None) or error.strerror or error)
 
 
 class Transport:

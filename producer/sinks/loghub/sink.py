@@ -32,7 +32,7 @@ from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.prepared import Prepared, PreparedV1, PreparedV4
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
-from ..http.transport import Answer, Target, Transport, head_of, target_of
+from ..http.transport import Answer, Target, Transport, check_authorities, head_of, target_of
 from .classify import error_of_answer, is_acknowledgement
 from .codec import Codec
 from .credentials_cache import CredentialsCache
@@ -64,9 +64,11 @@ class LogHubSink(Sink):
     """Delivers to LogHub, and keeps the projects of its producer.
 
     :param name: prefix of thread names.
+    :raises ConfigError: ``http.ca_bundle`` cannot be used on this machine.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock, name: str) -> None:
+        check_authorities(config.http)
         self._config = config
         self._clock = clock
         self._name = name

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import certifi
 import pytest
 import trustme
 
 from producer import (
+    ConfigError,
     Credentials,
     HttpConfig,
     InvalidArgumentError,
@@ -303,14 +306,29 @@ def test_verification_can_be_turned_off_in_so_many_words(
 
 
 def test_what_this_side_was_told_wrong_fails_at_once_and_was_never_sent(server: LogHubServer, tmp_path: Path) -> None:
-    """A certificate bundle that does not exist is no trouble of the network."""
-    http = HttpConfig(ca_bundle=str(tmp_path / "missing.pem"))
+    """A certificate bundle that exists no longer is no trouble of the network."""
+    bundle = Path(shutil.copy(certifi.where(), tmp_path / "missing.pem"))
     project = project_for(server, endpoint=f"https://127.0.0.1:{server.port}")
-    with Producer(project, config=options(http=http)) as producer:
+    with Producer(project, config=options(http=HttpConfig(ca_bundle=str(bundle)))) as producer:
+        bundle.unlink()
         result = send_one(producer)
     assert result.attempt_count == 1
     assert "missing.pem" in result.error_message
     assert not result.may_have_been_stored
+
+
+@pytest.mark.parametrize(("text", "told"), [(None, "No such file or directory"), ("no certificate", "CERTIFICATE")])
+def test_authorities_that_are_none_are_told_by_the_producer_and_not_by_the_first_send(
+    tmp_path: Path, text: str | None, told: str
+) -> None:
+    """A file that is missing, or holds no certificate, in a sentence; without verifying nobody needs it."""
+    bundle = tmp_path / "authorities.pem"
+    if text is not None:
+        bundle.write_text(text)
+    with pytest.raises(ConfigError, match=rf"http.ca_bundle: must be a PEM file of .*{told}.*authorities\.pem"):
+        Producer(config=options(http=HttpConfig(ca_bundle=str(bundle))))
+    Producer(config=options(http=HttpConfig(ca_bundle=str(bundle), verify=False))).close()
+    Producer(config=options(http=HttpConfig(ca_bundle=str(tmp_path)))).close()
 
 
 @pytest.mark.parametrize("channel", [False, True])
