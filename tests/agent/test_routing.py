@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from producer.agent.routing import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
 from producer.agent.selectors.multiplexing import MultiplexingSelector
 from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.agent.sources.kafka import _Member
+from producer.agent.sources.loghub_group import UntilAsked
 from producer.clock import SystemClock
 from producer.errors import ChannelFullError
 
@@ -104,6 +107,16 @@ def test_a_stop_is_seen_at_once_while_a_channel_is_full(tmp_path: Path, limits: 
         stop.set()
         assert waiting.result() is False
         assert len(taken(channel)) == 3
+
+
+@pytest.mark.parametrize("kind", [_Member, UntilAsked])
+def test_who_ends_for_further_reasons_is_woken_by_the_agents_end_as_well(kind: type[Stop]) -> None:
+    """The stops of the sources of groups, of Kafka and of LogHub."""
+    outer, woken = Stop(), list[bool]()
+    given: Any = (None, outer) if kind is _Member else (outer, SimpleNamespace(is_asked=lambda: False))
+    with kind(*given).waking(lambda: woken.append(True)):
+        outer.set()
+    assert woken
 
 
 @pytest.mark.parametrize("limits", [{"capacity": 2}, {"byte_capacity": 1000, "byte_capacity_buffer_percentage": 0}])

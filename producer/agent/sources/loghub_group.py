@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -153,6 +154,11 @@ class UntilAsked(Stop):
 
     def is_set(self) -> bool:
         return self._outer.is_set() or self._membership.is_asked()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        with self._outer.waking(wake):
+            yield
 
     def wait(self, seconds: float | None = None) -> bool:
         self._outer.wait(seconds)
