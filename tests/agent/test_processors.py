@@ -142,6 +142,35 @@ def test_load_balancing_with_backoff_leaves_a_failed_sink_alone() -> None:
     assert broken.tries == 2
 
 
+def test_load_balancing_at_random_delivers_by_whoever_works() -> None:
+    """Flume's ``testRandomOneActiveSink`` and ``testRandomPersistentFailure``; all down is told."""
+    broken, other = _Broken(), RecordingSink()
+    processor = _made(LoadBalancingProcessor, {"a": broken, "b": other, "c": _Broken()}, selector="random")
+    for _ in range(20):
+        processor.write(_BATCHES)
+    assert (len(broken.batches), len(other.batches)) == (0, 20)
+    with pytest.raises(SinkError, match="down"):
+        _made(LoadBalancingProcessor, {"a": broken, "c": _Broken()}, selector="random").write(_BATCHES)
+
+
+@pytest.mark.parametrize("selector", ["round_robin", "random"])
+def test_load_balancing_with_backoff_tries_a_sink_again_that_works_again(selector: str) -> None:
+    """Flume's ``testRandomBackoff``, ``testRoundRobinBackoffFailureRecovery``: not before its time, and then again."""
+    clock, ill, well = ManualClock(), _Broken(), RecordingSink()
+    processor = _made(LoadBalancingProcessor, {"a": ill, "b": well}, clock, selector=selector, backoff=True)
+    for _ in range(50):
+        processor.write(_BATCHES)
+    ill.down = False
+    for _ in range(10):
+        processor.write(_BATCHES)
+    assert (ill.tries, len(ill.batches), len(well.batches)) == (1, 0, 60)
+    clock.advance(2.1)
+    for _ in range(50):
+        processor.write(_BATCHES)
+    assert len(ill.batches) > 0
+    assert len(ill.batches) + len(well.batches) == 110
+
+
 def test_all_sinks_of_a_group_are_closed() -> None:
     """Once each."""
     sinks = {name: RecordingSink() for name in "ab"}

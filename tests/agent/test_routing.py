@@ -208,6 +208,34 @@ def test_optional_channels_of_a_value_are_further_ones(channels: dict[str, Batch
     assert _all(channels) == {"c1": [b"1"], "c2": [b"1"], "c3": []}
 
 
+@pytest.mark.parametrize(
+    ("default", "wanted"),
+    [(("c1", "c3"), "c1 c2 c3"), (("c3",), "c1 c2 c3"), ((), "c1 c2")],
+    ids=["one is default, too", "further ones", "only optional"],
+)
+def test_optional_channels_of_a_value_without_a_mapping(
+    channels: dict[str, BatchChannel], default: tuple[str, ...], wanted: str
+) -> None:
+    """Flume's ``testNoSelection``, ``testNoMandatory``, ``testOnlyOptional``: beside the default's, each once."""
+    outlet = _multiplexing(channels, default=default, optional={"zebra": ("c1", "c2")})
+    outlet.put(EventBatch.of_events([({"type": "zebra"}, b"1")]))
+    assert _all(channels) == {name: [b"1"] if name in wanted else [] for name in channels}
+
+
+def test_an_optional_channel_that_is_named_twice_gets_a_batch_once(channels: dict[str, BatchChannel]) -> None:
+    """Flume's ``testMultipleOptionalChannelsSameChannelTwice``; the others are required, with more than one event."""
+    _outlet(channels, optional=("c1", "c3", "c1")).put(_LINES)
+    assert _all(channels) == {name: [b"a", b"b"] for name in channels}
+
+
+def test_load_balancing_takes_turns(channels: dict[str, BatchChannel]) -> None:
+    """Flume's ``testLoadBalancingSelector``: a batch goes to one channel, and the next one to the next."""
+    outlet = _outlet(channels, LoadBalancingSelector)
+    for number in range(3):
+        outlet.put(EventBatch.of_lines(b"%d" % number))
+    assert list(_all(channels).values()) == [[b"0"], [b"1"], [b"2"]]
+
+
 def test_a_mapping_to_an_unknown_channel_is_told(channels: dict[str, BatchChannel]) -> None:
     """With the value, and the nearest name."""
     with pytest.raises(AgentConfigError, match=r"mapping.x: the source has no channel 'c9'; there are c1, c2, c3"):
