@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -133,17 +134,20 @@ def _stall(port: int) -> Iterator[None]:
 @contextmanager
 def _outage(port: int, seconds: float) -> Iterator[None]:
     """The server does not answer during the part of the time that :data:`OUTAGE` says."""
-    begin, end = (
-        threading.Timer(share * seconds, set_mode, (port, mode))
-        for share, mode in zip(OUTAGE, ("stall", "ok"), strict=True)
-    )
-    begin.start()
-    end.start()
+    # One thread does both: of two timers on a busy machine the second may come first, and the server stalls for ever.
+    trouble = threading.Thread(target=_stall_between, args=(port, seconds))
+    trouble.start()
     try:
         yield
     finally:
-        begin.join()
-        end.join()
+        trouble.join()
+
+
+def _stall_between(port: int, seconds: float) -> None:
+    begin, end = (share * seconds for share in OUTAGE)
+    time.sleep(begin)
+    with _stall(port):
+        time.sleep(end - begin)
 
 
 def _log_bytes(shape: str) -> float:
