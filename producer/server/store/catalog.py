@@ -7,21 +7,8 @@ import sqlite3
 from typing import Any
 
 from ..errors import ApiError
-from .rows import Logstore, LogstoreSize, Place, Project, ShardSize
+from .rows import Logstore, Place, Project
 from .shards import find_shard, make_shards
-
-_SIZES = """
-SELECT s.shard, s.status, COALESCE(g.logs, 0), COALESCE(g.bytes, 0), g.first, g.last,
-    COALESCE(g.new_logs, 0), COALESCE(g.new_bytes, 0), g.earliest, g.latest
-FROM shards s LEFT JOIN (
-    SELECT shard, SUM(logs) AS logs, SUM(raw_size) AS bytes, MIN(received) AS first, MAX(received) AS last,
-        MIN(min_time) AS earliest, MAX(max_time) AS latest,
-        SUM(CASE WHEN received >= ? THEN logs END) AS new_logs,
-        SUM(CASE WHEN received >= ? THEN raw_size END) AS new_bytes
-    FROM log_groups WHERE logstore = ? AND received >= ? GROUP BY shard
-) g ON g.shard = s.shard
-WHERE s.logstore = ? ORDER BY s.shard
-"""
 
 
 def no_project(name: str) -> ApiError:
@@ -117,41 +104,6 @@ def with_shard(connection: sqlite3.Connection, place: Place, shard: int) -> Logs
     return logstore
 
 
-def sizes_of(connection: sqlite3.Connection, now: float, lately: float) -> list[LogstoreSize]:
-    """What every logstore holds; ``lately`` is since when it counts as new, Unix seconds."""
-    places = connection.execute("SELECT project, name FROM logstores ORDER BY project, name").fetchall()
-    found = []
-    for project, name in places:
-        place = Place(project=project, logstore=name)
-        logstore = logstore_of(connection, place)
-        values = (lately, lately, logstore.row, logstore.horizon(now), logstore.row)
-        rows = connection.execute(_SIZES, values).fetchall()
-        shards = [
-            ShardSize(
-                number=row[0],
-                is_writable=row[1] == "readwrite",
-                logs=row[2],
-                bytes=row[3],
-                first=row[4],
-                last=row[5],
-                new_logs=row[6],
-                new_bytes=row[7],
-            )
-            for row in rows
-        ]
-        times = [time for row in rows for time in row[8:] if time is not None]
-        found.append(
-            LogstoreSize(
-                place=place,
-                ttl_days=logstore.ttl_days,
-                shards=shards,
-                earliest=min(times, default=None),
-                latest=max(times, default=None),
-            )
-        )
-    return found
-
-
 def insert_logstore(
     connection: sqlite3.Connection, place: Place, settings: dict[str, Any], shards: int, now: float
 ) -> None:
@@ -186,6 +138,6 @@ def delete_logstore(connection: sqlite3.Connection, place: Place) -> None:
 
 def _delete_logstore(connection: sqlite3.Connection, row: int) -> None:
     # Indexes and consumer groups go with their logstore.
-    for table in ("log_groups", "sequences", "shards"):
+    for table in ("log_groups", "log_blocks", "sequences", "shards"):
         connection.execute(f"DELETE FROM {table} WHERE logstore = ?", (row,))  # noqa: S608 - a constant
     connection.execute("DELETE FROM logstores WHERE id = ?", (row,))

@@ -12,6 +12,7 @@ import sqlite3
 
 from ..errors import ApiError
 from .rows import Logstore, Route
+from .sizes import count_out
 
 #: A write removes this many expired rows beyond as many as it adds; each can have megabytes.
 _ROWS_BESIDE = 16
@@ -23,11 +24,13 @@ def remove_expired(connection: sqlite3.Connection, logstore: Logstore, added: in
     oldest = "SELECT received FROM log_groups WHERE logstore = ? ORDER BY id LIMIT 1"
     row = connection.execute(oldest, (logstore.row,)).fetchone()
     if row is not None and row[0] < horizon:
-        connection.execute(
-            "DELETE FROM log_groups WHERE received < ? AND id IN"
-            " (SELECT id FROM log_groups WHERE logstore = ? ORDER BY id LIMIT ?)",
-            (horizon, logstore.row, added + _ROWS_BESIDE),
+        eldest = (
+            "SELECT id, shard, position FROM log_groups WHERE received < ? AND id IN"
+            " (SELECT id FROM log_groups WHERE logstore = ? ORDER BY id LIMIT ?)"
         )
+        rows = connection.execute(eldest, (horizon, logstore.row, added + _ROWS_BESIDE)).fetchall()
+        connection.executemany("DELETE FROM log_groups WHERE id = ?", [(number,) for number, _, _ in rows])
+        count_out(connection, logstore, [(shard, position) for _, shard, position in rows])
 
 
 def advance_sequence(connection: sqlite3.Connection, logstore: Logstore, route: Route, now: float, keys: int) -> None:

@@ -6,6 +6,7 @@ position in the shard), when it was received, what a search needs to skip it, an
 where there is none. ``shards`` has the keys that each shard takes, whether it still does (``readwrite``) or was split
 or merged (``readonly``), and the position that its next LogGroup will get, which outlives the LogGroups that expire.
 ``logstores.shard_count`` counts those that take logs.
+``log_blocks`` has sums of each 1024 positions of a shard, ``is_whole`` as long as no row of them was removed.
 ``sequences`` has the last sequence number of each key of a logstore and when it was used; ``logstores.sequence_keys``
 counts them, because counting rows takes as long as there are rows. ``indexes`` has what clients have configured, as
 JSON. A consumer group has the ``consumers`` that were heard of, and for each shard a row of ``consumer_shards``: its
@@ -14,7 +15,7 @@ checkpoint, and which consumer has it; ``released`` says that this one shall giv
 Times are Unix seconds. Projects are written in lower case. The version stands in SQLite's ``user_version``; 0 is the
 version before there was one, which had neither ``shards``, ``sequences.used`` nor ``logstores.sequence_keys``; version
 1 had projects as clients wrote them; version 2 had shards only where something had been written, always of equal
-ranges, and neither contexts nor indexes nor consumer groups.
+ranges, and neither contexts nor indexes nor consumer groups; version 3 had no ``log_blocks``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import sqlite3
 from ..errors import ServerStartError
 from .shards import bound_between
 
-VERSION = 3
+VERSION = 4
 
 _TABLES = """
 CREATE TABLE projects (
@@ -135,7 +136,26 @@ CREATE TABLE consumer_shards (
     PRIMARY KEY (consumer_group, shard)
 );
 """
-_TO_VERSION = {2: _TO_VERSION_2, 3: _TO_VERSION_3}
+_TO_VERSION_4 = """
+CREATE TABLE log_blocks (
+    logstore INTEGER NOT NULL REFERENCES logstores (id),
+    shard INTEGER NOT NULL,
+    block INTEGER NOT NULL,
+    first REAL NOT NULL,
+    last REAL NOT NULL,
+    logs INTEGER NOT NULL,
+    raw_size INTEGER NOT NULL,
+    min_time INTEGER NOT NULL,
+    max_time INTEGER NOT NULL,
+    is_whole INTEGER NOT NULL DEFAULT 1,
+    PRIMARY KEY (logstore, shard, block)
+);
+INSERT INTO log_blocks
+    SELECT logstore, shard, position / 1024, MIN(received), MAX(received), SUM(logs), SUM(raw_size), MIN(min_time),
+        MAX(max_time), 1
+    FROM log_groups GROUP BY 1, 2, 3;
+"""
+_TO_VERSION = {2: _TO_VERSION_2, 3: _TO_VERSION_3, 4: _TO_VERSION_4}
 
 
 def prepare(connection: sqlite3.Connection) -> None:

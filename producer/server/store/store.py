@@ -26,6 +26,7 @@ from .positions import end_position, first_since, received_last
 from .rows import Logstore, LogstoreSize, PackedGroup, Page, Place, Project, Route, Search
 from .schema import prepare
 from .shards import Shard, merge_shard, shard_in_turn, shard_of_key, shards_of, split_shard
+from .sizes import count_in, count_of, sizes_of
 
 #: One step of a search looks at so many rows at most, whatsoever they belong to, and gives so many raw bytes (but at
 #: least one row): the database has others to serve, and the searcher to keep them.
@@ -327,15 +328,13 @@ class Store:
 
     def sizes(self, now: float, lately: float) -> Future[list[LogstoreSize]]:
         """What every logstore holds; ``lately`` is since when it counts as new, Unix seconds."""
-        return self._database.submit(lambda connection: catalog.sizes_of(connection, now, lately))
+        return self._database.submit(lambda connection: sizes_of(connection, now, lately))
 
     def count(self, place: Place, now: float) -> Future[int]:
         """How many logs a logstore holds."""
 
         def job(connection: sqlite3.Connection) -> int:
-            logstore = logstore_of(connection, place)
-            query = "SELECT COALESCE(SUM(logs), 0) FROM log_groups WHERE logstore = ? AND received >= ?"
-            return int(connection.execute(query, (logstore.row, logstore.horizon(now))).fetchone()[0])
+            return count_of(connection, logstore_of(connection, place), now)
 
         return self._database.submit(job)
 
@@ -362,6 +361,7 @@ def _insert_groups(
     received = max(now, received_last(connection, logstore, shard))
     update = "UPDATE shards SET next = ? WHERE logstore = ? AND shard = ?"
     connection.execute(update, (first + len(groups), logstore.row, shard))
+    count_in(connection, logstore, (shard, first), groups, received)
     connection.executemany(
         "INSERT INTO log_groups"
         " (logstore, shard, position, received, raw_size, logs, topic, min_time, max_time, packed, context, pack)"
