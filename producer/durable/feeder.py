@@ -6,8 +6,9 @@ everything: so the records of one project that cannot be delivered may fill the 
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, StreamStoppedError, TransactionFullError
@@ -34,6 +35,10 @@ BLOCK_EVENTS = 1024
 BLOCK_BYTES = 1024 * 1024
 #: How long a take waits for an event, seconds: also how soon a stop is noticed.
 PATIENCE = 0.1
+#: While events come one after the other, how long they gather before the next take, seconds, and at most which share of
+#: the time that their batches linger: to be woken for each event costs its sender and the feeder more than to feed it.
+GATHERING = 0.005
+GATHERING_SHARE = 0.05
 #: After a channel's error, until it is asked again, seconds.
 _PAUSE = 1.0
 
@@ -47,6 +52,8 @@ class Feeder:
     :param resume: told that the pipeline may go on with a stream that was stopped.
     :param instance: the id of this producer, by which it knows the records whose futures it may have.
     :param block_bytes: what is taken at once, at most, if it is more than one event.
+    :param gathering: seconds that pass between takes while events come one soon after the other, unless somebody
+        flushes; 0 is none.
     :ivar takings: the transactions that hold what was taken and is not acknowledged; the last one takes.
     """
 
@@ -64,6 +71,7 @@ class Feeder:
         settled: Callable[[StreamKey], bool],
         resume: Callable[[StreamKey], object],
         block_bytes: int = BLOCK_BYTES,
+        gathering: float = 0.0,
     ) -> None:
         self._name = name
         self._channel = channel
@@ -77,11 +85,14 @@ class Feeder:
         self._instance = instance
         self._errors = ThinnedLog(clock)
         self._block, self._block_bytes = BLOCK_EVENTS, block_bytes
+        self._gathering, self._fast, self._taken_at = gathering, False, -math.inf
         self.takings = [Taking(channel)]
         self._room = WaitingRoom(clock, LOOK_AGAIN)
+        self._pause = WaitingRoom(clock)  # of the thread, while events gather
         self._lock = threading.Lock()  # guards everything below
         self._fed = 0
         self._idle = 0
+        self._hurries = 0  # calls that wait until all is fed; one too many, after an interrupt, only costs speed
         #: Streams that are to go on; and what says that all that was settled of them is done with, once it is settled.
         self._resuming: dict[Line, tuple[StreamKey, threading.Event | None]] = {}
         self._stopping = False
@@ -95,6 +106,8 @@ class Feeder:
         """
         if self._resuming:
             self._go_on()
+        if self._fast:
+            self._gather()
         events = self._take(patience)
         if not events:
             self._recovery.end_formed()
@@ -107,7 +120,19 @@ class Feeder:
                 fed += 1
         finally:
             self._note(fed, idle=not events)
+        self._fast = bool(events and self._gathering) and self._more_is_coming(events)
         return bool(events)
+
+    def _gather(self) -> None:
+        """Let events come for a moment, as those before have come; nobody has to wake this thread for them."""
+        self._pause.wait_until(lambda: self._hurries or self._stopping, Deadline.after(self._clock, self._gathering))
+
+    def _more_is_coming(self, events: Sequence[Event]) -> bool:
+        """Whether events come so fast that the next ones are better taken together; not if they are there already."""
+        before, self._taken_at = self._taken_at, self._clock.monotonic()
+        fast = len(events) > 1 or self._taken_at - before < self._gathering
+        full = len(events) >= self._block or 2 * sum(len(event.body) for event in events) > self._block_bytes
+        return fast and not full
 
     def _loop(self) -> None:
         try:
@@ -292,6 +317,11 @@ class Feeder:
             self._room.wake_all()
 
     @property
+    def gathers(self) -> bool:
+        """Whether it lets events come, and takes none, at this moment."""
+        return len(self._pause) > 0
+
+    @property
     def fed(self) -> int:
         """Events that were fed since the start."""
         return self._fed
@@ -305,7 +335,13 @@ class Feeder:
         with self._lock:
             # The take that goes on at this moment may have begun before the last event came.
             idle = self._idle + 2
-        return self._room.wait_until(lambda: self._is_fed(target, idle), deadline)
+            self._hurries += 1
+        try:
+            self._pause.wake_all()
+            return self._room.wait_until(lambda: self._is_fed(target, idle), deadline)
+        finally:
+            with self._lock:
+                self._hurries -= 1
 
     def _is_fed(self, target: int, idle: int) -> bool:
         with self._lock:
@@ -316,3 +352,4 @@ class Feeder:
         with self._lock:
             self._stopping = True
         self._room.wake_all()
+        self._pause.wake_all()

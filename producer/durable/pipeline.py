@@ -38,7 +38,7 @@ from .claims import claim, give_up
 from .dead_letters import DeadLetters
 from .event_format import INSTANCE_SIZE, StoredRecord
 from .fed_batch import FedBatch
-from .feeder import BLOCK_BYTES, Feeder
+from .feeder import BLOCK_BYTES, GATHERING, GATHERING_SHARE, Feeder
 from .intake import Intake
 from .intents import Intents
 from .known_stats import KnownStats
@@ -114,6 +114,7 @@ class DurablePipeline:
             settled=self._settled,
             resume=self.pipeline.resume,
             block_bytes=block,
+            gathering=min(GATHERING, GATHERING_SHARE * config.linger_ms / 1000),
         )
         self._intake = Intake(
             channel,

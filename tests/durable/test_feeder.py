@@ -186,6 +186,60 @@ def test_an_idle_feeder_waits_in_the_channel() -> None:
     closing.result()
 
 
+def test_events_that_come_one_soon_after_the_other_are_taken_together() -> None:
+    """After two takes in no time the feeder lets events gather for 5 ms, and takes all of them at once."""
+    clock, channel = ManualClock(), KeptChannel()
+    producer = durable(RecordingSink(), channel, clock=clock)
+    takes = _two_in_no_time(producer, channel)
+    for _ in range(3):
+        producer.send("p", "l", LOG)
+    assert takes == [1]
+    assert channel.stats().size == 3
+    clock.advance(0.005)
+    eventually(lambda: takes == [1, 3])
+    _close(producer, clock)
+
+
+@pytest.mark.parametrize("end", ["flush", "close"])
+def test_nobody_who_waits_for_events_waits_until_they_have_gathered(end: str) -> None:
+    """A flush, and a close, has what gathers taken at once: no time has to pass for that."""
+    clock, channel = ManualClock(), KeptChannel()
+    producer = durable(RecordingSink(), channel, clock=clock)
+    takes = _two_in_no_time(producer, channel)
+    future = producer.send("p", "l", LOG)
+    ending = Call(getattr(producer, end))
+    assert future.result(PATIENCE).successful
+    assert takes == [1, 1]
+    eventually(lambda: clock.advance(0.2) or ending.done)
+    ending.result()
+    _close(producer, clock)
+
+
+def _two_in_no_time(producer: Any, channel: KeptChannel) -> list[int]:
+    """Send two logs, one after the other was taken; how many events each take finds, from the second on."""
+    takes: list[int] = []
+    taking = pipeline_of(producer).feeder.takings[0]
+    take = taking.take
+
+    def noted(*arguments: Any) -> list[Event]:
+        events = take(*arguments)
+        takes.extend([len(events)] if events else [])
+        return events
+
+    taking.take = noted  # type: ignore[method-assign]
+    for number in (1, 2):
+        producer.send("p", "l", LOG)
+        eventually(lambda number=number: channel.stats().taken == number)
+    eventually(lambda: pipeline_of(producer).feeder.gathers)
+    return takes
+
+
+def _close(producer: Any, clock: ManualClock) -> None:
+    closing = Call(producer.close)
+    eventually(lambda: clock.advance(0.2) or closing.done)
+    closing.result()
+
+
 class _Unreadable(KeptChannel):
     """A channel whose disk cannot be read as often as told."""
 
