@@ -50,6 +50,9 @@ MAX_IDLE_STREAMS = 4096
 IDLE_STREAM_SECONDS = 60.0
 #: When no batch was opened for so long, nobody looks for lingered ones more often than that, seconds.
 QUIET_SECONDS = 2.0
+#: With a batch that lingered long enough go those whose time comes within this share of it, and so many seconds, so
+#: that of many small ones each need not wake a thread of its own.
+ALONG_SHARE, ALONG_SECONDS = 0.1, 0.01
 #: How long a producer's first batch lingers at most, seconds: a wrong endpoint or key is to show at once.
 FIRST_LINGER_SECONDS = 0.5
 #: How long a batch that was in flight before a restart may take to be formed again, seconds. All of them were in memory
@@ -414,16 +417,18 @@ class LogAccumulator:
             )
 
     def seal_expired(self, now: float) -> float:
-        """Seal the batches that lingered long enough; the seconds until the next one may have. Those are more than a
-        new batch lingers, and ``unwatched`` is set, when there was none for a while.
+        """Seal the batches that lingered long enough, and with one of them those that nearly did; the seconds until the
+        next one may have. Those are more than a new batch lingers, and ``unwatched`` is set, when there was none for a
+        while.
         """
         with self._lock:
             wait = self._linger
+            along = min(ALONG_SHARE * self._linger, ALONG_SECONDS)
             self._withdraw()
-            expired = []
+            expired: list[ProducerBatch] = []
             for batch in self._open.values():
                 left = batch.created_at + self._linger - now
-                if left > 0:
+                if left > (along if expired else 0):
                     wait = left
                     break
                 expired.append(batch)

@@ -341,6 +341,24 @@ def test_a_stream_with_batches_under_way_is_not_forgotten() -> None:
     assert pipeline.stats().streams == ()
 
 
+def test_with_a_batch_that_lingered_go_those_whose_time_is_near() -> None:
+    """A batch goes up to 10 ms, and a tenth of linger_ms, before its time with one whose time has come; never alone."""
+    for linger, along in ((2.0, 0.01), (0.05, 0.005)):
+        clock = ManualClock(start=0)
+        pipeline = threadless(clock=clock, linger_ms=int(linger * 1000))
+        pipeline.accept(KEY, record(), 1, None)
+        pipeline.flush(None)  # the very first one lingers less
+        for topic in ("first", "near", "far"):
+            pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
+            clock.advance(along * 0.9)
+        clock.advance(linger - 2.75 * along)  # a little before the time of the first
+        assert pipeline.mover.run_once() == pytest.approx(0.05 * along)
+        assert pipeline.io_pool.queued == 0
+        clock.advance(0.1 * along)
+        assert pipeline.mover.run_once() == pytest.approx(1.75 * along)
+        assert [batch.key.topic for batch in _open(pipeline)] == ["far"]
+
+
 def test_a_sender_does_not_wait_for_batches_to_linger_that_hold_most_of_the_memory() -> None:
     """More streams than there is memory for full batches of: none of their senders waits for the linger time."""
     options = config(
