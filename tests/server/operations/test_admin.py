@@ -85,6 +85,17 @@ def test_a_logstore_out_of_rule_is_refused(client: Client, body: bytes, code: st
     assert (400, code) == error_of(client.post_json("/logstores", body))
 
 
+def test_a_metric_store_is_a_logstore(client: Client) -> None:
+    """What it is for is kept and told, also after another change, and it takes logs."""
+    body = b'{"logstoreName": "metrics", "ttl": 7, "shardCount": 1, "telemetryType": "Metrics"}'
+    assert client.post_json("/logstores", body).status_code == 200
+    headers = {"Content-Type": "application/json"}
+    client.request("PUT", "/logstores/metrics", headers=headers, body=b'{"logstoreName": "metrics", "ttl": 9}')
+    told = client.get("/logstores/metrics").json()
+    assert (told["telemetryType"], told["ttl"]) == ("Metrics", 9)
+    assert client.put(log_group("x"), logstore="metrics").status_code == 200
+
+
 def test_a_first_look_at_the_shards_creates_what_it_needs(client: Client) -> None:
     """With auto_create whoever asks for a logstore's shards, to write or to read, finds the server's number of them."""
     assert len(client.get(f"/logstores/{LOGSTORE}/shards").json()) == 2
