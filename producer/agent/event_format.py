@@ -26,13 +26,12 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
 from itertools import accumulate
-from typing import cast
 
 from ..interfaces import Event
+from ..wire.event_records import ABSENT
 from .batch import Column, EventBatch, Position
-from .packed_column import ABSENT, PackedColumn
+from .packed_column import PackedColumn
 
 _COUNT, _FORM, _POSITION = "~count", "~form", "~position"
 _LINES, _ENDS = "lines", "ends"
@@ -146,24 +145,8 @@ def _read_text(body: bytes, start: int) -> tuple[str, int]:
 
 def _values(column: Column) -> tuple[bytes, bytes, bytes]:
     """A column: the size of all values, of each, and the values."""
-    packed = column if isinstance(column, PackedColumn) else _pack(column)
+    packed = PackedColumn.of(column)
     return len(packed.raw).to_bytes(4, "little"), _little(packed.sizes), packed.raw
-
-
-def _pack(column: Column) -> PackedColumn:
-    """Of ASCII the characters are the bytes."""
-    whole = None not in column
-    text = "".join(cast("Sequence[str]", column) if whole else [value for value in column if value is not None])
-    if text.isascii():
-        sizes = list(map(len, cast("Sequence[str]", column))) if whole else [_size(value) for value in column]
-        return PackedColumn(array("I", sizes), text.encode())
-    values = [None if value is None else value.encode(errors="surrogatepass") for value in column]
-    sizes = [ABSENT if value is None else len(value) for value in values]
-    return PackedColumn(array("I", sizes), b"".join([value for value in values if value is not None]))
-
-
-def _size(value: str | None) -> int:
-    return ABSENT if value is None else len(value)
 
 
 def _read_values(body: bytes, start: int, count: int) -> tuple[PackedColumn, int]:

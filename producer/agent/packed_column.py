@@ -5,10 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import overload
+from typing import cast, overload
 
-#: The size of a value that is not there.
-ABSENT = 0xFFFFFFFF
+from ..wire.event_records import ABSENT
 
 
 class PackedColumn(Sequence["str | None"]):
@@ -24,6 +23,24 @@ class PackedColumn(Sequence["str | None"]):
     def __init__(self, sizes: array[int], raw: bytes) -> None:
         self.sizes, self.raw = sizes, raw
         self._texts: list[str | None] | None = None
+
+    @classmethod
+    def of(cls, column: Sequence[str | None]) -> PackedColumn:
+        """Values, packed if they are not. Of ASCII the characters are the bytes."""
+        if isinstance(column, PackedColumn):
+            return column
+        whole = None not in column
+        text = "".join(cast("Sequence[str]", column) if whole else [value for value in column if value is not None])
+        if text.isascii():
+            sizes = list(map(len, cast("Sequence[str]", column))) if whole else [_size(value) for value in column]
+            return cls(array("I", sizes), text.encode())
+        values = [None if value is None else value.encode(errors="surrogatepass") for value in column]
+        return cls(array("I", map(_size, values)), b"".join([value for value in values if value is not None]))
+
+    @property
+    def filled(self) -> bool:
+        """Whether there is a value at all."""
+        return bool(self.raw) or any(size != ABSENT for size in self.sizes)
 
     def texts(self) -> list[str | None]:
         """All values; they are made once.
@@ -64,3 +81,7 @@ class PackedColumn(Sequence["str | None"]):
 
     def __repr__(self) -> str:
         return repr(self.texts())
+
+
+def _size(value: str | bytes | None) -> int:
+    return ABSENT if value is None else len(value)

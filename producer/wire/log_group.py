@@ -86,7 +86,7 @@ class _Heads:
         head = None if lengths is None else lengths.get(length)
         if head is not None:
             return head
-        inner = delimited(0x0A, _encode_key(name)) + b"\x12" + varint(length)
+        inner = delimited(0x0A, encode_key(name)) + b"\x12" + varint(length)
         head = b"\x12" + varint(len(inner) + length) + inner
         if type(name) is str and len(name) <= _MAX_NAME and length < _MAX_LENGTH:
             self._keep(name, length, head)
@@ -220,7 +220,11 @@ def _pairs_of(contents: Any) -> Iterable[tuple[str, Any]]:
         ) from error
 
 
-def _encode_key(name: object) -> bytes:
+def encode_key(name: object) -> bytes:
+    """A field's name as it travels.
+
+    :raises InvalidArgumentError: it is not text, or not valid Unicode.
+    """
     if not issubclass(type(name), str):  # which asks nothing of a proxy
         raise InvalidArgumentError(
             f"a field's name must be text, got {repr_of(name)} of type {type(name).__qualname__}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..twins import compiled, either
-from . import access_log, lines, log_group
+from . import access_log, event_records, lines, log_group
 from . import measure_lines as measures
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TWIN",
+    "encode_events",
     "encode_lines",
     "encode_log",
     "measure_lines",
@@ -30,6 +31,7 @@ __all__ = [
 
 #: ``native`` or ``pure``.
 TWIN = "pure" if compiled(f"{__package__}._lines") is None else "native"
+encode_events = either(f"{__package__}._event_records", "encode_events", event_records.encode_events)
 encode_lines = either(f"{__package__}._lines", "encode_lines", lines.encode_lines)
 encode_log = either(f"{__package__}._log_group", "encode_log", log_group.encode_log)
 measure_lines = either(f"{__package__}._measure_lines", "measure_lines", measures.measure_lines)

@@ -308,6 +308,7 @@ PATHS = {
     "loghub": [_TAILDIR + _FILE + _LOGHUB],
     "text": [_TAILDIR + _MEMORY + _LOGHUB],
     "regex": [_TAILDIR + _REGEX + _MEMORY + _NULL],
+    "regex_loghub": [_TAILDIR + _REGEX + _MEMORY + _LOGHUB],
     "syslog": [_SYSLOG + _FILE + _NULL],
     "http": [_HTTP[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _HTTP[1]],
     "thrift": [_THRIFT[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _THRIFT[1]],
@@ -318,6 +319,9 @@ GOALS = {
     "loghub": Goal("taildir → file → LogHub, 250 B", "MB/s", _through(*PATHS["loghub"], 250), least=150),
     "text": Goal("taildir → memory → LogHub, 250 B", "MB/s", _through(*PATHS["text"], 250), least=300),
     "regex": Goal("access log → regex_extractor → memory", "MB/s", _through(*PATHS["regex"], None), least=60),
+    "regex_loghub": Goal(
+        "access log → regex_extractor → memory → LogHub", "MB/s", _through(*PATHS["regex_loghub"], None), least=60
+    ),
     "syslog": Goal("syslog TCP, 250 B, 10 connections → file", "events/s", _syslog, least=100_000),
     "http": Goal("two agents, http with batches, 250 B", "events/s", _hop(*PATHS["http"]), least=5 * 26_600),
     "thrift": Goal("two agents, thrift, 250 B", "events/s", _hop(*PATHS["thrift"]), least=5 * 26_600),

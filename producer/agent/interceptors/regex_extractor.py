@@ -17,10 +17,11 @@ from typing import Any
 
 from ...errors import ConfigError
 from ...wire.captures import Steps, steps_of
+from ...wire.event_records import ABSENT
 from ..batch import Column, EventBatch
 from ..interfaces import Context
 from ..options import option
-from ..packed_column import ABSENT, PackedColumn
+from ..packed_column import PackedColumn
 from .patterns import compiled
 from .slow_patterns import slow_notes
 from .texts import texts, with_values

@@ -5,6 +5,7 @@ The same batch always gives the same pieces, since each has a number under which
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -12,9 +13,12 @@ from ...clock import Clock
 from ...config import MAX_BATCH_SIZE_IN_BYTES
 from ...errors import InvalidArgumentError, LogSizeTooLargeError
 from ...interfaces import Record
-from ...records import LogItem
-from ...wire.speed import encode_lines, encode_log
-from ..batch import EventBatch, Headers
+from ...wire.event_records import PackedField
+from ...wire.log_group import encode_key
+from ...wire.speed import encode_events, encode_lines
+from ...wire.text import data_of
+from ..batch import Column, EventBatch
+from ..packed_column import PackedColumn
 
 #: Of one request. The service takes 10 MiB, and 5 in older regions.
 PIECE_BYTES, _PIECE_LOGS = 2 << 20, 40_960
@@ -86,45 +90,68 @@ class Pieces:
             return str(error)
         return ""
 
-    def _pieces(self, batch: EventBatch) -> Iterator[tuple[Record, int]]:
-        now = self._clock.time()
-        if batch.ends is not None or batch.columns or (batch.shared and self._form.headers == "fields"):
-            yield from _joined(encode_log(log, int(now)) for log in self._logs(batch))
-            return
+    def _pieces(self, batch: EventBatch) -> Iterable[tuple[Record, int]]:
+        now, fields = int(self._clock.time()), self._fields(batch)
+        if batch.ends is None and not fields and self._form.time_header not in batch.columns:
+            return self._of_lines(batch, now)
+        ends = b"" if batch.ends is None else batch.ends.tobytes()
+        packed = [_packed(name, column) for name, values in fields if (column := PackedColumn.of(values)).filled]
+        name, times = self._form.field.encode(), self._times(batch, now)
+        return encode_events(batch.block, ends, batch.count, name, packed, *times, PIECE_BYTES, _PIECE_LOGS)
+
+    def _of_lines(self, batch: EventBatch, now: int) -> Iterator[tuple[Record, int]]:
         end, name = 0, self._form.field.encode()
-        time = self._time_of(batch.shared) or (int(now), 0)
+        time = self._time_of(batch.shared.get(self._form.time_header or "")) or (now, 0)
         while end < len(batch.block):
             records, lines, end = encode_lines(batch.block, end, name, *time, PIECE_BYTES, _PIECE_LOGS, True)
             yield records, lines
 
-    def _logs(self, batch: EventBatch) -> Iterator[LogItem]:
-        form = self._form
-        wanted = set(batch.shared) if form.headers == "fields" else set()
-        wanted |= set(batch.columns) if form.columns == "fields" else set()
-        for headers, body in batch.events():
-            fields = {name: value for name, value in headers.items() if name in wanted}
-            if form.field in fields:  # both are kept
-                fields[f"header_{form.field}"] = fields.pop(form.field)
-            time, nanos = self._time_of(headers) or (None, None)
-            yield LogItem({form.field: body.decode(errors="backslashreplace"), **fields}, time, nanos)
+    def _fields(self, batch: EventBatch) -> list[tuple[str, Column]]:
+        """Headers that become fields; a single value is that of all events."""
+        form, found = self._form, dict[str, Column]()
+        if form.headers == "fields":
+            found |= {name: [value] for name, value in batch.shared.items()}
+        if form.columns == "fields":
+            found |= batch.columns
+        if form.field not in found:
+            return list(found.items())
+        column, spare = found.pop(form.field), f"header_{form.field}"  # beside the body: both are kept
+        if spare not in found:
+            return [*found.items(), (spare, column)]
+        pairs = list(zip(_each(found[spare], batch.count), _each(column, batch.count), strict=True))
+        found[spare] = [other if own is None or other is None else own for other, own in pairs]
+        return [*found.items(), (spare, [own if other is None else None for other, own in pairs])]
 
-    def _time_of(self, headers: Headers) -> tuple[int, int] | None:
-        """Seconds and nanoseconds of the header with the time; None without, or if it is no such number."""
-        text = headers.get(self._form.time_header or "", "")
-        if not text.isdecimal() or len(text) > _TIME_DIGITS or not 0 <= int(text) < _END_OF_TIME:
+    def _times(self, batch: EventBatch, now: int) -> tuple[bytes, bytes]:
+        """Seconds and nanoseconds, of each event or of all."""
+        name = self._form.time_header or ""
+        texts = batch.columns.get(name) or [batch.shared.get(name)]
+        times = [self._time_of(text) or (now, 0) for text in texts]
+        return array("Q", [second for second, _ in times]).tobytes(), array(
+            "I", [below for _, below in times]
+        ).tobytes()
+
+    def _time_of(self, text: str | None) -> tuple[int, int] | None:
+        """Seconds and nanoseconds of a header with the time; None without, or if it is no such number."""
+        if text is None or not text.isdecimal() or len(text) > _TIME_DIGITS or not 0 <= int(text) < _END_OF_TIME:
             return None
         return int(text) // 1000, int(text) % 1000 * 1_000_000
 
 
-def _joined(records: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Records, as many as fit into a request at a time, and how many those are."""
-    waiting: list[bytes] = []
-    size = 0
-    for record in records:
-        if waiting and (size + len(record) > PIECE_BYTES or len(waiting) >= _PIECE_LOGS):
-            yield b"".join(waiting), len(waiting)
-            waiting, size = [], 0
-        waiting.append(record)
-        size += len(record)
-    if waiting:
-        yield b"".join(waiting), len(waiting)
+def _packed(name: str, column: PackedColumn) -> PackedField:
+    """A column, as it is encoded.
+
+    :raises InvalidArgumentError: its name, or one of its values, is no text that can be sent.
+    """
+    if not column.raw.isascii():
+        try:
+            column.raw.decode()
+        except UnicodeDecodeError:
+            for value in filter(None, column):
+                data_of(value, name)  # which says what is wrong
+            raise
+    return PackedField(encode_key(name), column.sizes.tobytes(), column.raw)
+
+
+def _each(column: Column, count: int) -> Column:
+    return column if len(column) == count else list(column) * count

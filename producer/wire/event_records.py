@@ -1,0 +1,127 @@
+r"""Events become records: of each its body as one field, and a field for each column that has a value; the rules, and
+the twin that shows them.
+
+* A body is cut out by the ends, or is a line of the block, as :mod:`.lines` tells them. What in it is not UTF-8 appears
+  as ``\xNN``.
+* The body's field comes first, then those of the columns, in their order. A value that is absent is no field; an empty
+  one is.
+* Records go together until they are a piece; one that is larger than a piece is one.
+
+``_event_records.pyx`` is the compiled twin, which runs without the interpreter lock; :mod:`.speed` picks one of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, repeat
+from typing import NamedTuple
+
+from .protobuf import delimited, varint
+
+#: The size of a value that is not there.
+ABSENT = 0xFFFFFFFF
+
+
+class PackedField(NamedTuple):
+    """A field's values.
+
+    :ivar name: UTF-8.
+    :ivar sizes: of each value in bytes, 32-bit numbers in the machine's order, or ``ABSENT``; a single one is that of
+        one value for all events.
+    :ivar values: one behind the other, UTF-8.
+    """
+
+    name: bytes
+    sizes: bytes
+    values: bytes
+
+
+def encode_events(  # noqa: PLR0917  # as the compiled twin, which is called by position
+    block: bytes,
+    ends: bytes,
+    count: int,
+    key: bytes,
+    fields: Sequence[PackedField],
+    seconds: bytes,
+    nanos: bytes,
+    most_bytes: int,
+    most_logs: int,
+) -> list[tuple[bytes, int]]:
+    """The records of all events, a piece at a time, and how many each has.
+
+    :param ends: where each body ends in the block, 64-bit numbers; empty for lines.
+    :param count: events.
+    :param key: the name of the bodies' field, UTF-8.
+    :param seconds: the logs' times since the epoch, 64-bit numbers; a single one is that of all.
+    :param nanos: likewise the parts of a second below it, 32-bit numbers.
+    :param most_bytes: of a piece.
+    :param most_logs: of a piece.
+    :raises ValueError: the parts do not fit together.
+    """
+    columns = [_contents(field, count) for field in fields]
+    times = zip(_each("Q", seconds, count), _each("I", nanos, count), strict=True)
+    pieces: list[tuple[bytes, int]] = []
+    waiting: list[bytes] = []
+    size = 0
+    rows = zip(_bodies(block, ends, count), times, zip(*columns, strict=True) if columns else repeat(()), strict=False)
+    for body, (second, below), contents in rows:
+        record = _record(second, below, [_content(key, _text(body)), *contents])
+        if waiting and (size + len(record) > most_bytes or len(waiting) >= most_logs):
+            pieces.append((b"".join(waiting), len(waiting)))
+            waiting, size = [], 0
+        waiting.append(record)
+        size += len(record)
+    return [*pieces, (b"".join(waiting), len(waiting))] if waiting else pieces
+
+
+def _record(seconds: int, nanos: int, contents: Sequence[bytes]) -> bytes:
+    end = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
+    return delimited(0x0A, b"".join([b"\x08", varint(seconds), *contents, end]))
+
+
+def _content(name: bytes, value: bytes) -> bytes:
+    return delimited(0x12, delimited(0x0A, name) + delimited(0x12, value))
+
+
+def _text(body: bytes) -> bytes:
+    return body if body.isascii() else body.decode(errors="backslashreplace").encode()
+
+
+def _bodies(block: bytes, ends: bytes, count: int) -> list[bytes]:
+    if not ends:
+        lines = block.split(b"\n")[:count]
+        if len(lines) < count:
+            raise ValueError(f"the block has fewer than {count} lines")
+        return [line.removesuffix(b"\r") for line in lines]
+    bounds = [0, *array("Q", ends)]
+    if len(bounds) != count + 1 or sorted(bounds) != bounds or bounds[-1] > len(block):
+        raise ValueError(f"these are no ends of {count} bodies in {len(block)} bytes")
+    return [block[start:end] for start, end in pairwise(bounds)]
+
+
+def _contents(field: PackedField, count: int) -> list[bytes]:
+    """Of each event what its field is in a record; nothing where the value is absent."""
+    name, sizes, values = field
+    found, at = list[bytes](), 0
+    for size in _sizes(sizes):
+        found.append(b"" if size == ABSENT else _content(name, values[at : at + size]))
+        at += 0 if size == ABSENT else size
+    if at != len(values):
+        raise ValueError(f"values of {at} bytes are not {len(values)} bytes")
+    return _all_of(found, count)
+
+
+def _sizes(sizes: bytes) -> Iterator[int]:
+    return (size for (size,) in struct.iter_unpack("=I", sizes))
+
+
+def _each(kind: str, numbers: bytes, count: int) -> list[int]:
+    return _all_of(array(kind, numbers).tolist(), count)
+
+
+def _all_of(values: list, count: int) -> list:  # type: ignore[type-arg]  # of whatever
+    if len(values) not in (1, count):
+        raise ValueError(f"{len(values)} values for {count} events")
+    return values if len(values) == count else values * count

@@ -1,0 +1,92 @@
+"""What of a batch goes into LogHub's requests: bodies, headers as fields, times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as some
+
+from producer.agent.batch import EventBatch
+from producer.agent.event_format import read_batch, write_batch
+from producer.agent.sinks.loghub_pieces import Pieces
+from producer.errors import InvalidArgumentError
+from producer.records import LogItem
+from producer.testing import ManualClock
+from producer.wire.log_group import encode_log
+
+
+@dataclass(frozen=True)
+class _Form:
+    field: str = "content"
+    headers: str = "tags"
+    columns: str = "fields"
+    time_header: str | None = "timestamp"
+
+
+def _one_by_one(batch: EventBatch, form: _Form, now: int) -> bytes:
+    """Each event as a dictionary, as whoever reads the page of the sink expects it."""
+    wanted = set(batch.shared) if form.headers == "fields" else set()
+    wanted |= set(batch.columns) if form.columns == "fields" else set()
+    records = []
+    for headers, body in batch.events():
+        fields = {name: value for name, value in headers.items() if name in wanted}
+        if form.field in fields:
+            fields[f"header_{form.field}"] = fields.pop(form.field)
+        time = headers.get(form.time_header or "", "")
+        seconds, nanos = (int(time) // 1000, int(time) % 1000 * 1_000_000) if time.isdecimal() else (now, 0)
+        log = LogItem({form.field: body.decode(errors="backslashreplace"), **fields}, seconds, nanos)
+        records.append(encode_log(log, now))
+    return b"".join(records)
+
+
+_NAMES = some.sampled_from(["content", "header_content", "timestamp", "a", "ß"])
+_VALUES = some.one_of(some.none(), some.sampled_from(["", "x", "é", "1700000000123", "content"]))
+_BODIES = some.lists(some.sampled_from([b"", b"a", b"\xff\xc3", "ß".encode(), b"x" * 300]), min_size=1, max_size=4)
+_SHARED = some.dictionaries(_NAMES, some.sampled_from(["", "s", "1700000000123"]), max_size=2)
+_BOTH: Mapping[str, Sequence[str | None]] = {
+    "content": ["1", None, "3", None],
+    "a": [None, "", "x", "y"],
+    "header_content": ["5", "6", None, None],
+}
+
+
+@given(
+    _BODIES,
+    _SHARED,
+    some.dictionaries(_NAMES, some.lists(_VALUES, min_size=4, max_size=4), max_size=4),
+    some.builds(_Form, headers=some.sampled_from(["tags", "fields"]), columns=some.sampled_from(["fields", "none"])),
+    some.booleans(),
+    some.booleans(),
+)
+@example([b"0", b"1", b"2", b"3"], {}, _BOTH, _Form(), False, False)
+@example([b"0", b"1"], {"header_content": "s"}, {"content": ["1", None]}, _Form(headers="fields"), False, True)
+def test_columns_become_the_fields_of_single_events(
+    bodies: list[bytes],
+    shared: dict[str, str],
+    columns: Mapping[str, Sequence[str | None]],
+    form: _Form,
+    lines: bool,
+    kept: bool,
+) -> None:
+    """Byte for byte what each event alone would be: whatever is absent, empty, not UTF-8, or called like the body's
+    field, and also when the batch comes out of a channel.
+    """
+    own = {name: list(values)[: len(bodies)] for name, values in columns.items() if name not in shared}
+    batch = EventBatch.of_bodies(bodies, shared, own)
+    if lines:
+        batch = EventBatch(b"\n".join([*bodies, b""]), None, len(bodies), shared, own)
+    expected = _one_by_one(batch, form, 1000)
+    made = Pieces(form, ManualClock(1000.0)).of(read_batch(write_batch(batch)) if kept else batch)
+    assert made == [(expected, len(bodies))]
+
+
+@pytest.mark.parametrize("columns", [{"n": ["1", "a\ud800"]}, {"\ud800": ["1", "2"]}, {"n": ["ß", "\ud800"]}])
+def test_a_header_that_is_no_text_is_named(columns: dict[str, list[str]]) -> None:
+    """The error says which header, and no request is made."""
+    batch = EventBatch.of_bodies([b"a", b"b"], {}, columns)
+    name = repr(next(iter(columns))).strip("'").replace("\\", "\\\\")
+    with pytest.raises(InvalidArgumentError, match=name):
+        Pieces(_Form(), ManualClock()).of(batch)
