@@ -215,7 +215,7 @@ class EventBatch:
         if len(kept) == self.count:
             return self
         columns = {name: list(compress(column, keep)) for name, column in self.columns.items()}
-        if self.ends is None:
+        if self.ends is None and b"\r\r\n" not in self.block:  # of a body that ends so a line would lose the end
             block = b"\n".join([*kept, b""]) if kept else b""
             return EventBatch(block, None, len(kept), self.shared, columns, self.position)
         return self.of_bodies(kept, self.shared, columns, self.position)

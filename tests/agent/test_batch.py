@@ -12,7 +12,7 @@ from producer.errors import InvalidArgumentError
 from producer.interfaces import Event
 
 _BODY = st.binary(max_size=20)
-_LINE = _BODY.map(lambda body: body.replace(b"\n", b"").removesuffix(b"\r"))
+_LINE = _BODY.map(lambda body: body.replace(b"\n", b"").rstrip(b"\r"))
 _NAME = st.text(max_size=5) | st.just("~form") | st.just("~")
 _HEADERS = st.dictionaries(_NAME, st.text(max_size=5), max_size=3)
 _EVENTS = st.lists(st.tuples(_HEADERS, _BODY), max_size=8)
@@ -49,6 +49,11 @@ def test_selecting_keeps_bodies_and_columns_together(lines: list[bytes], data: s
     for batch in (EventBatch.of_lines(b"".join(line + b"\n" for line in lines)), EventBatch.of_bodies(lines)):
         left = batch.with_column("n", numbers).select(keep)
         assert [(headers["n"], body) for headers, body in left.events()] == wanted
+
+
+def test_a_body_that_ends_with_a_carriage_return_keeps_it() -> None:
+    """Also when others of its lines go."""
+    assert EventBatch.of_lines(b"a\r\r\nb\r\nc\r\n").select([True, True, False]).bodies() == [b"a\r", b"b"]
 
 
 @given(st.lists(_LINE, max_size=8))
