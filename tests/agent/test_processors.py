@@ -13,6 +13,7 @@ from producer.agent.batch import EventBatch
 from producer.agent.interfaces import SinkError
 from producer.agent.options import AgentConfigError
 from producer.agent.processors import DefaultProcessor, FailoverProcessor, LoadBalancingProcessor
+from producer.agent.registry import canonical
 from producer.testing import ManualClock
 
 from .doubles import RecordingSink, context
@@ -176,3 +177,19 @@ def test_all_sinks_of_a_group_are_closed() -> None:
     sinks = {name: RecordingSink() for name in "ab"}
     _made(LoadBalancingProcessor, sinks).close()
     assert [sink.closed for sink in sinks.values()] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "ours"),
+    [
+        ("processors", "sink.FailoverSinkProcessor", "failover"),
+        ("processors", "sink.LoadBalancingSinkProcessor", "load_balance"),
+        ("processors", "sink.DefaultSinkProcessor", "default"),
+        ("selectors", "channel.ReplicatingChannelSelector", "replicating"),
+        ("selectors", "channel.MultiplexingChannelSelector", "multiplexing"),
+        ("selectors", "channel.LoadBalancingChannelSelector", "load_balancing"),
+    ],
+)
+def test_flumes_classes_are_our_types(kind: str, name: str, ours: str) -> None:
+    """As Flume's ``SinkProcessorFactoryTest``: a class and its alias are the same."""
+    assert canonical(kind, f"org.apache.flume.{name}") == ours

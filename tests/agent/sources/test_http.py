@@ -165,6 +165,9 @@ def test_only_who_is_known_is_heard(options, right, wrong):
         (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", 400),
         (b"POST / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", 431),
         (b"POST /" + b"x" * 20_000, 431),
+        (b"POST / HTTP/1.1\r\n" + (b"a: " + b"b" * 10_000 + b"\r\n") * 7, 431),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 20_000, 431),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + (b"t: " + b"v" * 10_000 + b"\r\n") * 7, 431),
         (b"POST / HTTP/1.1\r\nContent-Len", 400),
     ],
 )
