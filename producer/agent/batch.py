@@ -240,6 +240,10 @@ def batches_of(events: Iterable[tuple[Headers, bytes]]) -> Iterator[EventBatch]:
     names: set[str] = set()
     filled = 0
     for headers, body in events:
+        if pairs and headers == pairs[-1][0] and len(headers) == len(names):  # one more of these wastes nothing
+            pairs.append((headers, body))
+            filled += len(headers)
+            continue
         more = names.union(headers) if not names.issuperset(headers) else names
         filled += len(headers)
         if pairs and is_sparse(len(more), len(pairs) + 1, filled):
@@ -262,6 +266,8 @@ def is_sparse(names: int, events: int, filled: int, spare: int = _SPARE) -> bool
 
 def columns_of(headers: Sequence[Headers]) -> tuple[dict[str, str], dict[str, Column]]:
     """What is shared of the headers of some events, and the rest as columns."""
+    if headers and headers.count(headers[0]) == len(headers):  # most events of one hop
+        return dict(headers[0]), {}
     counts = Counter(chain.from_iterable(headers))
     names = usual_names(counts, len(headers))
     shared, columns = _shared_of({name: [each.get(name) for each in headers] for name in names})

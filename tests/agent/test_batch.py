@@ -120,6 +120,15 @@ def test_sizes_that_do_not_fit_together_are_damage(place: int) -> None:
         read_batch(Event(event.headers, bytes(body), 1))
 
 
+@given(st.lists(st.sampled_from([{}, {"a": "1"}, {"a": "2"}, {"b": "", "a": "1"}]), max_size=6))
+def test_events_of_the_same_headers_share_them(headers: list[dict[str, str]]) -> None:
+    """However often they come one behind the other, each event has its own."""
+    events = [(each, b"%d" % number) for number, each in enumerate(headers)]
+    batches = list(batches_of(events))
+    assert [event for batch in batches for event in batch.events()] == events
+    assert all(batch.columns for batch in batches) == any(each != headers[0] for each in headers) or not headers
+
+
 def test_events_with_ever_new_headers_take_memory_in_proportion() -> None:
     """Columns of all names for all events would be a square: they come in several batches, in order."""
     events = [({f"h{number}": "v", "same": "x"}, b"%d" % number) for number in range(3000)]

@@ -306,6 +306,16 @@ def test_a_body_and_its_headers_come_through_both(protocol: str, tmp_path: Path)
         assert thrift._counters.get("ConnectionCreatedCount") == 1
 
 
+def test_batches_of_one_call_keep_their_own_headers(tmp_path: Path) -> None:
+    """Those that all events of a batch share, and others beside them."""
+    shared = [EventBatch.of_lines(b"1\n2\n", {"n": "a"}), EventBatch.of_lines(b"3\n", {"n": "b", "u": "\udcff"})]
+    batches = [*shared, EventBatch.of_events([({"n": "c"}, b"4"), ({}, b"5")]), EventBatch.of_lines(b"6\n")]
+    with serving("thrift") as served, sink(served.address, tmp_path) as thrift:
+        thrift.write(batches)
+        expected = [({"n": "a"}, b"1"), ({"n": "a"}, b"2"), ({"n": "b", "u": "?"}, b"3"), ({"n": "c"}, b"4")]
+        assert served.outlet.events == [*expected, ({}, b"5"), ({}, b"6")]
+
+
 @contextmanager
 def speaking(replies: bytes) -> Iterator[tuple[str, int]]:
     """A receiver that says this, whatever it is told, and closes."""

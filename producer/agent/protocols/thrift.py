@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from thrift.protocol.TBase import TBase
@@ -149,7 +149,7 @@ def batch_call(kind: str, number: int, events: Sequence[tuple[Mapping[str, str],
     buffer = TMemoryBuffer()
     protocol = _KINDS[kind](buffer)
     protocol.writeMessageBegin("appendBatch", TMessageType.CALL, number)
-    _AppendBatch([ThriftFlumeEvent(_valid(headers), body) for headers, body in events]).write(protocol)
+    _AppendBatch(list(_structs(events))).write(protocol)
     protocol.writeMessageEnd()
     return _framed(buffer.getvalue())
 
@@ -196,6 +196,16 @@ def _protocol(kind: str, frame: bytes) -> Any:
 
 def _framed(message: bytes) -> bytes:
     return _SIZE.pack(len(message)) + message
+
+
+def _structs(events: Iterable[tuple[Mapping[str, str], bytes]]) -> Iterator[ThriftFlumeEvent]:
+    """Headers that are one object for many events are looked at once."""
+    seen: Mapping[str, str] | None = None
+    valid: dict[str, str] = {}
+    for headers, body in events:
+        if headers is not seen:
+            seen, valid = headers, _valid(headers)
+        yield ThriftFlumeEvent(valid, body)
 
 
 def _valid(headers: Mapping[str, str]) -> dict[str, str]:

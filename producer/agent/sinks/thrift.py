@@ -6,8 +6,9 @@ that does not come within ``request_timeout`` is a failure, and the events are s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import ClassVar
 
 from ...clock import NO_DEADLINE, Deadline
@@ -60,7 +61,7 @@ class ThriftSink:
         """See :class:`~..interfaces.Sink`."""
         from ..protocols.thrift import Status, batch_call, read_answer  # noqa: PLC0415  # thrift is an extra
 
-        events = [event for batch in batches for event in batch.events()]
+        events = [event for batch in batches for event in _events(batch)]
         if not events:
             return
         self._number = (self._number + 1) % (1 << 31)
@@ -102,6 +103,11 @@ class ThriftSink:
             self._since = now
             self._counters.add(ConnectionCreatedCount=1)
         return self._peer
+
+
+def _events(batch: EventBatch) -> Iterable[tuple[Mapping[str, str], bytes]]:
+    """Headers and bodies; headers that all events share are one object."""
+    return batch.events() if batch.columns else zip(repeat(batch.shared), batch.bodies(), strict=False)
 
 
 def _frame(peer: Peer, deadline: Deadline) -> bytes:
