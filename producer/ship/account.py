@@ -92,6 +92,8 @@ class Account:
     def __init__(self) -> None:
         self._fates: dict[Place, _Fate] = {}
         self._read: set[Place] = set()
+        # By the place where a portion begins, all of which is stored: the lines of each of its ranges.
+        self._ended: dict[Place, tuple[int, ...]] = {}
 
     def begin(self, path: str, lines: Block | Line) -> Place:
         """A block is about to be sent; its place, for what becomes of it."""
@@ -114,11 +116,27 @@ class Account:
         """Records of a block may be stored."""
         self._fates[place].in_doubt += records
 
+    def end(self, portion: Portion) -> None:
+        """All of a portion is stored: forget its blocks, or the driver would keep those of the whole job.
+
+        :param portion: the only one that this account is of.
+        """
+        if portion.splits:
+            offsets = self._offsets()
+            lines = (self._lines(split, offsets.get(split.file.path, [])) for split in portion.splits)
+            self._ended[_begin(portion)] = tuple(lines)
+        self._fates.clear()
+        self._read.clear()
+
+    def _lines(self, split: Split, offsets: Sequence[int]) -> int:
+        return sum(self._fates[split.file.path, offset].lines for offset in _within(split, offsets))
+
     def __iadd__(self, other: Account) -> Self:
         for place, fate in other._fates.items():
             known = self._fates.get(place)
             self._fates[place] = fate if known is None else known.better(fate)
         self._read |= other._read
+        self._ended |= other._ended
         return self
 
     def packed(self) -> str:
@@ -142,15 +160,24 @@ class Account:
         :param doubtful: numbers of those of which an attempt ended without an account.
         """
         files: dict[str, FileFate] = {}
+        offsets = self._offsets()
+        for number, portion in enumerate(portions):
+            stored = self._ended.get(_begin(portion)) if portion.splits else None
+            for place, split in enumerate(portion.splits):
+                path = split.file.path
+                file = files.setdefault(path, FileFate(path))
+                if stored is not None:
+                    file.stored += stored[place]
+                else:
+                    self._add(file, split, _within(split, offsets.get(path, [])), doubtful=number in doubtful)
+        return list(files.values())
+
+    def _offsets(self) -> dict[str, list[int]]:
+        """Where the blocks of each file begin, in their order."""
         offsets: dict[str, list[int]] = {}
         for path, offset in sorted(self._fates):
             offsets.setdefault(path, []).append(offset)
-        for number, portion in enumerate(portions):
-            for split in portion.splits:
-                path = split.file.path
-                file = files.setdefault(path, FileFate(path))
-                self._add(file, split, _within(split, offsets.get(path, [])), doubtful=number in doubtful)
-        return list(files.values())
+        return offsets
 
     def _add(self, file: FileFate, split: Split, offsets: Sequence[int], *, doubtful: bool) -> None:
         """Add what became of a range to its file."""
@@ -172,6 +199,11 @@ class Account:
             file.doubtful_bytes += left
         else:
             file.unsent_bytes += left
+
+
+def _begin(portion: Portion) -> Place:
+    first = portion.splits[0]
+    return first.file.path, first.start
 
 
 def _within(split: Split, offsets: Sequence[int]) -> Sequence[int]:

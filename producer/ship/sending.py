@@ -87,6 +87,7 @@ class PortionSender:
         except Exception as error:
             reason = str(error) if isinstance(error, ProducerError) else f"{type(error).__name__}: {error}"
             raise PortionFailedError(FailedAttempt(reason, figures.spent(), account)) from error
+        account.end(portion)
         return figures, account
 
     def _ship(self, portion: Portion, figures: Figures, account: Account) -> None:

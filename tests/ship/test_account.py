@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -215,6 +216,26 @@ def test_after_an_attempt_that_ended_without_a_word_nothing_is_called_not_stored
     """It may have stored what another one could not."""
     (file,) = _account(stored=1).files([Portion((Split(PLAIN, 0, 20),))], {0})
     assert file == FileFate("a.log", stored=1, in_doubt=2, doubtful_bytes=6)
+
+
+def test_a_portion_that_is_stored_takes_a_number_a_range() -> None:
+    """The driver keeps no block of it; what it tells of the files stays, also beside attempts that failed before."""
+    files = [LogFile(f"{number}.log", 4_000, None, 1, number) for number in range(1_000)]
+    portions = [Portion(tuple(Split(file, 0, 4_000) for file in files)), Portion((Split(PLAIN, 0, 20),))]
+    failed, stored = Account(), Account()
+    for account in (failed, stored):
+        for number, file in enumerate(files):
+            for offset in range(0, 4_000, 1_000):
+                place = account.begin(file.path, Block(offset, b"one\n" * (number + 1)))
+                account.store(place, number + 1 if account is stored else 0)
+    stored.end(portions[0])
+    assert len(pickle.dumps(stored)) < 5_000
+    total = Account()
+    for attempt in (failed, stored, _account(doubt=3)):
+        total += attempt
+    *complete, last = total.files(portions, ())
+    assert complete == [FileFate(file.path, stored=4 * (number + 1)) for number, file in enumerate(files)]
+    assert last == FileFate("a.log", in_doubt=3, unsent_bytes=6)
 
 
 def test_a_long_line_is_stored_when_all_its_pieces_are() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import pickle
 import re
 import signal
 from collections.abc import Callable
@@ -154,6 +155,18 @@ def test_failure_tells_of_all_parts(
     # Of as many files as were found by then.
     assert f"{sum(file.unsent_bytes for file in done.files)} bytes not sent" in told
     assert sum(file.unsent_bytes > 0 for file in done.files) >= 64
+
+
+def test_driver_keeps_no_block_of_what_is_stored(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """Of a portion of many files that ended well a worker hands out a number a file, no name and no place."""
+    for number in range(100):
+        (tmp_path / f"{number:03d}").write_text("one\n" * number + "two\n")
+    run = begin(tmp_path, make_job(parser="text"))
+    eventually(lambda: run.wait(0.1), "end", PATIENCE)
+    assert len(pickle.dumps(run.account)) < 1_000
+    portion = Portion(plan(find_files([str(tmp_path)]).files)[0])
+    assert [file.stored for file in run.account.files([portion], ())] == list(range(1, 101))
+    assert server.count(PROJECT, LOGSTORE) == 5_050
 
 
 def test_portion_that_failed_is_tried_again(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:

@@ -25,6 +25,8 @@ STORES = {
 SCHEMES = (*WEB, *STORES)
 #: Those whose addresses begin with the host that is asked, rather than with a bucket.
 HOSTED = ("hdfs", "webhdfs")
+#: Those whose addresses may name an account and its host behind the bucket: ``container@account.host``.
+_ACCOUNTS = ("abfs", "abfss", "az")
 
 # Shorter values of the environment are no secrets, and would blot out ordinary words.
 _SECRET_LENGTH = 8
@@ -36,6 +38,12 @@ def scheme_of(path: str) -> str | None:
     """The scheme of a remote path that can be read; None for any other path."""
     scheme = path.partition("://")[0].lower() if "://" in path else ""
     return scheme if scheme in SCHEMES else None
+
+
+def authority_of(address: str) -> str:
+    """What an address says of where to ask: a host, or a container and its account; empty where others say that."""
+    scheme, authority = scheme_of(address), urlsplit(address).netloc
+    return authority if scheme in HOSTED or (scheme in _ACCOUNTS and "@" in authority) else ""
 
 
 def shown(address: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from urllib.parse import urlsplit
 
-from .address import HOSTED, WEB, scheme_of
+from .address import WEB, authority_of, scheme_of
 from .seen import RemoteFiles
 from .store import StoreFiles
 from .web import WebFiles
@@ -17,9 +16,9 @@ def files_of(address: str) -> RemoteFiles:
     :raises InputError: a package is missing.
     """
     scheme = scheme_of(address) or ""
-    return _files(scheme, urlsplit(address).netloc if scheme in HOSTED else "")
+    return _files(scheme, authority_of(address))
 
 
 @lru_cache(maxsize=16)
-def _files(scheme: str, host: str) -> RemoteFiles:
-    return WebFiles() if scheme in WEB else StoreFiles(scheme, host)
+def _files(scheme: str, authority: str) -> RemoteFiles:
+    return WebFiles() if scheme in WEB else StoreFiles(scheme, authority)

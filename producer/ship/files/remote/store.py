@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ....installing import how_to_install
 from ...errors import InputError
-from .address import STORES, shown, without_secrets
+from .address import HOSTED, STORES, shown, without_secrets
 from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, version_of
 
 # What is asked for at a time, bytes: the next part is on its way while one is read.
@@ -30,17 +30,16 @@ _RETRIES = 3
 
 
 class StoreFiles:
-    """The files of one scheme, and of one host where addresses name it.
+    """The files of one scheme, and of one host or account where addresses name it.
 
     :param scheme: one of :data:`~.address.STORES`.
-    :param host: what stands before the path, for those of :data:`~.address.HOSTED`; empty is that which fsspec is
-        configured with.
+    :param authority: what :func:`~.address.authority_of` finds in addresses; empty is what fsspec is configured with.
     :raises InputError: the package that it needs is not installed, or it needs a host.
     """
 
-    def __init__(self, scheme: str, host: str = "") -> None:
+    def __init__(self, scheme: str, authority: str = "") -> None:
         self._scheme = scheme
-        self._host = host
+        self._authority = authority
         self._process = -1
         self._files: Any = None
         self._connect()
@@ -48,7 +47,7 @@ class StoreFiles:
     def _connect(self) -> Any:
         """The file system; a process that was forked needs one of its own."""
         if self._process != os.getpid():
-            self._files, self._process = _file_system(self._scheme, self._host), os.getpid()
+            self._files, self._process = _file_system(self._scheme, self._authority), os.getpid()
         return self._files
 
     def look(self, address: str, head: int) -> Seen:
@@ -84,10 +83,13 @@ class StoreFiles:
 
     def _address(self, path: str) -> str:
         """Of a path as the file system has it."""
-        if self._host:
-            return f"{self._scheme}://{self._host}/{urlsplit(path).path.lstrip('/')}"
+        if self._scheme in HOSTED:
+            return f"{self._scheme}://{self._authority}/{urlsplit(path).path.lstrip('/')}"
         # Not `unstrip_protocol`: it writes the first of a file system's schemes, whichever was asked for.
-        return f"{self._scheme}://{self._connect()._strip_protocol(path).lstrip('/')}"
+        plain = self._connect()._strip_protocol(path).lstrip("/")
+        if self._authority:  # the path begins with the container, and has no account
+            plain = f"{self._authority}/{plain.partition('/')[2]}"
+        return f"{self._scheme}://{plain}"
 
     def open(self, seen: Seen, start: int, end: int) -> _Blocks:
         """Open a file."""

@@ -9,9 +9,11 @@ import lzma
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import boto3
+import fsspec
 import lz4.frame
 import pytest
 import zstandard
@@ -178,6 +180,44 @@ def test_hadoop_is_asked_at_the_host_of_the_address(monkeypatch: pytest.MonkeyPa
             find_files([f"{root}/none"])
     with pytest.raises(InputError, match="needs the host of the name node"):
         find_files(["webhdfs:///app"])
+
+
+class Accounts(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its class is found at run time
+    """What adlfs makes of addresses: an account is an option, and no part of a path."""
+
+    protocol = ("abfss", "az")
+    asked: ClassVar[list[str]] = []
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    def __init__(self, account_name: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.asked.append(account_name)
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        host = urlsplit(path).hostname or ""
+        return {"account_name": host.partition(".")[0]} if "@" in path else {}
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        scheme, _, plain = path.rpartition("://")
+        container, _, rest = plain.lstrip("/").partition("/")
+        return f"/{container.partition('@')[0]}/{rest}".rstrip("/") if scheme else f"/{plain.strip('/')}".rstrip("/")
+
+
+def test_found_address_keeps_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """container@account: a walk and a glob spell it as the user did, and the account is the one that is asked."""
+    fsspec.register_implementation("abfss", Accounts, clobber=True)
+    fsspec.register_implementation("az", Accounts, clobber=True)
+    monkeypatch.setitem(store.STORES, "abfss", ("fsspec", ""))
+    monkeypatch.setitem(store.STORES, "az", ("fsspec", ""))
+    choose._files.cache_clear()
+    Accounts().pipe({"/logs/app/a": b"a\n"})
+    for root, account in (("abfss://logs@mine.dfs.core.windows.net", "mine"), ("az://logs", "")):
+        for path in (f"{root}/app/a", f"{root}/app", f"{root}/app/*"):
+            assert [file.address for file in find_files([path]).files] == [f"{root}/app/a"]
+            assert Accounts.asked[-1] == account
 
 
 def test_found_address_has_the_scheme_that_the_user_wrote(s3: Any) -> None:
