@@ -94,15 +94,12 @@ class Stream:
     def _send(self, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
         """Send what the open batch did not take, or was never offered."""
         records = self._open
-        if type(log) not in (dict, LogItem) or not (records is None or records.closed):
-            return self._producer._send(self.key, log, callback)
-        records = self._open = self._producer._open_records(self.key)
-        future = None if records is None else records.add(log, callback)
-        if future is None:
-            future = self._producer._send(self.key, log, callback)
-            # Most often it has opened a batch: the next log finds it at once.
-            self._open = self._producer._open_records(self.key)
-        return future
+        if type(log) in (dict, LogItem) and (records is None or records.closed):
+            records = self._open = self._producer._open_records(self.key)
+            future = None if records is None else records.add(log, callback)
+            if future is not None:
+                return future
+        return self._producer._send(self.key, log, callback)
 
     def hurry(self) -> None:
         """Send what was accepted of this stream now, without waiting for ``linger_ms``; returns at once.

@@ -365,10 +365,7 @@ class LogAccumulator:
     def open_records(self, key: StreamKey) -> PureOpenRecords | None:
         """The end of the stream's open batch; None if it has none: a guess, for it may be closed by now."""
         batch = self._open.get(key)
-        records = None if batch is None else batch.open
-        if records is not None and not records.quantum:
-            self._budget.grant_first(records)
-        return records
+        return None if batch is None else batch.open
 
     def _seal(self, batch: ProducerBatch) -> None:
         """Let a batch take no more records; what it has not spent goes back. The caller holds the lock."""

@@ -153,22 +153,6 @@ class MemoryBudget:
             self._creditors[open_records] = None
             return True
 
-    def grant_first(self, open_records: OpenRecords) -> None:
-        """Let an open batch that was granted nothing yet spend some bytes in advance, if there are plenty: the next
-        logs of its handle then need not ask. Never raises by itself, since a log may have been accepted just before.
-        """
-        if self.lock._is_owned():  # type: ignore[attr-defined]  # see `refuse_reentry`
-            return
-        with self.lock:
-            share = (self.limit - self.used) // max(self._sharers, len(self._creditors) + 1)
-            if share < FIRST_QUANTUM or open_records.closed or open_records.quantum or self.waiters or self.closed:
-                return
-            # No calls from here on: all of this happens.
-            self.used += FIRST_QUANTUM
-            open_records.granted += FIRST_QUANTUM
-            open_records.quantum = FIRST_QUANTUM
-            self._creditors[open_records] = None
-
     def has_spent(self, open_records: OpenRecords) -> None:
         """A batch has nothing left that could be taken back. The caller holds the lock."""
         self._creditors.pop(open_records, None)
