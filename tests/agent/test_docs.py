@@ -9,14 +9,15 @@ from producer.agent.blueprint import draw
 from producer.agent.config import parse_toml
 from producer.agent.registry import BUILT_IN, INSTEAD
 
-DOCUMENT = Path(__file__).parents[2] / "docs/agent.md"
+DOCUMENTS = [Path(__file__).parents[2] / f"docs/agent{part}.md" for part in ("", "-sources", "-sinks")]
+TEXT = "\n".join(document.read_text() for document in DOCUMENTS)
 
 
 def test_the_configurations_of_the_page_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each block of TOML that has sources and sinks is a whole agent."""
+    """On each of its pages: a block of TOML that has sources and sinks is a whole agent."""
     for name in ("LOGHUB_ACCESS_KEY_ID", "LOGHUB_ACCESS_KEY_SECRET"):
         monkeypatch.setenv(name, "x")
-    blocks = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```toml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     whole = [block for block in blocks if "[sources." in block and "[sinks." in block]
     assert whole
     for block in whole:
@@ -25,7 +26,7 @@ def test_the_configurations_of_the_page_are_well(monkeypatch: pytest.MonkeyPatch
 
 def test_the_page_names_what_does_the_work_of_a_type_of_flumes_that_is_not_here() -> None:
     """The table and what ``check`` says are the same, and no type in it is there after all."""
-    rows = re.findall(r"^\| ((?:source|channel|sink|interceptor) `.*) \| (.*) \|$", DOCUMENT.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| ((?:source|channel|sink|interceptor) `.*) \| (.*) \|$", TEXT, re.MULTILINE)
     told = {
         (f"{kind}s", name): use.replace("`", "")
         for names, use in rows
