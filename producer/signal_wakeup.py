@@ -28,6 +28,7 @@ _FIRST, _LAST = 0.005, 5.0
 # Of the main thread, but for what its comment names.
 _wanted: set[int] = set()
 _pipe: tuple[int, int] | None = None
+_identity: tuple[int, int] | None = None  # device and inode of the pipe
 _answers = 0  # the other thread reads it
 
 
@@ -52,16 +53,31 @@ def _possible() -> bool:
 
 
 def _listen() -> None:
-    global _pipe  # noqa: PLW0603  # signals are the process's
-    pipe = _pipe or os.pipe()
-    os.set_blocking(pipe[1], False)
-    other = signal.set_wakeup_fd(pipe[1], warn_on_full_buffer=False)
-    if other not in (-1, pipe[1]):
+    global _pipe, _identity  # noqa: PLW0603  # signals are the process's
+    former = _pipe
+    if _pipe is None or not all(map(_is_ours, _pipe)):
+        _pipe = os.pipe()
+        _identity = _identity_of(_pipe[0])
+    os.set_blocking(_pipe[1], False)
+    other = signal.set_wakeup_fd(_pipe[1], warn_on_full_buffer=False)
+    if other not in (-1, _pipe[1], former and former[1]):
         signal.set_wakeup_fd(other)
-    if _pipe is None:
-        _pipe = pipe
+    if _pipe is not former:
         signal.signal(signal.SIGURG, _answer)
-        threading.Thread(target=_watch, args=(pipe[0],), name="producer-signals", daemon=True).start()
+        threading.Thread(target=_watch, args=(_pipe[0],), name="producer-signals", daemon=True).start()
+
+
+def _is_ours(descriptor: int) -> bool:
+    """Whether it is still the pipe's: who makes a daemon of itself closes all, and opens others of the same numbers."""
+    return _identity is not None and _identity_of(descriptor) == _identity
+
+
+def _identity_of(descriptor: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _answer(_number: int, _frame: types.FrameType | None) -> None:
@@ -71,9 +87,8 @@ def _answer(_number: int, _frame: types.FrameType | None) -> None:
 
 
 def _watch(reading: int) -> None:
-    """On a thread of its own."""
-    while True:
-        came = os.read(reading, 4096)
+    """On a thread of its own, until the pipe is closed."""
+    while _is_ours(reading) and (came := os.read(reading, 4096)):
         if _wanted.intersection(came):
             _interrupt()
 
@@ -95,7 +110,7 @@ def _after_fork_in_child() -> None:
     other = signal.set_wakeup_fd(-1)
     if other not in (-1, former[1]):
         signal.set_wakeup_fd(other)
-    for descriptor in former:
+    for descriptor in filter(_is_ours, former):
         os.close(descriptor)
     _listen()
 

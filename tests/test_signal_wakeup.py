@@ -9,6 +9,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -121,3 +122,39 @@ def test_a_handler_of_sigurg_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
         assert signal_wakeup._pipe is None
     finally:
         signal.signal(signal.SIGURG, before)
+
+
+_CLOSES_ALL = """
+import os, signal, sys, threading
+from pathlib import Path
+from producer import install_signal_handlers, signal_wakeup
+
+signal.signal(signal.SIGTERM, lambda *_: None)
+install_signal_handlers([signal.SIGTERM])
+(thread,) = [each for each in threading.enumerate() if each.name == "producer-signals"]
+pipe = signal_wakeup._pipe
+os.closerange(3, 64)
+theirs = [os.open(sys.argv[1], os.O_RDWR) for _ in range(max(pipe) - 2)]
+thread.join(20)
+assert not thread.is_alive(), "it reads what is another's"
+child = os.fork()
+if child == 0:
+    os._exit(0 if all(os.pread(each, 3, 0) == b"own" for each in theirs) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child closed what is another's"
+assert [os.lseek(each, 0, os.SEEK_CUR) for each in theirs] == [0] * len(theirs), "another's file was read"
+install_signal_handlers([signal.SIGTERM])
+signal_wakeup.wake_for([signal.SIGTERM])
+assert [each.name for each in threading.enumerate()].count("producer-signals") == 1, "nobody listens"
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+def test_who_closes_all_descriptors_keeps_those_that_it_opens_then(tmp_path: Path) -> None:
+    """A program that makes a daemon of itself loses the pipe: its thread ends, no other file of that number is read or
+    closed, not by a fork either, nothing is said, and handlers that are installed once more are woken again.
+    """
+    own = tmp_path / "own"
+    own.write_text("own", encoding="ascii")
+    command = [sys.executable, "-c", _CLOSES_ALL, str(own)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

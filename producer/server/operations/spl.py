@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import ApiError
 from ..service import Call, Service
 from ..sql_process import SqlResult
 from ..store.log_groups import parse_group
 from ..store.rows import PackedGroup
 from .search import searching
-from .spl_text import PAGE, ROW, Pipeline, Step
+from .spl_text import OWN, PAGE, ROW, Pipeline, Step
 from .sql import sql_process, while_wanted
 from .sql_rows import SqlRows
 
@@ -65,12 +66,13 @@ async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[Pa
 def _show(groups: list[PackedGroup], rows: SqlRows) -> None:
     for group in groups:
         for time, _, texts in group.unpack().scan():
-            rows.add(time, [*texts, (ROW, str(rows.count))])
+            shown = [pair for pair in texts if not pair[0].lower().startswith(OWN)]
+            rows.add(time, [*shown, (ROW, str(rows.count))])
     rows.flush()
 
 
 def _changed(steps: list[Step], groups: list[PackedGroup], result: SqlResult) -> Sifted:
-    kept = {int(row[ROW]): row for row in result.rows}
+    kept = _by_number(result, sum(group.count for group in groups))
     raws, before, size = list[bytes](), 0, 0
     for group in groups:
         raw = group.unpack().raw
@@ -79,6 +81,15 @@ def _changed(steps: list[Step], groups: list[PackedGroup], result: SqlResult) ->
         if any(rows):
             raws.append(raw if all(rows) and not steps else _change(raw, rows, steps))
     return Sifted(raws, len(kept), before, size)
+
+
+def _by_number(result: SqlResult, count: int) -> dict[int, dict[str, str]]:
+    """The rows by the numbers of their logs. What stands in a query may have made rows of its own."""
+    numbers = {str(number): number for number in range(count)}
+    found = {numbers[text]: row for row in result.rows if (text := row.get(ROW, "")) in numbers}
+    if len(found) < len(result.rows):
+        raise ApiError("ParameterInvalid", "the query of PullLogs gives rows that are no logs of the page")
+    return found
 
 
 def _change(raw: bytes, rows: list[dict[str, str] | None], steps: list[Step]) -> bytes:

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from ..errors import ApiError
 from .sql_text import SqlText, check_nesting, tokens_of
 
+#: What the names of this module's own columns and tables begin with: no query names a field of such a name.
+OWN = "spl "
 #: The column with the number of a log in its page, and the table that the logs are.
-ROW = "spl row"
-PAGE = "spl page"
+ROW = f"{OWN}row"
+PAGE = f"{OWN}page"
 _MAX_STEPS = 32
 _PART = re.compile(r"\s*([\w-]*)\s*(.*?)\s*", re.DOTALL)
 _NAME = re.compile(r'\s*("[^"]+"|[^\W\d]\w*)\s*', re.DOTALL)
@@ -61,6 +63,9 @@ def read_spl(text: str) -> Pipeline:
     if len(parts) > _MAX_STEPS:
         raise _unreadable(f"it has {len(parts)} operators, {_MAX_STEPS} are allowed")
     words = frozenset(token.lower().strip('"') for token in tokens if re.fullmatch(r'\w+|".*"', token, re.DOTALL))
+    own = min((word for word in words if word.startswith(OWN)), default="")
+    if own:
+        raise _unreadable(f"{own[:64]!r}: fields whose names begin with {OWN!r} cannot be named")
     builder = _Builder(set(words))
     for part in parts:
         builder.add(part)
@@ -111,7 +116,7 @@ class _Builder:
         pairs = list(_assigned(rest))
         values = ", ".join(f"TRY(({value})) AS {_quoted(name)}" for name, value in pairs)
         self._table(f"{self._all_but(name for name, _ in pairs)}, {values}")
-        columns = [f"spl {len(self.steps)} {number}" for number in range(len(pairs))]
+        columns = [f"{OWN}{len(self.steps)} {number}" for number in range(len(pairs))]
         copies = ", ".join(
             f"{_quoted(name)} AS {_quoted(column)}" for (name, _), column in zip(pairs, columns, strict=True)
         )
@@ -156,10 +161,10 @@ class _Builder:
     def _table(self, columns: str, condition: str = "") -> None:
         """One more table, made of the last one."""
         select = f"SELECT {columns} FROM {self._last()}{condition}"  # noqa: S608 - likewise
-        self.tables.append(f"{_quoted(f'spl table {len(self.tables)}')} AS ({select})")
+        self.tables.append(f"{_quoted(f'{OWN}table {len(self.tables)}')} AS ({select})")
 
     def _last(self) -> str:
-        return _quoted(f"spl table {len(self.tables) - 1}" if self.tables else PAGE)
+        return _quoted(f"{OWN}table {len(self.tables) - 1}" if self.tables else PAGE)
 
     def _value(self, name: str) -> str:
         return _quoted(name) if name.lower() in self.visible or name.lower() == "__time__" else "NULL"

@@ -147,3 +147,31 @@ def test_a_page_is_bounded_before_it_is_sifted() -> None:
             counts.append(len(groups))
             cursor = answer.headers["x-log-cursor"]
         assert counts == [0, 0, 1]
+
+
+def test_fields_with_names_of_the_servers_own_columns_disturb_nothing() -> None:
+    """A log may have a field of such a name: it is given as it is, and what is calculated goes to the right fields."""
+    with LogHubServer() as server, Client(server) as client:
+        put(client, {"a": "x"}, {"a": "y", "spl 0 0": "theirs", "SPL row": "0"})
+        own = {"spl 0 0": b"theirs", "SPL row": b"0"}
+        assert fields(client, "* | extend n = upper(a)") == [{"a": b"x", "n": b"X"}, {"a": b"y", "n": b"Y"} | own]
+
+
+_ROW_OF_ITS_OWN = """* | where $$'$$ <> a))) select {} as "spl row" from "spl table 0" -- '"""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "* | extend \"spl row\" = 'abc'",
+        '* | project "SPL row"',
+        '* | project-rename "spl row" = a',
+        '* | where "spl page" is null',
+        *(_ROW_OF_ITS_OWN.format(row) for row in ("'abc'", "7", "0", "null", "'-1'", "repeat('1', 5000)")),
+    ],
+)
+def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
+    """One that names the server's own columns, or makes rows that are no logs by any trick, is refused as such."""
+    where = {"type": "log", "cursor": logs.cursor(0, "begin"), "query": query}
+    answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)
+    assert error_of(answer) == (400, "ParameterInvalid")
