@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from producer.agent.sources.taildir import finder, groups
+
 from .following import Tail, Writer
 
 
@@ -363,3 +365,38 @@ def test_a_wall_clock_that_is_set_back_or_forward_loses_nothing(tail: Tail, days
     tail.restart()
     found += tail.seen(1)
     assert sorted(found) == sorted(wanted)
+
+
+def test_many_new_files_do_not_put_off_the_next_look_into_the_directory(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long their beginning took: what is rotated meanwhile may be deleted soon."""
+    opened = finder.open_quickly
+
+    def slowly(path: str) -> int:
+        tail.clock.advance(2.0)
+        return opened(path)
+
+    monkeypatch.setattr(finder, "open_quickly", slowly)
+    first = [line for name in "abc" for line in Writer(tail.logs / f"{name}.log").lines(1)]
+    assert sorted(tail.seen()) == first
+    assert tail.seen() == []
+    late = Writer(tail.logs / "d.log").lines(1)
+    assert tail.seen(0.1) == late
+
+
+def test_a_directory_that_is_slow_to_read_is_read_every_five_seconds(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not a fiftieth of the time, which would be minutes."""
+    scans = groups.Directories.scans
+
+    def slowly(self: groups.Directories, now: float) -> Iterator[groups.Scan]:
+        tail.clock.advance(4.0)
+        return scans(self, now)
+
+    monkeypatch.setattr(groups.Directories, "scans", slowly)
+    assert tail.seen() == []
+    late = Writer(tail.logs / "a.log").lines(1)
+    assert tail.seen(4.9) == []
+    assert tail.seen(0.2) == late

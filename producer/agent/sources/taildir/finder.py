@@ -18,8 +18,8 @@ from .readers import Readers
 
 _log = get_logger("producer.agent.taildir")
 
-#: A scan may take a 50th of the time.
-_SCAN_SHARE = 50
+#: Scans may take a 50th of the time, but none waits for more than so many seconds: what was rotated is deleted soon.
+_SCAN_SHARE, _LONGEST_WAIT = 50, 5.0
 #: Seconds between two tries to open what could not be.
 _RETRY = 1.0
 #: A file that begins like one that is being read may be a copy in the making until it has rested so long, seconds.
@@ -58,6 +58,8 @@ class Finder:
         self._told: set[str] = set()
         self._unreadable: set[str] = set()
         self._next_scan = clock.monotonic()
+        # Seconds that new files took in this scan.
+        self._beginning = 0.0
 
     @property
     def sees_all(self) -> bool:
@@ -73,14 +75,22 @@ class Finder:
         """Look into the directories, if it is time."""
         self._copies.begin_look()
         if now >= self._next_scan:
+            self._beginning = 0.0
             self._follow_links()
             for scan in self._directories.scans(now):
                 self._take_in(scan, now)
             self._tell_unreadable()
             if self._beginnings.first:
                 self._beginnings.end_first()
-            self._next_scan = now + _SCAN_SHARE * (self._clock.monotonic() - now)
+            self._wait(now)
         self._try_waiting(now)
+
+    def _wait(self, began: float) -> None:
+        """For the next scan. A new file is begun once: if its time counted, many of them would make the wait longer,
+        in which more of them come, and so on.
+        """
+        ended = self._clock.monotonic()
+        self._next_scan = ended + min(_SCAN_SHARE * (ended - began - self._beginning), _LONGEST_WAIT)
 
     def _tell_unreadable(self) -> None:
         unreadable = self._directories.unreadable
@@ -174,6 +184,7 @@ class Finder:
 
     def _begin(self, path: str, group: Group | None, now: float) -> Key | None:
         """Open a file for the first time; its key if it is read from now on."""
+        began = self._clock.monotonic()
         try:
             descriptor = open_quickly(path)
             try:
@@ -188,6 +199,8 @@ class Finder:
             self._waiting[path] = _Waiting(group, now, trouble)
             self._tell_once(path, f"cannot be read: {trouble}; it is tried again")
             return None
+        finally:
+            self._beginning += self._clock.monotonic() - began
 
     def _sort_in(self, path: str, descriptor: int, group: Group | None, now: float) -> Key | None:
         status = os.fstat(descriptor)
