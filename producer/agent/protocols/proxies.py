@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from ...errors import ConfigError
@@ -20,6 +21,8 @@ def proxies_of(proxy: str | None) -> dict[str, str] | None:
     try:
         parts = urlsplit(proxy)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        # urlsplit takes what is no host, such as one with a line's end of the file it came from.
+        good = good and not re.search(r"[\s\x00-\x1f]", proxy.rpartition("@")[2])
     except ValueError:
         good = False
     if not good:

@@ -15,6 +15,7 @@ from .search import searching
 from .spl_text import OWN, PAGE, ROW, Pipeline, Step
 from .sql import sql_process, while_wanted
 from .sql_rows import SqlRows
+from .sql_text import folded
 
 #: A result is JSON: what was calculated may be several times as large there.
 _JSON_FACTOR = 4
@@ -66,7 +67,7 @@ async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[Pa
 def _show(groups: list[PackedGroup], rows: SqlRows) -> None:
     for group in groups:
         for time, _, texts in group.unpack().scan():
-            shown = [pair for pair in texts if not pair[0].lower().startswith(OWN)]
+            shown = [pair for pair in texts if not folded(pair[0]).startswith(OWN)]
             rows.add(time, [*shown, (ROW, str(rows.count))])
     rows.flush()
 
@@ -116,8 +117,8 @@ def _take_steps(fields: _Fields, shared: _Fields, row: dict[str, str], steps: li
         elif step.operator == "project-away":
             new = []
         else:
-            values: dict[str, Any] = {key.lower(): value for key, value in [*shared, *fields]}
-            new = [(name, values[old.lower()]) for name, old in step.fields if old.lower() in values]
+            values: dict[str, Any] = {folded(key): value for key, value in [*shared, *fields]}
+            new = [(name, values[folded(old)]) for name, old in step.fields if folded(old) in values]
         new = [(name, value) for name, value in new if (name, value) not in shared]
         fields = [] if step.operator == "project" else list(_without(fields, step))
         fields += new
@@ -126,7 +127,7 @@ def _take_steps(fields: _Fields, shared: _Fields, row: dict[str, str], steps: li
 
 def _without(fields: _Fields, step: Step) -> Iterator[tuple[str, bytes]]:
     """The fields that a step does not name."""
-    gone = {name.lower() for name, _ in step.fields}
+    gone = {folded(name) for name, _ in step.fields}
     if step.operator == "project-rename":
-        gone |= {old.lower() for _, old in step.fields}
-    return (pair for pair in fields if pair[0].lower() not in gone)
+        gone |= {folded(old) for _, old in step.fields}
+    return (pair for pair in fields if folded(pair[0]) not in gone)

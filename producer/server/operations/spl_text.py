@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ..errors import ApiError
-from .sql_text import SqlText, check_nesting, tokens_of
+from .sql_text import SqlText, check_nesting, folded, tokens_of
 
 #: What the names of this module's own columns and tables begin with: no query names a field of such a name.
 OWN = "spl "
@@ -62,7 +62,7 @@ def read_spl(text: str) -> Pipeline:
         raise _unreadable(f"{first.strip()[:64]!r} stands where '*' must: '* | where …'")
     if len(parts) > _MAX_STEPS:
         raise _unreadable(f"it has {len(parts)} operators, {_MAX_STEPS} are allowed")
-    words = frozenset(token.lower().strip('"') for token in tokens if re.fullmatch(r'\w+|".*"', token, re.DOTALL))
+    words = frozenset(folded(token).strip('"') for token in tokens if re.fullmatch(r'\w+|".*"', token, re.DOTALL))
     own = min((word for word in words if word.startswith(OWN)), default="")
     if own:
         raise _unreadable(f"{own[:64]!r}: fields whose names begin with {OWN!r} cannot be named")
@@ -76,7 +76,7 @@ def read_spl(text: str) -> Pipeline:
 class _Builder:
     """Puts the statement together, a table for each operator.
 
-    :ivar visible: the fields that the next operator sees, in lower case. In the beginning all that are named are there.
+    :ivar visible: the fields that the next operator sees, folded. In the beginning all that are named are there.
     :ivar tables: the statement's tables so far.
     :ivar results: the columns with what was calculated.
     """
@@ -125,7 +125,7 @@ class _Builder:
         self._step("extend", [(name, column) for (name, _), column in zip(pairs, columns, strict=True)])
 
     def _project(self, rest: str) -> None:
-        pairs = [(new, old) for new, old in _renamed(rest, "project") if new.lower() != "__time__"]
+        pairs = [(new, old) for new, old in _renamed(rest, "project") if folded(new) != "__time__"]
         kept = "".join(f", {_quoted(name)}" for name in [ROW, "__time__", *self.results])[2:]
         shown = "".join(f", {self._value(old)} AS {_quoted(new)}" for new, old in pairs)
         self._table(f"{kept}{shown}")
@@ -135,23 +135,23 @@ class _Builder:
     def _away(self, rest: str) -> None:
         names = [_name(part) for part in _split_text(rest)]
         self._table(f"{self._all_but(names)}")
-        self.visible -= {name.lower() for name in names}
+        self.visible -= {folded(name) for name in names}
         self._step("project-away", [(name, name) for name in names], is_known=False)
 
     def _rename(self, rest: str) -> None:
         pairs = list(_renamed(rest, "project-rename"))
-        gone = dict.fromkeys(name.lower() for pair in pairs for name in pair)
+        gone = dict.fromkeys(folded(name) for pair in pairs for name in pair)
         values = ", ".join(f"{self._value(old)} AS {_quoted(new)}" for new, old in pairs)
         self._table(f"{self._all_but(gone)}, {values}")
         self.visible -= set(gone)
         self._step("project-rename", pairs)
 
     def _step(self, operator: str, fields: list[tuple[str, str]], *, is_known: bool = True) -> None:
-        names = [name.lower() for name, _ in fields]
+        names = [folded(name) for name, _ in fields]
         if len(set(names)) < len(names):
             raise _unreadable(f"{operator} names a field twice")
         changed = [name for name, old in fields if name != old or operator != "project"]
-        wrong = [name for name in changed if name.lower() == "__time__" or name.lower().startswith(_OF_THE_GROUP)]
+        wrong = [name for name in changed if folded(name) == "__time__" or folded(name).startswith(_OF_THE_GROUP)]
         if wrong:
             raise _unreadable(f"{operator} cannot change {wrong[0][:64]!r}: only fields of a log can be changed")
         self.steps.append(Step(operator, fields))
@@ -167,10 +167,10 @@ class _Builder:
         return _quoted(f"{OWN}table {len(self.tables) - 1}" if self.tables else PAGE)
 
     def _value(self, name: str) -> str:
-        return _quoted(name) if name.lower() in self.visible or name.lower() == "__time__" else "NULL"
+        return _quoted(name) if folded(name) in self.visible or folded(name) == "__time__" else "NULL"
 
     def _all_but(self, names: Iterator[str] | list[str] | dict[str, None]) -> str:
-        gone = dict.fromkeys(name.lower() for name in names if name.lower() in self.visible)
+        gone = dict.fromkeys(folded(name) for name in names if folded(name) in self.visible)
         return f"* EXCLUDE ({', '.join(map(_quoted, gone))})" if gone else "*"
 
 

@@ -16,7 +16,7 @@ from ..service import Call, Service
 from ..sql_process import NotTakenError, SqlProcess, SqlResult
 from .search import Wanted, searching, see_logs
 from .sql_rows import SqlRows
-from .sql_text import DEFAULT_ROWS, SqlText, read_sql
+from .sql_text import DEFAULT_ROWS, SqlText, folded, read_sql
 
 T = TypeVar("T")
 
@@ -169,5 +169,5 @@ async def _index_types(service: Service, call: Call) -> dict[str, str]:
         return {}
     keys = content.get("keys")
     pairs = keys.items() if isinstance(keys, dict) else ()
-    kinds = {name.lower(): str(key.get("type")) for name, key in pairs if isinstance(key, dict)}
+    kinds = {folded(name): str(key.get("type")) for name, key in pairs if isinstance(key, dict)}
     return {name: _TYPES[kind] for name, kind in kinds.items() if kind in _TYPES}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..errors import ApiError
 from ..limits import Limits
-from .sql_text import SqlText
+from .sql_text import SqlText, folded
 
 _ROWS_AT_ONCE = 10_000
 _MAX_FIELDS = 1000
@@ -75,8 +75,8 @@ class SqlRows:
         return self._columns[known] if known else None
 
     def _new_column(self, name: str) -> str:
-        """The column of that field, empty for none: names in any case are one."""
-        column = name.lower()
+        """The column of that field, empty for none: names of any case are one."""
+        column = folded(name)
         if column == "__time__" or not self._sql.wants(name):
             return ""
         if column not in self._columns and len(self._columns) >= _MAX_FIELDS:

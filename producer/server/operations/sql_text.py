@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -37,6 +38,13 @@ _BEHIND_FROM = {
 _MYSQL_LIMIT = re.compile(r"(?<!\d)(\d++)(\s*+),(\s*+)(\d++)")
 _ALL_FIELDS = re.compile(r"(?:\bselect|\bdistinct|\ball|,|\.)\s*\*|\bcolumns\s*\(|\blog\s*\)", re.IGNORECASE)
 
+_FOLDING = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def folded(name: str) -> str:
+    """A field's name in the one case that the database takes names for: of letters beyond ASCII it knows no other."""
+    return name.lower() if name.isascii() else name.translate(_FOLDING)
+
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
@@ -44,7 +52,7 @@ class SqlText:
 
     :ivar text: the statement.
     :ivar has_limit: whether it says itself how many rows it wants.
-    :ivar words: its words in lower case, names among them.
+    :ivar words: its words as :func:`folded`, names among them.
     :ivar wants_all: whether it may want every field there is.
     """
 
@@ -64,7 +72,7 @@ def read_sql(text: str) -> SqlText:
     :raises ApiError: ``ParameterInvalid``, it is no SELECT.
     """
     tokens = tokens_of(text.strip().rstrip(";"))
-    words = frozenset(token.lower().strip('"') for token in tokens if _WORD.fullmatch(token) or token.startswith('"'))
+    words = frozenset(folded(token).strip('"') for token in tokens if _WORD.fullmatch(token) or token.startswith('"'))
     first = next((token.lower() for token in tokens if _WORD.fullmatch(token)), "")
     if first not in ("select", "with"):
         raise ApiError("ParameterInvalid", f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta")

@@ -106,7 +106,18 @@ def test_loghub_is_reached_through_a_proxy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [*_SINKS, "loghub"])
-@pytest.mark.parametrize("url", ["proxy:3128", "socks5://hidden@proxy:1", "http://", "http://hidden@proxy:x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "proxy:3128",
+        "socks5://hidden@proxy:1",
+        "http://",
+        "http://hidden@proxy:x",
+        "http://hidden@proxy:1\n",
+        "http://hidden@pro xy:1",
+        "http://hidden@\x00:1",
+    ],
+)
 def test_what_is_no_proxy_is_refused_before_anything_starts(kind: str, url: str) -> None:
     """And not shown, since it may hold a password."""
     account = {"project": "p", "logstore": "l", "access_key_id": "i", "access_key_secret": "s"}

@@ -175,3 +175,18 @@ def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
     where = {"type": "log", "cursor": logs.cursor(0, "begin"), "query": query}
     answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)
     assert error_of(answer) == (400, "ParameterInvalid")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("* | where Имя = 'x' | project Имя", {"Имя": b"x"}),
+        ('* | extend "Имя" = upper(имя) || upper(Имя) | project-away Über, имя', {"Имя": b"YX"}),
+        ("* | project-rename n = Имя, ß = Über | project ß, n", {"ß": b"1", "n": b"x"}),
+    ],
+)
+def test_names_with_capitals_beyond_ascii_are_names(query: str, expected: dict[str, bytes]) -> None:
+    """They are written as they were sent."""
+    with LogHubServer() as server, Client(server) as client:
+        put(client, {"Имя": "x", "имя": "y", "Über": "1"})
+        assert fields(client, query) == [expected]

@@ -128,6 +128,12 @@ def test_an_index_says_what_fields_are(client: Client) -> None:
     assert rows(client, "* | select count(a), sum(a)") == [["1", "1"]]
 
 
+def test_names_with_capitals_beyond_ascii_are_columns(client: Client) -> None:
+    """They are written as they were sent; those that only such a capital tells apart are two."""
+    put(client, {"Имя": "x", "имя": "y", "Über": "1"})
+    assert rows(client, "* | SELECT Имя, имя, ÜBER") == [["x", "y", "1"]]
+
+
 def test_logs_of_all_shapes_are_one_table(client: Client) -> None:
     """Logs without a field have null there; names in any case are one column; text of any kind arrives whole."""
     odd = "日本\x00\"'\\ \n"
