@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import pickle
 import sys
 import threading
@@ -74,6 +75,19 @@ def test_logs_take_the_short_way_from_the_second_of_a_batch_on() -> None:
     for number in range(1000):
         stream.send({"m": "x"} if number % 2 else {f"n{number}": "x", "o": "y"})
     assert producer.general == 3
+
+
+def test_a_batch_of_one_log_is_few_objects_to_the_garbage_collector() -> None:
+    """At most six for each stream: containers come with what they hold."""
+    producer, _ = by_hand()
+    streams = [producer.stream("p", "l", topic=f"{number}") for number in range(201)]
+    streams[200].send(LOG)
+    gc.collect()
+    before = len(gc.get_objects())
+    for stream in streams[:200]:
+        stream.send(LOG)
+    gc.collect()
+    assert (len(gc.get_objects()) - before) / 200 < 6.5
 
 
 def test_logs_with_a_time_of_their_own_take_the_short_way() -> None:

@@ -20,7 +20,7 @@ from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ...futures import SendFuture as PureFuture
 from ...records import LogItem
 from ...wire.log_group import encode_log
-from .open_records import RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
+from .open_records import ONE_LOG_EACH, RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
 
 cdef extern from "Python.h":
     void PyObject_GC_Track(PyObject*)
@@ -182,7 +182,7 @@ cdef class OpenRecords:
     cdef readonly Py_ssize_t size, logs, sends, spent
     cdef object _holder, _budget, _time, _fallback
     cdef Py_ssize_t _threshold_bytes, _threshold_count
-    cdef list _finished  # parts that grow no more
+    cdef list _finished  # parts that grow no more; None: there are none, likewise below
     cdef Buffer _buffer  # the last one, which grows; or None
     cdef list _callbacks
     cdef dict _logs_of_send
@@ -193,7 +193,6 @@ cdef class OpenRecords:
         self.granted = self.quantum = 0
         self._holder = holder
         self.size = tail_size
-        self._finished, self._callbacks, self._logs_of_send = [], [], {}
 
     def add(self, log, callback):
         cdef Log fields
@@ -245,17 +244,22 @@ cdef class OpenRecords:
         cdef SendFuture future = new_future()
         if not self.has_room(length, logs):
             return None
+        if self._finished is None:
+            self._finished = []
         self._finish_buffer()
         finished = len(self._finished)
         try:
             self._finished.append(record)
             if logs != 1:
+                if self._logs_of_send is None:
+                    self._logs_of_send = {}
                 self._logs_of_send[self.sends] = logs
             if callback is not None:
                 self._add_callback(callback)
         except MemoryError:
             del self._finished[finished:]
-            self._logs_of_send.pop(self.sends, None)
+            if self._logs_of_send is not None:
+                self._logs_of_send.pop(self.sends, None)
             raise
         self.granted = self.granted + charge
         self._count(length, logs, charge, future)
@@ -282,12 +286,16 @@ cdef class OpenRecords:
         self.sends += 1
 
     cdef _add_callback(self, callback):
+        if self._callbacks is None:
+            self._callbacks = []
         while len(self._callbacks) < self.sends:
             self._callbacks.append(None)
         self._callbacks.append(callback)
 
     cdef _finish_buffer(self):
         if self._buffer is not None:
+            if self._finished is None:
+                self._finished = []
             self._finished.append(self._buffer)
             self._buffer = None
 
@@ -295,15 +303,16 @@ cdef class OpenRecords:
         self._holder = None
         self._finish_buffer()
         self.granted = self.spent
-        records = [memoryview(part) if type(part) is Buffer else part for part in self._finished]
-        return Sealed(records, self.size, self.logs, self.sends, self.spent, self._callbacks, self._logs_of_send)
+        records = [memoryview(part) if type(part) is Buffer else part for part in self._finished or ()]
+        callbacks, logs_of_send = self._callbacks or (), self._logs_of_send or ONE_LOG_EACH
+        return Sealed(records, self.size, self.logs, self.sends, self.spent, callbacks, logs_of_send)
 
     def reclaim(self):
         self.granted = self.spent
 
     def forget(self):
         self._holder = None
-        self._finished, self._callbacks, self._logs_of_send = [], [], {}
+        self._finished = self._callbacks = self._logs_of_send = None
         self._buffer = None
 
     @property
@@ -312,5 +321,5 @@ cdef class OpenRecords:
 
     @property
     def _records(self):
-        parts = [*self._finished, *([] if self._buffer is None else [self._buffer])]
+        parts = [*(self._finished or ()), *([] if self._buffer is None else [self._buffer])]
         return [bytes(part) for part in parts]

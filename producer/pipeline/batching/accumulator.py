@@ -107,6 +107,7 @@ class LogAccumulator:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._time, self._thresholds = clock.time, cut.thresholds  # one object each, which all batches share
         self._tail_size = tail_size
         self._budget = budget
         self._cut = cut
@@ -158,9 +159,7 @@ class LogAccumulator:
             created_at=self._clock.monotonic(),
             max_reserved_attempts=self._config.max_reserved_attempts,
         )
-        draft.open = OpenRecords(
-            draft, self._budget, self._clock.time, self._cut.thresholds, draft.tail_size, self._fallback
-        )
+        draft.open = OpenRecords(draft, self._budget, self._time, self._thresholds, draft.tail_size, self._fallback)
         return draft
 
     def _new_stream(self, key: StreamKey) -> StreamState:

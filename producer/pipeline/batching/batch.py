@@ -27,7 +27,7 @@ from ...interfaces import Payload, Record, SequenceId
 from ...records import SEQUENCED, StreamKey
 from ...results import Attempt, Callback, Result
 from .doubt import Doubt
-from .open_records import OpenRecords, Sealed
+from .open_records import ONE_LOG_EACH, OpenRecords, Sealed
 from .stream_state import StreamState
 
 
@@ -166,10 +166,10 @@ class ProducerBatch:
         self.tail_size = tail_size
         #: What it holds as long as it takes records; then it is None, and what follows holds it.
         self.open: OpenRecords | None = None
-        self.records: list[Record] = []
+        self.records: Sequence[Record] = ()
         #: Of its sends, by position; shorter where the last ones have none.
-        self.callbacks: list[Callback | None] = []
-        self._sealed = Sealed([], tail_size, 0, 0, 0, [], {})
+        self.callbacks: Sequence[Callback | None] = ()
+        self._sealed: Sealed | None = None
         self._held = 0
         self.payload: Payload | None = None
         self._lock = threading.Lock()  # guards state, result, parts and the futures that are watched
@@ -179,7 +179,7 @@ class ProducerBatch:
         self.result: Result | None = None
         #: Who holds its sends once it was cut.
         self.parts: Parts | None = None
-        self._watched: dict[int, SendFuture] = {}
+        self._watched: dict[int, SendFuture] | None = None
         self._event: threading.Event | None = None
         # Touched by the owner only.
         self.attempts: tuple[Attempt, ...] = ()
@@ -201,17 +201,20 @@ class ProducerBatch:
     @property
     def size(self) -> int:
         """Of its body, bytes."""
-        return (self.open or self._sealed).size
+        counts = self.open or self._sealed
+        return self.tail_size if counts is None else counts.size
 
     @property
     def log_count(self) -> int:
         """How many logs it holds."""
-        return (self.open or self._sealed).logs
+        counts = self.open or self._sealed
+        return 0 if counts is None else counts.logs
 
     @property
     def sends(self) -> int:
         """How many sends it holds."""
-        return (self.open or self._sealed).sends
+        counts = self.open or self._sealed
+        return 0 if counts is None else counts.sends
 
     @property
     def held(self) -> int:
@@ -254,14 +257,15 @@ class ProducerBatch:
     def fill(self, sealed: Sealed) -> None:
         """Hold what takes no more records."""
         # Of the counts alone: who keeps a future keeps its batch, long after it has let go of the bytes.
-        counts = Sealed([], sealed.size, sealed.logs, sealed.sends, sealed.spent, [], sealed.logs_of_send)
+        counts = Sealed((), sealed.size, sealed.logs, sealed.sends, sealed.spent, (), sealed.logs_of_send)
         self.records, self.callbacks = sealed.records, sealed.callbacks
         self._sealed, self._held = counts, sealed.spent
 
     @property
     def logs_of_sends(self) -> list[int]:
         """For each send, how many logs it holds; once it takes no more records."""
-        return [self._sealed.logs_of_send.get(position, 1) for position in range(self.sends)]
+        logs_of_send = ONE_LOG_EACH if self._sealed is None else self._sealed.logs_of_send
+        return [logs_of_send.get(position, 1) for position in range(self.sends)]
 
     def move(self, to: BatchState) -> bool:
         """Go to another state; False if somebody settled the batch before.
@@ -299,8 +303,8 @@ class ProducerBatch:
             if not self._move(BatchState.SPLIT):
                 return False
             self.parts = parts
-            watched, self._watched = self._watched, {}
-        self.callbacks = []
+            watched, self._watched = self._watched or {}, None
+        self.callbacks = ()
         for position, future in watched.items():
             self.heed(position, future)
         return True
@@ -318,6 +322,8 @@ class ProducerBatch:
                 if self.result is not None:
                     return
                 if self.parts is None:
+                    if self._watched is None:
+                        self._watched = {}
                     self._watched[position] = future
                     return
         holder, position = self.parts.find(position)
@@ -388,13 +394,13 @@ class ProducerBatch:
         """Whether there is anybody to be told of the result; once it is there nobody comes any more."""
         return bool(self._watched or self.callbacks)
 
-    def take_told(self) -> tuple[dict[int, SendFuture], list[Callback | None]]:
+    def take_told(self) -> tuple[dict[int, SendFuture], Sequence[Callback | None]]:
         """Who is to be told of the result, out of the batch, for the handler: futures that are watched, and callbacks,
         both by their positions.
         """
         with self._lock:
-            watched, self._watched = self._watched, {}
-        callbacks, self.callbacks = self.callbacks, []
+            watched, self._watched = self._watched or {}, None
+        callbacks, self.callbacks = self.callbacks, ()
         return watched, callbacks
 
     def empty_half(self) -> Self:
@@ -416,7 +422,7 @@ class ProducerBatch:
     def encode(self, payload: Payload) -> None:
         """The body is made: the records live on in it."""
         self.payload = payload
-        self.records = []
+        self.records = ()
 
     def rest(self) -> None:
         """The batch is about to wait for another attempt; called by its owner."""
@@ -439,4 +445,4 @@ class ProducerBatch:
     def drop_bytes(self) -> None:
         """Forget the bytes: they are settled, or other batches carry them."""
         self.payload = None
-        self.records = []
+        self.records = ()

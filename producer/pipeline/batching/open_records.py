@@ -12,9 +12,9 @@ it leaves a record that the next step removes, and nothing else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ...futures import ResultHolder, SendFuture
@@ -27,6 +27,9 @@ from ...wire.text import Fallback
 #: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
 RECORD_OVERHEAD = 320
 
+#: Where every send is of one log; shared, since most batches are like that.
+ONE_LOG_EACH: Mapping[int, int] = MappingProxyType({})
+
 _new = object.__new__
 
 
@@ -37,8 +40,7 @@ class Grants(Protocol):
         """Raise ``open_records.granted`` so that ``charge`` bytes more can be spent, or refuse."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(NamedTuple):
     """What a batch holds that takes no more records.
 
     :ivar records: the bytes, in order; each is of a send or of several.
@@ -50,13 +52,13 @@ class Sealed:
     :ivar logs_of_send: by position, for the sends that are not of one log.
     """
 
-    records: list[Record]
+    records: Sequence[Record]
     size: int
     logs: int
     sends: int
     spent: int
-    callbacks: list[Callback | None]
-    logs_of_send: dict[int, int]
+    callbacks: Sequence[Callback | None]
+    logs_of_send: Mapping[int, int]
 
 
 class OpenRecords:
@@ -109,8 +111,9 @@ class OpenRecords:
         #: Size, logs, sends, memory spent: of what counts.
         self._counts = tail_size, 0, 0, 0
         self._records: list[Record] = []  # one for each send
-        self._callbacks: list[Callback | None] = []
-        self._logs_of_send: dict[int, int] = {}
+        # None where most batches have none: of many streams each has a batch, and each object costs the collector.
+        self._callbacks: list[Callback | None] | None = None
+        self._logs_of_send: dict[int, int] | None = None
 
     def add(self, log: Any, callback: Callback | None) -> SendFuture | None:
         """Add one log, behind all that was added before, with the time of day.
@@ -171,7 +174,7 @@ class OpenRecords:
                 self._add_callback(sends, callback)
             future = SendFuture(holder, sends)
             if logs != 1:
-                self._logs_of_send[sends] = logs
+                self._note_logs(sends, logs)
             counts = size + len(record), count + logs, sends + 1, spent + charge
             # If an interrupt came between these two, what is granted would be left over, and go back at the seal.
             self.granted += charge
@@ -185,13 +188,24 @@ class OpenRecords:
         return fits and self._holder is not None
 
     def _add_callback(self, position: int, callback: Callback) -> None:
-        self._callbacks += [None] * (position - len(self._callbacks))
-        self._callbacks.append(callback)
+        callbacks = self._callbacks
+        if callbacks is None:
+            callbacks = self._callbacks = []
+        callbacks += [None] * (position - len(callbacks))
+        callbacks.append(callback)
+
+    def _note_logs(self, position: int, logs: int) -> None:
+        if self._logs_of_send is None:
+            self._logs_of_send = {}
+        self._logs_of_send[position] = logs
 
     def _clean(self, sends: int) -> None:
         """Remove what was being added when an interrupt came."""
-        del self._records[sends:], self._callbacks[sends:]
-        self._logs_of_send.pop(sends, None)
+        del self._records[sends:]
+        if self._callbacks is not None:
+            del self._callbacks[sends:]
+        if self._logs_of_send is not None:
+            self._logs_of_send.pop(sends, None)
 
     def seal(self) -> Sealed:
         """Take no more records. What was granted and not spent is the caller's to give back: ``granted`` is what was
@@ -202,7 +216,8 @@ class OpenRecords:
             size, logs, sends, spent = self._counts
             self._clean(sends)
             self.granted = spent
-            return Sealed(self._records, size, logs, sends, spent, self._callbacks, self._logs_of_send)
+            callbacks, logs_of_send = self._callbacks or (), self._logs_of_send or ONE_LOG_EACH
+            return Sealed(self._records, size, logs, sends, spent, callbacks, logs_of_send)
 
     def reclaim(self) -> None:
         """Let ``granted`` be what was spent; the caller gives back the difference."""
@@ -212,7 +227,7 @@ class OpenRecords:
     def forget(self) -> None:
         """Hold nothing any more but the counts. Takes no lock: in a forked child nobody may be left to give it back."""
         self._holder = None
-        self._records, self._callbacks, self._logs_of_send = [], [], {}
+        self._records, self._callbacks, self._logs_of_send = [], None, None
 
     @property
     def closed(self) -> bool:

@@ -145,11 +145,11 @@ def split(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callabl
 
 def _split_send(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callable[[], object]], None]) -> Split:
     middle = _middle([len(record) for record in records])
-    left, right = (_half(batch, [b"".join(part)], [len(part)], []) for part in (records[:middle], records[middle:]))
+    left, right = (_half(batch, [b"".join(part)], [len(part)], ()) for part in (records[:middle], records[middle:]))
     halves = _sharing(batch, left, right)
     joined = JoinedResult(next(iter(batch.callbacks), None), halves, run)
     for half in halves:
-        half.callbacks.append(joined.part_done)
+        half.callbacks = [joined.part_done]
     return Split(halves, joined=joined)
 
 
@@ -163,7 +163,7 @@ def _middle(sizes: Sequence[int]) -> int:
 
 
 def _half(
-    batch: ProducerBatch, sends: list[Record], counts: Sequence[int], callbacks: list[Callback | None]
+    batch: ProducerBatch, sends: list[Record], counts: Sequence[int], callbacks: Sequence[Callback | None]
 ) -> ProducerBatch:
     """A batch of some of the sends, which remembers the attempts of the whole."""
     half = batch.empty_half()

@@ -155,7 +155,7 @@ def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
     for _ in range(3):
         told: list[str] = []
         late = batch()
-        late.callbacks.append(lambda _r, told=told: told.append(threading.current_thread().name))
+        late.callbacks = [lambda _r, told=told: told.append(threading.current_thread().name)]
         late.held = 5
         late.result = Result(successful=False, attempts=(Attempt(success=False),), attempt_count=1)
         handler.put(late)
@@ -173,8 +173,8 @@ def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
     entered, gate, told = threading.Event(), threading.Event(), threading.Event()
     result = Result(successful=True, attempts=(), attempt_count=0)
     slow, late = batch(), batch()
-    slow.callbacks.append(lambda _r: entered.set() or passed(gate))
-    late.callbacks.append(lambda _r: told.set())
+    slow.callbacks = [lambda _r: entered.set() or passed(gate)]
+    late.callbacks = [lambda _r: told.set()]
     slow.result = late.result = result
     handler.thread.start()
     handler.put(slow)
