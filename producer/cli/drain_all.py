@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
+from ..channels.file.recovery.inspection import look_at_events
 from ..channels.file.recovery.ownership import LOCK_NAME
 from ..channels.file.store.encryption import KeyProvider
-from ..errors import ChannelError, ChannelFormatError, ChannelIOError
+from ..errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKeyError
+from .agent_batches import look_at_batches
 from .drain import DrainRefusedError, drain
 from .output import tell_error
 from .profiles import Settings
@@ -29,10 +32,10 @@ def drain_all(
         another process would adopt it.
     :param timeout: seconds for all of them together; None for no limit.
     :returns: whether everything in all of them was delivered.
-    :raises ChannelError: there is none.
+    :raises ChannelError: there is none, or they are an agent's.
     :raises UsageError: the endpoint or credentials are missing.
     """
-    directories = _below(base)
+    directories = _below(base, keys)
     letters = dead_letter or f"{base}.dead-letter"
     end = None if timeout is None else time.monotonic() + timeout
     emptied = 0
@@ -49,10 +52,10 @@ def drain_all(
     return emptied == len(directories)
 
 
-def _below(base: str) -> list[str]:
+def _below(base: str, keys: KeyProvider | None) -> list[str]:
     """The channels' directories below a base.
 
-    :raises ChannelError: there is none.
+    :raises ChannelError: there is none, or they are an agent's.
     """
     name = os.path.basename(base) or base  # noqa: PTH119  # strings, as everywhere in the channel
     if os.path.exists(f"{base}/{LOCK_NAME}"):  # noqa: PTH110
@@ -63,5 +66,25 @@ def _below(base: str) -> list[str]:
     except OSError as error:
         raise ChannelIOError(name, f"{base} cannot be read: {error.strerror}", error.errno or 0) from error
     if not found:
+        waiting = _agents_channels(Path(base), keys)
+        if waiting:
+            rule = "whose configuration says where its events go: `producer agent` delivers them"
+            raise ChannelFormatError(name, f"{base} has the channels of an agent, {rule}; {', '.join(waiting)}")
         raise ChannelFormatError(name, f"{base} has no directory of a channel below it")
     return found
+
+
+def _agents_channels(base: Path, keys: KeyProvider | None) -> list[str]:
+    """Of each channel of an agent below its state, or below the ``channels`` in that, what waits there, in words."""
+    locks = [*base.glob(f"*/events/{LOCK_NAME}"), *base.glob(f"channels/*/events/{LOCK_NAME}")]
+    return [f"{lock.parent.parent.name}: {_waiting(lock.parent, keys)}" for lock in sorted(locks)]
+
+
+def _waiting(directory: Path, keys: KeyProvider | None) -> str:
+    try:
+        report = look_at_batches(str(directory), look_at_events(str(directory), keys=keys))
+    except ChannelKeyError:
+        return "not counted, a key is missing (--key-file)"
+    except ChannelError as error:
+        return f"not counted: {error}"
+    return f"{report.events if report else 0} events"

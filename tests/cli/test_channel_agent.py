@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from producer.agent.batch import EventBatch, Position
-from producer.channels import Event
+from producer.channels import Event, FileChannel, FileKeys
 from producer.cli import main
 
 from ..agent.doubles import file_channel, opened
+from .test_channel import key_file
 
 Run = Callable[..., tuple[int, str]]
 
@@ -125,3 +126,40 @@ def test_peek_shows_the_events_in_the_batches(run: Run, directory: Path) -> None
     assert rows[0] == {"__event__": "3", "kind": "x", "body": "line 200"}
     assert rows[-1] == {"__event__": "6", "body": "\\xff"}
     assert len(rows) == 301
+
+
+@pytest.mark.parametrize("state", ["", "agent"], ids=["channels", "state"])
+def test_drain_all_tells_what_waits_in_an_agents_channels(
+    state: str, directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And who delivers it; nothing is changed, whether the folder of channels is named or the agent's state."""
+    base = tmp_path
+    if state:
+        base = tmp_path / state
+        base.mkdir()
+        (tmp_path / "c").rename(tmp_path / "held")
+        (base / "channels").mkdir()
+        (tmp_path / "held").rename(base / "channels/c")
+        directory = base / "channels/c/events"
+    before = _content(directory)
+    assert main(["channel", "drain", "--all", str(base), "--endpoint", "http://127.0.0.1:1"]) == 2
+    said = capsys.readouterr().err
+    assert "the channels of an agent" in said
+    assert "`producer agent` delivers them; c: 301 events" in said
+    assert _content(directory) == before
+
+
+def test_drain_all_counts_what_is_encrypted_with_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without one it says which option is missing."""
+    keys = key_file(tmp_path / "keys.json")
+    (tmp_path / "c").mkdir()
+    channel = FileChannel(str(tmp_path / "c/events"), encryption=FileKeys(str(keys)))
+    with channel.transaction() as transaction:
+        transaction.put(Event({"~count": "2", "~form": "lines"}, b"one\ntwo\n"))
+        transaction.commit()
+    channel.close()
+    command = ["channel", "drain", "--all", str(tmp_path), "--endpoint", "http://127.0.0.1:1"]
+    assert main(command) == 2
+    assert "c: not counted, a key is missing (--key-file)" in capsys.readouterr().err
+    assert main([*command, "--key-file", str(keys)]) == 2
+    assert "c: 2 events" in capsys.readouterr().err
