@@ -212,8 +212,10 @@ class Pipeline:
 
     def abandon(self, batch: ProducerBatch) -> bool:
         """Fail or leave ``batch`` because the producer closed; False if it was settled before."""
-        in_flight = batch.state is BatchState.SENDING
-        return self.settlement.abandon(batch, self.abandoned(may_have_been_stored=in_flight))
+        # Not by a look at its state before: an IO thread may take it to the server in between.
+        if self.settlement.abandon(batch, self.abandoned(), unless=BatchState.SENDING):
+            return True
+        return self.settlement.abandon(batch, self.abandoned(may_have_been_stored=True))
 
     def abandoned(self, *, may_have_been_stored: bool = False) -> Attempt:
         """What stands at the end of the attempts of a record that was not delivered when the producer closed."""

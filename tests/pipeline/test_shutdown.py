@@ -11,6 +11,7 @@ from queue import SimpleQueue
 import pytest
 
 from producer import (
+    Attempt,
     CloseTimeoutError,
     FlushTimeoutError,
     InvalidArgumentError,
@@ -23,6 +24,7 @@ from producer import (
     SendTimeoutError,
 )
 from producer.clock import Deadline
+from producer.pipeline.batching.batch import BatchState
 from producer.pipeline.shutdown import Shutdown
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.pipelines import KEY, config, record, threadless
@@ -133,6 +135,26 @@ def test_a_batch_abandoned_before_its_body_was_made_is_not_sent() -> None:
     assert sink.deliveries == []
     assert batch.payload is None
     assert future.exception(0) is not None
+
+
+def test_a_batch_that_leaves_for_the_server_while_it_is_abandoned_is_in_doubt() -> None:
+    """An IO thread takes it between the decision and the end: nobody says that it is not stored."""
+    pipeline = threadless(RecordingSink())
+    future = pipeline.accept(KEY, record(), 1, None)
+    pipeline.submit_open()
+    (batch,) = pipeline.accumulator.incomplete()
+    attempt_of = pipeline.abandoned
+
+    def leaving(*, may_have_been_stored: bool = False) -> Attempt:
+        if batch.state is BatchState.QUEUED:
+            batch.move(BatchState.SENDING)
+        return attempt_of(may_have_been_stored=may_have_been_stored)
+
+    pipeline.abandoned = leaving  # type: ignore[method-assign]
+    assert pipeline.abandon(batch)
+    error = future.exception(0)
+    assert isinstance(error, ProducerError)
+    assert error.result.may_have_been_stored
 
 
 def test_close_twice_and_from_many_threads_closes_once() -> None:
