@@ -103,8 +103,11 @@ class FileRollSink:
     def _append(self, file: _OpenFile, batches: Sequence[EventBatch]) -> None:
         """Write batches, and note that they are written; all of it or nothing."""
         before = file.size
-        file.append([self._text(batch) for batch in batches], self._options.fsync)
         try:
+            if self._written is not None and self._written.is_new:
+                # Or a death before the first note would leave lines that nobody knows to be unacknowledged.
+                self._written.note(file.hidden.name, before, [])
+            file.append([self._text(batch) for batch in batches], self._options.fsync)
             if self._written is not None:
                 self._written.note(file.hidden.name, file.size, batches)
         except ChannelError as error:

@@ -62,7 +62,7 @@ class Written:
         numbers = dict(list(numbers.items())[-_MOST_NAMES:])
         sizes = {**self._sizes, file: size}
         self._notes.write(_NOTE, json.dumps([sizes, numbers]).encode(), -1)
-        self._sizes, self._numbers = sizes, numbers
+        self._sizes, self._numbers, self.is_new = sizes, numbers, False
 
     def ended(self, file: str) -> None:
         """A file has its own name; the next note leaves it out."""

@@ -207,6 +207,20 @@ def test_what_was_not_noted_before_a_death_is_cut_off_and_comes_again(tmp_path):
     assert sorted(_visible(tmp_path).values()) == [b"1\n2\n", b"3\n"]
 
 
+def test_the_first_lines_of_all_are_cut_off_too_if_they_were_not_noted_before_a_death(tmp_path, monkeypatch):
+    """There is a note before anything is written: the process died before that of the first lines."""
+    sink = _sink(tmp_path)
+    note = sink._written.note
+    monkeypatch.setattr(sink._written, "note", lambda *noted: None if noted[2] else note(*noted))
+    sink.write(_numbered(1))
+    sink._file.close()
+    sink._let_go()
+    sink = _sink(tmp_path)
+    sink.write(_numbered(1, 2))
+    sink.close()
+    assert list(_visible(tmp_path).values()) == [b"1\n2\n"]
+
+
 def test_what_the_disk_has_lost_is_written_again(tmp_path, caplog):
     """A file is shorter than was noted: what comes again is written, and it is said."""
     _dead(tmp_path)
