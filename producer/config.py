@@ -225,8 +225,9 @@ class ProducerConfig(_Options):
         than it could, and raise it again.
     :ivar batch_size_threshold_in_bytes: a batch of this size is sent, bytes on the wire before compression.
     :ivar batch_count_threshold: a batch of this many logs is sent.
-    :ivar linger_ms: a batch is sent this long after its first record, milliseconds; a producer's very first batch
-        after half a second at most, so that a wrong endpoint shows at once.
+    :ivar linger_ms: a batch is sent this long after its first record, milliseconds, or sooner with another whose time
+        has come: by 10 ms, and a tenth of it, at most. A producer's very first batch is sent after half a second at
+        most, so that a wrong endpoint shows at once.
     :ivar retries: attempts after the first one; 0 or less is none. There is no value for "for ever": a
         ``RetryPolicy(stop=tenacity.stop_never)`` says that in so many words. Behind a channel it has no say: retries
         go on until one succeeds, or for ``delivery_timeout_ms``.

@@ -3,6 +3,8 @@
 Every function returns a future of its answer and refuses with :class:`ApiError` (``ProjectNotExist``,
 ``LogStoreNotExist``, …). A LogGroup is one row, kept as one lz4 block with what a search needs to skip it; logs are
 decoded when they are read. ``now`` is the server's time, Unix seconds: what has expired by then is not seen.
+
+The file is long since each question that operations ask of the store is answered in one place.
 """
 
 from __future__ import annotations
