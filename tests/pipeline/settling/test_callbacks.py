@@ -204,3 +204,63 @@ def test_a_listener_that_raises_keeps_nobody_from_hearing_of_the_outcome(caplog:
     assert [result.error_code for result in told] == ["C", "C"]
     assert pipeline.budget.used == 0
     assert caplog.text.count("was not noted") == 2
+
+
+class _Gathering:
+    """Stands in for what a handler waits on while it lets results gather, and never ends that by itself."""
+
+    def __init__(self) -> None:
+        self.begun, self._ended = threading.Event(), threading.Event()
+
+    def acquire(self, timeout: float) -> None:
+        """The handler waits."""
+        assert timeout > 0
+        self.begun.set()
+        passed(self._ended)
+        self._ended.clear()
+
+    def release(self) -> None:
+        """It is to go on."""
+        self._ended.set()
+
+
+def test_results_that_come_soon_after_others_are_told_of_together_and_at_once_where_somebody_waits() -> None:
+    """A handler that has told of a batch is not woken by each of the next ones; who flushes or closes does not wait."""
+    handler, told = BatchHandler("test-success", lambda _amount: None), list[int]()
+    gathering = handler._hurry = _Gathering()  # type: ignore[assignment]
+
+    def settled(number: int) -> ProducerBatch:
+        one = batch()
+        one.callbacks = [lambda _r: told.append(number)]
+        one.result = Result(successful=True, attempts=(), attempt_count=0)
+        return one
+
+    handler.thread.start()
+    handler.put(settled(0))
+    passed(gathering.begun)
+    gathering.begun.clear()
+    for number in (1, 2, 3):
+        handler.put(settled(number))
+    assert told == [0]
+    assert handler.pending == 3
+    passed(handler.barrier())  # as flush does
+    assert told == [0, 1, 2, 3]
+    passed(gathering.begun)
+    handler.put(settled(4))
+    handler.stop()
+    eventually(lambda: not handler.thread._thread.is_alive())
+    assert told == [0, 1, 2, 3, 4]
+
+
+def test_a_handler_looks_again_by_itself_after_a_moment() -> None:
+    """Nobody has to flush for a result that came while others gathered."""
+    handler, told = BatchHandler("test-success", lambda _amount: None), list[float]()
+    handler.thread.start()
+    for _ in range(20):
+        one, before = batch(), len(told)
+        one.callbacks = [told.append]
+        one.result = Result(successful=True, attempts=(), attempt_count=0)
+        handler.put(one)
+        eventually(lambda before=before: len(told) > before)
+    handler.stop()
+    eventually(lambda: not handler.thread._thread.is_alive())
