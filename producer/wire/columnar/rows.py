@@ -60,7 +60,7 @@ class JoinedRows:
         """A copy of some."""
         begin, end = _extent(self.ends, start, stop)
         copy = _memory(end - begin)
-        copy[:] = self.body[begin:end].cast("B")
+        copy[:] = self.body[begin:end]
         return copy
 
     def in_order(self, rows: Numbers) -> JoinedRows:
@@ -68,7 +68,7 @@ class JoinedRows:
         pool = pool_of(pa.py_buffer(self.body), np.append(0, self.ends))
         _, offsets, data = pc.take(pool, pa.array(rows), boundscheck=False).buffers()
         ends = np.frombuffer(offsets, self.ends.dtype, len(rows) + 1)[1:]
-        return JoinedRows(memoryview(data)[: int(ends[-1])], ends)
+        return JoinedRows(_bytes_of(data, int(ends[-1])), ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +112,7 @@ def join_rows(times: Times, fields: Sequence[Field | Entries], count: int) -> Jo
     sizes = total_sizes(parts, count)
     frame = SHORT.part(sizes)
     data, ends = join([frame, *parts], count, int(np.sum(sizes + frame.sizes)))
-    return JoinedRows(memoryview(data)[: int(ends[-1])], ends)
+    return JoinedRows(_bytes_of(data, int(ends[-1])), ends)
 
 
 def measure_rows(times: Times, fields: Sequence[Field | Entries], count: int) -> MeasuredRows:
@@ -148,6 +148,11 @@ def _extent(ends: Numbers, start: int, stop: int) -> tuple[int, int]:
     """Where the records of some rows begin, and where they end."""
     begin = int(ends[start - 1]) if start else 0
     return begin, int(ends[stop - 1]) if stop else 0
+
+
+def _bytes_of(data: pa.Buffer, size: int) -> memoryview:
+    """A buffer's first bytes: Arrow says that they are signed, which other bytes cannot be joined with."""
+    return memoryview(data).cast("B")[:size]
 
 
 def _memory(size: int) -> memoryview:

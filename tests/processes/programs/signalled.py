@@ -45,8 +45,9 @@ if __name__ == "__main__":
                 break
             number += 1
             accepted[8 * thread : 8 * thread + 8] = struct.pack("<q", number)
-        if not thread:
-            # The machine was so busy that the drain began while this thread was within send: its handler comes now.
+        while not thread:
+            # The drain began while this thread was within send: its handler comes now, maybe after another signal that
+            # only wakes.
             signal.pause()
 
     for thread in range(1, THREADS):

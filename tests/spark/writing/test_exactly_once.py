@@ -21,6 +21,9 @@ from producer.spark.writing.part import Part
 from producer.spark.writing.writers import LogHubWriter
 from producer.wire.columnar import ColumnarEncoder, EncodedRows, Names
 from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, target, twice, write
+from tests.wire.twins import columnar_twin
+
+__all__ = ["columnar_twin"]
 
 ONCE = {"deliveryGuarantee": "exactlyOnce", "chunkRows": "50"}
 
@@ -133,6 +136,7 @@ def test_streams_picked_by_columns_are_cut_for_themselves(server: LogHubServer) 
         assert found == [n for n in range(count) if n % 3 == topic]
 
 
+@pytest.mark.usefixtures(columnar_twin.__name__)
 def test_refused_rows_are_the_same_in_every_attempt(strict: LogHubServer, tmp_path: Path) -> None:
     """A second attempt finds the same rows at fault, so its dead letters are complete, and adds nothing else."""
     bad = [49, 50, 123, 999]
