@@ -5,8 +5,8 @@ so that slow code in one does not hold up the other. What little settled records
 back when a handler takes up their batch, right before the callbacks run: so slow callbacks are felt by senders rather
 than by the memory of the machine.
 
-A handler that has told of all there was does not look again for a moment: what is settled meanwhile is told of together.
-Of many small batches each would otherwise wake a thread, which costs more than all else that is done for them here.
+A handler that has told of all there was does not look again for a moment: what is settled meanwhile is told of
+together. Of many small batches each would otherwise wake a thread, which costs more than all else done for them here.
 """
 
 from __future__ import annotations
