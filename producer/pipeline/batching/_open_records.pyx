@@ -27,6 +27,13 @@ cdef extern from "Python.h":
     void PyObject_GC_UnTrack(PyObject*)
     bint PyObject_GC_IsTracked(object)
     int PyObject_GenericSetAttr(object, object, object) except -1
+    bint PyCFunction_CheckExact(object)
+    ctypedef struct PyCFunctionObject:
+        void* m_ml
+        PyObject* m_self
+    bint PyMethod_Check(object)
+    PyObject* PyMethod_GET_FUNCTION(object)
+    PyObject* PyMethod_GET_SELF(object)
 
 # Memory that is kept for the next batches, since the first touch of new memory costs more than what is written there:
 # pieces of at least so many bytes, and so many of them.
@@ -47,6 +54,22 @@ cdef inline track(future):
     """Let the garbage collector look at a future from now on."""
     if not PyObject_GC_IsTracked(future):
         PyObject_GC_Track(<PyObject*> future)
+
+
+cdef inline bint same_call(one, other) noexcept:
+    """See the pure twin."""
+    if PyCFunction_CheckExact(other):
+        return (
+            PyCFunction_CheckExact(one)
+            and (<PyCFunctionObject*> one).m_ml == (<PyCFunctionObject*> other).m_ml
+            and (<PyCFunctionObject*> one).m_self == (<PyCFunctionObject*> other).m_self
+        )
+    return (
+        PyMethod_Check(other)
+        and PyMethod_Check(one)
+        and PyMethod_GET_FUNCTION(one) == PyMethod_GET_FUNCTION(other)
+        and PyMethod_GET_SELF(one) == PyMethod_GET_SELF(other)
+    )
 
 
 @cython.final
@@ -288,6 +311,9 @@ cdef class OpenRecords:
     cdef _add_callback(self, callback):
         if self._callbacks is None:
             self._callbacks = []
+        cdef Py_ssize_t count = len(self._callbacks)
+        if count == self.sends and count and same_call(self._callbacks[count - 1], callback):
+            callback = self._callbacks[count - 1]
         while len(self._callbacks) < self.sends:
             self._callbacks.append(None)
         self._callbacks.append(callback)

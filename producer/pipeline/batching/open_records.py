@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from types import BuiltinMethodType, MappingProxyType, MethodType
 from typing import Any, NamedTuple, Protocol
 
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
@@ -31,6 +31,15 @@ RECORD_OVERHEAD = 320
 ONE_LOG_EACH: Mapping[int, int] = MappingProxyType({})
 
 _new = object.__new__
+
+
+def same_call(one: Callback | None, other: Callback) -> bool:
+    """Whether both are the same method of the same object. Python makes a new one each time it is named, which the
+    garbage collector would look at for as long as its log waits: of such as come one after the other one is kept.
+    """
+    if isinstance(one, MethodType) and isinstance(other, MethodType):
+        return one.__self__ is other.__self__ and one.__func__ is other.__func__
+    return isinstance(one, BuiltinMethodType) and isinstance(other, BuiltinMethodType) and one == other
 
 
 class Grants(Protocol):
@@ -192,7 +201,7 @@ class OpenRecords:
         if callbacks is None:
             callbacks = self._callbacks = []
         callbacks += [None] * (position - len(callbacks))
-        callbacks.append(callback)
+        callbacks.append(callbacks[-1] if callbacks and same_call(callbacks[-1], callback) else callback)
 
     def _note_logs(self, position: int, logs: int) -> None:
         if self._logs_of_send is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -857,3 +857,47 @@ def test_reading_records_leaves_reference_counts_as_they_were(open_records_twin:
     for _ in range(2000):
         memoryview(record).release()
     assert sys.getrefcount(None) - before < 100  # other threads come and go
+
+
+class Told:
+    """Equal to any other one; so are its methods, by ``==``."""
+
+    def __init__(self) -> None:
+        self.good, self.bad = list[Result](), list[Result]()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Told)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def note(self, result: Result) -> None:
+        self.good.append(result)
+
+    def note_otherwise(self, result: Result) -> None:
+        self.bad.append(result)
+
+
+def test_a_method_that_is_given_for_many_logs_is_kept_once_and_called_for_each() -> None:
+    """A method that is given for one log after the other is kept once; each log calls the method of its own object.
+
+    Equal objects are two all the same, and so are two methods of one object.
+    """
+    one, equal, queues = Told(), Told(), (deque[Result](), deque[Result]())
+    methods = [
+        *((one, "note"), (one, "note"), (equal, "note"), (equal, "note_otherwise"), (one, "note_otherwise")),
+        *((queues[0], "append"), (queues[0], "append"), (queues[1], "append"), (queues[1], "appendleft")),
+    ]
+    producer, pipeline = by_hand()
+    stream = _stream(producer)
+    for owner, name in methods:
+        stream.send(LOG, callback=getattr(owner, name))  # a new object each time
+    records = open_batch(pipeline).open
+    assert records is not None
+    kept = records.seal().callbacks
+    assert [first is second for first, second in pairwise(kept)] == [
+        *(True, False, False, False, False),
+        *(True, False, False),
+    ]
+    pipeline.submit_open()
+    settle(pipeline)
+    assert [len(told) for told in (one.good, one.bad, equal.good, equal.bad, *queues)] == [2, 1, 1, 1, 2, 2]
