@@ -80,16 +80,18 @@ class Room:
             return True
         alone = not self._claims
         self._claims[claim.number] = ref(claim)
-        is_first = alone or all(other.granted or other.number >= claim.number for other in self._living())
-        claim.granted = is_first and self._fits(claim)
+        if alone:
+            claim.granted = self._fits(claim, *self._stored())
+        elif all(other.granted or other.number >= claim.number for other in self._living()):
+            claim.granted = self._fits(claim, *self.used)
         return claim.granted
 
     def drop(self, claim: Claim) -> None:
         """It needs its room, or its place in the line, no more; may be called again."""
         self._claims.pop(claim.number, None)
 
-    def _fits(self, claim: Claim) -> bool:
-        events, size = self.used
+    def _fits(self, claim: Claim, events: int, size: int) -> bool:
+        """Whether there is enough beside what is in use."""
         if claim.events and events + claim.events > self.capacity:
             return False
         return not claim.size or self.byte_capacity is None or size + claim.size <= self.byte_capacity

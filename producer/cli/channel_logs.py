@@ -39,7 +39,7 @@ def _decoded(event: Event) -> Iterator[Fields]:
         return
     record = read_event(event)
     common = _target(record) | _reasons(event)
-    for time, fields in read_record(record.record):
+    for time, fields in read_record(bytes(record.record)):
         yield {**common, "__time__": time, **fields}
 
 

@@ -34,6 +34,8 @@ _HEAD = Struct(">8sQI")
 #: Bytes of the id and the number, which together name a record.
 IDENT_SIZE = 16
 INSTANCE_SIZE = 8
+#: From so many bytes on the record of an event is a view of its body.
+_VIEWED = 4096
 _STREAMS = 4096
 _ORDER = re.compile(rf"{ORDERED}|{IDEMPOTENT}|{SEQUENCED}[0-9a-f]{{32}}:[0-9a-f]{{16}}")
 _ADOPTED = re.compile(r"([0-9a-f]{16}):(\d{1,19})", re.ASCII)
@@ -59,7 +61,7 @@ class StoredRecord:
     key: StreamKey
     ident: bytes
     logs: int
-    record: bytes
+    record: Record
     number: int | None = None
     position: int | None = None
 
@@ -114,7 +116,8 @@ def read_event(event: Event) -> StoredRecord:
     headers, body = event.headers, event.body
     if len(body) < _HEAD.size:
         raise UnreadableEventError(f"its body has {len(body)} bytes; a record's has {_HEAD.size} and its logs")
-    logs, record = int.from_bytes(body[IDENT_SIZE : _HEAD.size], "big"), body[_HEAD.size :]
+    logs = int.from_bytes(body[IDENT_SIZE : _HEAD.size], "big")
+    record = body[_HEAD.size :] if len(body) < _VIEWED else memoryview(body)[_HEAD.size :]
     if not 1 <= logs <= MAX_BATCH_COUNT or not 1 <= len(record) <= MAX_BATCH_SIZE_IN_BYTES:
         raise UnreadableEventError(
             f"{logs} logs in {len(record)} bytes; a request carries 1 to {MAX_BATCH_COUNT} logs, "

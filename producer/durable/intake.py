@@ -20,7 +20,7 @@ from ..errors import (
     StreamStoppedError,
 )
 from ..futures import SendFuture
-from ..interfaces import Channel, Event
+from ..interfaces import Channel, Event, Stored
 from ..numbering import Numbering
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.open_records import RECORD_OVERHEAD
@@ -31,6 +31,9 @@ from .event_format import ident_of, numbered, write_event
 from .known_stats import KnownStats
 from .number_turns import NumberTurns
 from .registry import Registry, StoredFuture
+
+#: See :class:`~producer.interfaces.Channel`.
+_PutAtOnce = Callable[[Sequence[Event], float], tuple[Stored, int | None]]
 
 
 class Intake:
@@ -62,6 +65,7 @@ class Intake:
         self._channel, self._registry, self._pipeline = channel, registry, pipeline
         self._stats, self._clock, self._max_block, self._instance = stats, clock, max_block, instance
         self._start, self._stopped, self._leave = start, stopped, leave
+        self._put_at_once: _PutAtOnce | None = getattr(channel, "put_at_once", None)
         self._turns = NumberTurns(clock)
         self.refusing = False
 
@@ -167,13 +171,21 @@ class Intake:
             raise
 
     def _commit(self, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline) -> None:
-        with self._channel.transaction() as transaction:
-            transaction.put_many(events)
-            left = deadline.remaining(self._clock)
-            stored = transaction.commit(math.inf if left is None else left)
-        late = self._registry.committed(futures, stored, transaction.last_sequence)
+        left = deadline.remaining(self._clock)
+        timeout = math.inf if left is None else left
+        if self._put_at_once is not None and events:
+            stored, last = self._put_at_once(events, timeout)
+        else:
+            stored, last = self._put_in_transaction(events, timeout)
+        late = self._registry.committed(futures, stored, last)
         if late:
             self._leave(late)
+
+    def _put_in_transaction(self, events: Sequence[Event], timeout: float) -> tuple[Stored, int | None]:
+        with self._channel.transaction() as transaction:
+            transaction.put_many(events)
+            stored = transaction.commit(timeout)
+        return stored, transaction.last_sequence
 
     def _timed_out(self, error: ChannelFullError) -> SendTimeoutError:
         return SendTimeoutError(

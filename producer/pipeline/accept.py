@@ -93,7 +93,7 @@ class Admission:
         self.accumulator = LogAccumulator(
             config, clock, tail_size, self.budget, self.cut, batch_type=batch_type, ordered=ordered
         )
-        #: A single log whose charge is no more than this needs no closer look.
+        #: What owes no more than this, in logs that a batch may hold, needs no closer look.
         self._surely_fits = min(config.total_size_in_bytes - MAX_BATCH_OVERHEAD, MAX_BATCH_SIZE_IN_BYTES // 2)
         self.started = False
 
@@ -195,6 +195,8 @@ class Admission:
         :raises MaxBatchCountExceedError: as :meth:`accept`.
         """
         key, record, logs = piece
+        if logs <= MAX_BATCH_COUNT and len(record) + RECORD_OVERHEAD <= self._surely_fits:
+            return
         charge, limit = len(record) + RECORD_OVERHEAD + overhead_of_batch(key), self.budget.limit
         if charge > limit:
             what = f"memory for {len(record)} bytes of logs and their overhead, against total_size_in_bytes"

@@ -275,7 +275,8 @@ class Pipeline:
 
     def on_handler_thread(self) -> bool:
         """Whether the caller is a callback."""
-        return any(handler.thread.current for handler in self.settlement.handlers)
+        settlement = self.settlement
+        return settlement.success.thread.current or settlement.failure.thread.current
 
     def flush(self, timeout: float | None) -> None:
         """Send what is open, and wait until everything accepted before is settled and its callbacks have run.

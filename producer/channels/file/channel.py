@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...clock import Clock, Deadline, SystemClock
-from ...errors import ChannelError, ConfigError
+from ...errors import ChannelError, ConfigError, TransactionFullError
 from ...forks import Stage, call_in_child
-from ...interfaces import ChannelStats, Event, FileStats
+from ...interfaces import ChannelStats, Event, FileStats, Stored
 from ...loggers import get_logger
 from ..room import Claim
 from .keeper import Keeper
@@ -36,6 +36,7 @@ from .recovery.recovery import recover
 from .store.directories import Directories
 from .store.disk import Disk
 from .store.encryption import OVERHEAD, KeyProvider, check_available
+from .store.format import PutPayload, encode_event
 from .store.notes import FileNotes
 from .store.segments import Segments
 from .store.space import Space
@@ -332,13 +333,26 @@ class FileChannel:
             self._ledger.must_be_open()
             return self._checkpointer.write(force=force)
 
+    def put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
+        """As a transaction that puts these, at least one, and commits; what it promises, and its last sequence number.
+
+        :param timeout: as of :meth:`~producer.interfaces.Transaction.commit`.
+        :raises ChannelError: as its ``put_many`` and ``commit``; nothing was stored.
+        """
+        self._ledger.must_be_open()
+        self._ledger.count_puts(len(events))
+        if len(events) > self.options.transaction_capacity:
+            raise TransactionFullError(self.name, "puts", self.options.transaction_capacity)
+        last = self.commit_puts([encode_event(event) for event in events], timeout)
+        return self.options.promise, last
+
     # -- what its transactions call
 
     def note_puts(self, count: int) -> None:
         """See :class:`~producer.channels.file.queue.file_transaction.Keeping`, as for those that follow."""
         self._ledger.count_puts(count)
 
-    def commit_puts(self, payloads: Sequence[bytes], timeout: float | None) -> int:
+    def commit_puts(self, payloads: Sequence[PutPayload], timeout: float | None) -> int:
         """Store one transaction's events; returns the last sequence number.
 
         :raises ChannelFullError: no room in time.

@@ -14,6 +14,7 @@ import secrets
 import socket
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -30,7 +31,7 @@ from ...errors import (
     ConfigError,
 )
 from ...forks import Stage, call_in_child
-from ...interfaces import ADOPTED_HEADER, ChannelStats, Event
+from ...interfaces import ADOPTED_HEADER, ChannelStats, Event, Stored
 from ...loggers import get_logger
 from .channel import FileChannel
 from .queue.file_transaction import FileTransaction
@@ -201,6 +202,10 @@ class ProcessFileChannel:
     def transaction(self) -> FileTransaction:
         """See :class:`~producer.interfaces.Channel`."""
         return self.own.transaction()
+
+    def put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
+        """See :meth:`FileChannel.put_at_once`."""
+        return self.own.put_at_once(events, timeout)
 
     @property
     def synced_sequence(self) -> int:

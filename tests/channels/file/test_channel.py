@@ -70,6 +70,27 @@ def test_it_satisfies_the_protocols_and_counts_sequence_numbers() -> None:
             assert [event.sequence for event in taking.take(10)] == [1, 2, 3, 4]
 
 
+def test_put_at_once_does_what_a_transaction_does() -> None:
+    """All is stored or nothing, refusals and counts included; large bodies come back whole, from memory and disk."""
+    whole = [Event({"a": "b"}, bytes(range(256)) * 40), Event({}, b"s"), Event({"c": None}, b"x" * 5000)]
+    fs = SimFS()
+    with opened_channel(fs, capacity=4, transaction_capacity=3, keep_alive=0) as channel:
+        assert channel.put_at_once(whole, 0.0) == (channel.options.promise, 3)
+        with pytest.raises(ChannelFullError):
+            channel.put_at_once(whole[:2], 0.0)
+        with pytest.raises(TransactionFullError):
+            channel.put_at_once(whole[:2] * 2, 0.0)
+        stats = channel.stats()
+        assert (stats.put_attempts, stats.put_successes, stats.put_errors, stats.size) == (9, 3, 1, 3)
+        with channel.transaction() as taking:
+            assert taking.take(5) == whole
+            taking.rollback()
+    with opened_channel(fs) as channel, channel.transaction() as taking:
+        assert taking.take(5) == whole
+    with pytest.raises(ChannelClosedError):
+        channel.put_at_once(whole[:1], 0.0)
+
+
 @pytest.mark.parametrize(
     ("headers", "body"),
     [

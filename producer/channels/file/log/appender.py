@@ -79,10 +79,14 @@ class Appender:
 
     def is_new_due(self, size: int) -> bool:
         """Whether a run of this size goes to a new segment."""
+        return self._fitting(size) is None
+
+    def _fitting(self, size: int) -> SegmentWriter | None:
+        """Where a run of this size goes; None if to a new segment."""
         writer = self.active
-        if writer is None:
-            return True
-        return writer.size > writer.segment.header.first_record and writer.size + size > self._segment_size
+        if writer is None or writer.size + size <= self._segment_size:
+            return writer
+        return writer if writer.size <= writer.segment.header.first_record else None
 
     def write(self, run: Run, synced: int) -> bool:
         """Write a transaction.
@@ -99,8 +103,8 @@ class Appender:
         try:
             if not essential:
                 self._space.admit(size)
-            writer = self.active
-            if writer is None or self.is_new_due(size):
+            writer = self._fitting(size)
+            if writer is None:
                 writer = self.begin(synced, essential=essential, carried=run if self._piecemeal else None)
             if run.place is None:
                 self._write_to(writer, run, synced, essential=essential)

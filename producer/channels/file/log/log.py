@@ -199,9 +199,14 @@ class Log:
         """Who does not wait for the disk may lose the end of the log, but nothing in its middle: so no segment is begun
         while an earlier one is not on the disk, and nothing is written before what is owed.
         """
-        owes = bool(self._end.owed) and self._end.active is not None  # an interrupt came when it had been written
-        failed = any(writer.failed for writer in self._end.unsynced)
-        return owes or failed or (not self._waits and self._end.is_new_due(size) and bool(self._end.unsynced))
+        end = self._end
+        if end.owed and end.active is not None:  # an interrupt came when it had been written
+            return True
+        unsynced = end.unsynced
+        for writer in unsynced:
+            if writer.failed:
+                return True
+        return not self._waits and bool(unsynced) and end.is_new_due(size)
 
     def _write(self, run: Run) -> bool:
         self._current = run

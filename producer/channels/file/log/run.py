@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from struct import pack, unpack
+from typing import NamedTuple
 
 from ....errors import ChannelIOError
 from ...room import Claim
@@ -15,6 +16,7 @@ from ..store.format import (
     FRAME_SIZE,
     Kind,
     Live,
+    PutPayload,
     decode_commit,
     decode_live,
     encode_commit,
@@ -26,8 +28,7 @@ from ..store.pointers import pointer_to
 from ..store.segment import Damage, Segment, opened, scan
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a run stands.
 
     :ivar segment: the segment's number.
@@ -54,9 +55,11 @@ class Run:
     :ivar place: where it stands; None as long as it is not written.
     :ivar error: why it could not be brought to the disk.
     :ivar claim: the room of its Puts, until they are in the queue.
+    :ivar records: how many there are before its Commit.
+    :ivar size: about how many bytes it takes in a segment.
     """
 
-    puts: Sequence[bytes] = ()
+    puts: Sequence[PutPayload] = ()
     takes: Sequence[int] = ()
     time: float = 0.0
     live: Live | None = None
@@ -66,19 +69,15 @@ class Run:
     place: Place | None = None
     error: ChannelIOError | None = None
     claim: Claim | None = None
+    records: int = field(init=False)
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """About how many bytes it takes in a segment."""
-        payloads = sum(map(len, self.puts)) + 8 * len(self.takes) + COMMIT_SIZE
+    def __post_init__(self) -> None:
+        self.records = len(self.puts) + bool(self.takes) + (self.live is not None)
+        size = sum(map(len, self.puts)) + 8 * len(self.takes) + COMMIT_SIZE
         if self.live is not None:
-            payloads += 16 * (1 + len(self.live.firsts))
-        return payloads + (self.records + 1) * (FRAME_SIZE + OVERHEAD)
-
-    @property
-    def records(self) -> int:
-        """How many there are before its Commit."""
-        return len(self.puts) + bool(self.takes) + (self.live is not None)
+            size += 16 * (1 + len(self.live.firsts))
+        self.size = size + (self.records + 1) * (FRAME_SIZE + OVERHEAD)
 
     @property
     def last(self) -> int:
@@ -102,7 +101,7 @@ def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[byt
     seed, cipher, transaction = segment.header.seed, segment.cipher, run.transaction
     puts, first, records = run.puts, run.first, run.records
     if cipher is not None:
-        puts = [cipher.seal(Kind.PUT, number, transaction, payload) for number, payload in enumerate(puts, first)]
+        puts = [cipher.seal(Kind.PUT, number, transaction, bytes(one)) for number, one in enumerate(puts, first)]
     frames, sizes = encode_puts(seed, first, transaction, records, puts)
     offsets = list(accumulate(sizes[:-1], initial=start)) if sizes else []
     lengths = [len(payload) for payload in puts]

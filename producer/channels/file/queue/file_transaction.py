@@ -10,7 +10,7 @@ from ....errors import TransactionFullError, TransactionStateError
 from ....interfaces import Event, Stored
 from ...transaction import BaseTransaction
 from ..options import FileChannelOptions
-from ..store.format import encode_event
+from ..store.format import PutPayload, encode_event
 from .ledger import Taken
 
 
@@ -28,7 +28,7 @@ class Keeping(Protocol):
     def note_puts(self, count: int) -> None:
         """So many events were given to ``put``."""
 
-    def commit_puts(self, payloads: Sequence[bytes], timeout: float | None) -> int:
+    def commit_puts(self, payloads: Sequence[PutPayload], timeout: float | None) -> int:
         """Store events; returns the last sequence number."""
 
     def take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
@@ -53,7 +53,7 @@ class FileTransaction(BaseTransaction):
     def __init__(self, channel: Keeping) -> None:
         super().__init__(channel.name)
         self._channel = channel
-        self._puts: list[bytes] = []
+        self._puts: list[PutPayload] = []
         self._taken: Taken = {}
 
     def _do_put(self, events: Sequence[Event]) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..store.format import PutPayload
+
 #: What is kept at most, bytes.
 MOST = 4 << 20
 
@@ -17,10 +19,10 @@ class Recent:
     """Payloads of events that are in the queue and were not taken yet, by sequence number."""
 
     def __init__(self) -> None:
-        self._payloads: dict[int, bytes] = {}
+        self._payloads: dict[int, PutPayload] = {}
         self._size = 0
 
-    def add(self, first: int, payloads: Sequence[bytes]) -> None:
+    def add(self, first: int, payloads: Sequence[PutPayload]) -> None:
         """Keep a transaction's payloads, if there is room.
 
         :param first: sequence number of the first.
@@ -32,7 +34,7 @@ class Recent:
             self._size += size
             self._payloads.update(enumerate(payloads, first))
 
-    def pop(self, sequence: int) -> bytes | None:
+    def pop(self, sequence: int) -> PutPayload | None:
         """The payload of an event that is taken; kept no longer."""
         payload = self._payloads.pop(sequence, None)
         if payload is not None:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeAlias
 from zlib import crc32
 
 from ....errors import InvalidArgumentError
@@ -60,6 +61,8 @@ _LARGE = 256 * 1024
 
 #: Headers repeat: those of the last streams are kept as bytes, and as mappings.
 _CACHED = 1024
+#: From so many bytes on a body is not joined to its headers before it is written.
+_PARTED = 4096
 _CACHEABLE = 4096
 
 
@@ -183,8 +186,29 @@ def encode_head(seed: int, kind: int, remaining: int, sequence: int, transaction
     return _CRC.pack(MARKER, checksum(payload, crc32(covered, seed))) + covered
 
 
+class Parted:
+    """The payload of a Put with a large body, which is joined to its headers only where it is written: a copy that is
+    kept costs more than all else that is done for an event.
+    """
+
+    __slots__ = ("block", "body")
+
+    def __init__(self, block: bytes, body: bytes) -> None:
+        self.block, self.body = block, body
+
+    def __len__(self) -> int:
+        return len(self.block) + len(self.body)
+
+    def __bytes__(self) -> bytes:
+        return self.block + self.body
+
+
+#: The payload of a Put that is to be written.
+PutPayload: TypeAlias = bytes | Parted
+
+
 def encode_puts(
-    seed: int, first: int, transaction: int, records: int, payloads: Sequence[bytes]
+    seed: int, first: int, transaction: int, records: int, payloads: Sequence[PutPayload]
 ) -> tuple[list[bytes], list[int]]:
     """The Puts that begin a transaction, in pieces to be joined, and the size of each.
 
@@ -195,8 +219,12 @@ def encode_puts(
     for at, payload in enumerate(payloads):
         size = len(payload)
         covered = pack(size, _PUT, records - at, first + at, transaction)
-        crc = (crc32 if size <= _AT_ONCE else checksum)(payload, crc32(covered, seed))
-        pieces += (head(MARKER, crc), covered, payload)
+        crc = crc32(covered, seed)
+        if isinstance(payload, bytes):
+            pieces += (head(MARKER, (crc32 if size <= _AT_ONCE else checksum)(payload, crc)), covered, payload)
+        else:
+            block, body = payload.block, payload.body
+            pieces += (head(MARKER, checksum(body, checksum(block, crc))), covered, block, body)
         sizes.append(FRAME_SIZE + size)
     return pieces, sizes
 
@@ -301,7 +329,7 @@ _NO_HEADERS = _LENGTH.pack(0)
 _mappings: dict[bytes, Mapping[str, str | None]] = {}
 
 
-def encode_event(event: Event) -> bytes:
+def encode_event(event: Event) -> PutPayload:
     """The payload of a Put.
 
     :raises InvalidArgumentError: not an event, or one that cannot be stored.
@@ -317,7 +345,7 @@ def encode_event(event: Event) -> bytes:
         raise InvalidArgumentError(
             f"put: an event of {len(block) - 4 + len(body)} bytes; at most {MAX_PAYLOAD - 64} fit"
         )
-    return block + body
+    return block + body if len(body) < _PARTED else Parted(block, body)
 
 
 def _as_bytes(body: object) -> bytes:
@@ -361,11 +389,14 @@ def _encode_header(name: object, value: object) -> bytes:
     return _HEADER_LENGTHS.pack(len(encoded), len(text)) + encoded + text
 
 
-def decode_event(payload: bytes | memoryview, sequence: int) -> Event:
+def decode_event(payload: PutPayload | memoryview, sequence: int) -> Event:
     """See :func:`encode_event`.
 
     :raises ValueError: not the payload of a Put.
     """
+    if isinstance(payload, Parted):
+        block = payload.block[4:]
+        return Event(_mappings.get(block) or _decode_headers(block), payload.body, sequence)
     try:
         end = 4 + _LENGTH.unpack_from(payload)[0]
         if end > len(payload):
