@@ -394,6 +394,11 @@ class ProducerBatch:
         """Whether there is anybody to be told of the result; once it is there nobody comes any more."""
         return bool(self._watched or self.callbacks)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody waits for a future of it by what was added to the future, as ``await`` does."""
+        return bool(self._watched)
+
     def take_told(self) -> tuple[dict[int, SendFuture], Sequence[Callback | None]]:
         """Who is to be told of the result, out of the batch, for the handler: futures that are watched, and callbacks,
         both by their positions.

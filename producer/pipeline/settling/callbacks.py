@@ -7,6 +7,7 @@ than by the memory of the machine.
 
 A handler that has told of all there was does not look again for a moment: what is settled meanwhile is told of
 together. Of many small batches each would otherwise wake a thread, which costs more than all else done for them here.
+Futures that somebody awaits do not wait for that.
 """
 
 from __future__ import annotations
@@ -74,10 +75,13 @@ class BatchHandler:
     def put(self, batch: ProducerBatch) -> None:
         """Take over a settled batch, also when the thread has ended: an IO thread may come late to ``close``."""
         self._put(batch)
+        if batch.is_watched:
+            self._end_gathering()
 
     def tell(self, futures: Sequence[SendFuture], result: Result) -> None:
         """As :meth:`put`, of futures whose holders have this result, and that are in no batch."""
         self._put((futures, result))
+        self._end_gathering()
 
     def _put(self, item: _Item) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ from producer import (
     RejectedError,
     Result,
 )
+from producer.futures import SendFuture
 from producer.pipeline.batching.batch import BATCH_OVERHEAD, ProducerBatch
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.settling.callbacks import BatchHandler
@@ -250,6 +251,24 @@ def test_results_that_come_soon_after_others_are_told_of_together_and_at_once_wh
     handler.stop()
     eventually(lambda: not handler.thread._thread.is_alive())
     assert told == [0, 1, 2, 3, 4]
+
+
+def test_who_awaits_a_future_is_told_at_once() -> None:
+    """Also while the handler lets callbacks gather: whoever sends one log after the other waits for each."""
+    handler, told = BatchHandler("test-success", lambda _amount: None), list[object]()
+    gathering = handler._hurry = _Gathering()  # type: ignore[assignment]
+    handler.thread.start()
+    for _ in range(3):
+        one = batch()
+        future = SendFuture(one, 0)
+        future.add_done_callback(told.append)
+        one.result = Result(successful=True, attempts=(), attempt_count=0)
+        handler.put(one)
+        passed(gathering.begun)
+        gathering.begun.clear()
+    assert len(told) == 3
+    handler.stop()
+    eventually(lambda: not handler.thread._thread.is_alive())
 
 
 def test_a_handler_looks_again_by_itself_after_a_moment() -> None:
