@@ -10,7 +10,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy, strlen
 
-from ._bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, delimited, owned, put_head, put_varint, width
+from ._bytes cimport (
+    PyBytes_AS_STRING, PyBytes_FromStringAndSize, Text, delimited, owned, put_head, put_text, put_varint, width,
+)
 
 from ..errors import InvalidArgumentError
 from ..records import LogItem
@@ -241,11 +243,12 @@ cdef size_t log_size(const Log* log, Moment time) noexcept nogil:
 
 
 cdef inline uint8_t* put_part(uint8_t* at, uint8_t tag, const Part* part) noexcept:
+    cdef Text plain
     at = put_head(at, tag, part.size)
     if part.text != NULL:
         return put_utf_8(at, part.text)
-    memcpy(at, part.data, part.size)
-    return at + part.size
+    plain.data, plain.size = part.data, part.size
+    return put_text(at, plain)
 
 
 cdef uint8_t* put_record(uint8_t* at, const Log* log, Moment time) noexcept:

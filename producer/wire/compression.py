@@ -46,6 +46,9 @@ def compress_joined(parts: Sequence[bytes | memoryview], compression: str) -> by
     They are put together in memory that the thread keeps: what is allocated for each body anew comes from the system,
     and the first touch of its pages costs more than the copying.
     """
+    joined = _joined_in_place(parts)
+    if joined is not None:
+        return _method(_COMPRESSORS, compression)(joined)
     size = sum(map(len, parts))
     if len(parts) > _MAX_PARTS or size > _MAX_KEPT:
         return compress(b"".join(parts), compression)
@@ -55,6 +58,18 @@ def compress_joined(parts: Sequence[bytes | memoryview], compression: str) -> by
             start, end = end, end + len(part)
             whole[start:end] = part
         return _method(_COMPRESSORS, compression)(whole[:size])
+
+
+def _joined_in_place(parts: Sequence[bytes | memoryview]) -> memoryview | None:
+    """The parts as one without a copy: where they are all the memory of a batch whose logs were added natively, which
+    has room behind them, and a tail.
+    """
+    if len(parts) != 2 or not isinstance(parts[0], memoryview) or not isinstance(parts[1], bytes):
+        return None
+    with_tail: Callable[[bytes], memoryview | None] | None = getattr(parts[0].obj, "with_tail", None)
+    if with_tail is None or len(parts[0]) != len(parts[0].obj):  # type: ignore[arg-type]
+        return None
+    return with_tail(parts[1])
 
 
 def _kept(size: int) -> bytearray:

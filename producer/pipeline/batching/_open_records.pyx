@@ -16,11 +16,20 @@ from libc.string cimport memcpy
 from producer.wire._bytes cimport delimited
 from producer.wire._log_group cimport Log, Moment, log_size, moment_of, put_record, scan, simplified
 
+import time
+
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ...futures import SendFuture as PureFuture
 from ...records import LogItem
 from ...wire.log_group import encode_log
 from .open_records import ONE_LOG_EACH, RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
+
+cdef extern from "<time.h>":
+    struct timespec:
+        long long tv_sec
+        long tv_nsec
+    int TIME_UTC
+    int timespec_get(timespec*, int)
 
 cdef extern from "Python.h":
     void PyObject_GC_Track(PyObject*)
@@ -46,6 +55,7 @@ cdef uint8_t* kept[PIECES_KEPT]
 cdef size_t kept_sizes[PIECES_KEPT]
 cdef int kept_count = 0
 
+cdef object TIME_OF_DAY = time.time
 cdef Py_ssize_t RECORD_OVERHEAD = PURE_RECORD_OVERHEAD
 cdef Py_ssize_t MOST_BYTES = MAX_BATCH_SIZE_IN_BYTES, MOST_LOGS = MAX_BATCH_COUNT
 
@@ -139,7 +149,9 @@ cdef class SendFuture:
         return PureFuture.done(self)
 
     def result(self, timeout=None):
-        return PureFuture.result(self, timeout)
+        # What most find, without a call into Python: it is asked of each future that is kept.
+        result = self._holder.result
+        return result if result is not None and result.successful else PureFuture.result(self, timeout)
 
     def exception(self, timeout=None):
         return PureFuture.exception(self, timeout)
@@ -176,10 +188,26 @@ cdef class Buffer:
         Py_DECREF(None)  # which Cython has put there, and the next call overwrites
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
 
-    cdef int reserve(self, size_t more) except -1:
-        """Have room for so many bytes more; no Python runs."""
+    def with_tail(self, bytes tail not None):
+        """All bytes, and some behind them, which others do not see: memory that grows no more has room for them there,
+        unless it is None that comes back.
+        """
+        cdef size_t size = self.size, more = len(tail)
+        if more > self.capacity - size:
+            return None
+        memcpy(self.data + size, <const char*> tail, more)
+        self.size += more
+        whole = memoryview(self)
+        self.size = size
+        return whole
+
+    cdef int reserve(self, size_t more, size_t most) except -1:
+        """Have room for so many bytes more; no Python runs.
+
+        :param most: how many it will be in all, if no single one is larger.
+        """
         global kept_count
-        cdef size_t wanted = max(self.size + more, 2 * self.capacity)
+        cdef size_t wanted = max(self.size + more, min(2 * self.capacity, most))
         cdef uint8_t* data
         if self.size + more <= self.capacity:
             return 0
@@ -204,6 +232,7 @@ cdef class OpenRecords:
     cdef public object granted, quantum
     cdef readonly Py_ssize_t size, logs, sends, spent
     cdef object _holder, _budget, _time, _fallback
+    cdef bint _is_real_time
     cdef Py_ssize_t _threshold_bytes, _threshold_count
     cdef list _finished  # parts that grow no more; None: there are none, likewise below
     cdef Buffer _buffer  # the last one, which grows; or None
@@ -212,6 +241,7 @@ cdef class OpenRecords:
 
     def __init__(self, holder, budget, time, thresholds, Py_ssize_t tail_size, fallback=None):
         self._budget, self._time, self._fallback = budget, time, fallback
+        self._is_real_time = time is TIME_OF_DAY
         self._threshold_bytes, self._threshold_count = thresholds
         self.granted = self.quantum = 0
         self._holder = holder
@@ -222,13 +252,10 @@ cdef class OpenRecords:
         cdef SendFuture future
         cdef Moment time
         cdef Py_ssize_t length
-        cdef double now
         cdef bytes record = None
         if self._holder is None or not (callback is None or callable(callback)):
             return None
-        now = self._time()
-        time.seconds = <size_t> now
-        time.nanos = <size_t> ((now - <double> time.seconds) * 1e9)
+        time = self._moment()
         if type(log) is LogItem:
             time = moment_of(log, time)
             log = log.contents
@@ -253,7 +280,7 @@ cdef class OpenRecords:
             if self.spent + length + RECORD_OVERHEAD <= <Py_ssize_t> self.granted:
                 if self._buffer is None:
                     self._buffer = Buffer.__new__(Buffer)
-                self._buffer.reserve(length)
+                self._buffer.reserve(length, self._threshold_bytes)
                 if callback is not None:
                     self._add_callback(callback)
                 self._put(&fields, time, record)
@@ -292,6 +319,18 @@ cdef class OpenRecords:
         if self._holder is None:
             return False
         return self.sends == 0 or (self.size + size <= MOST_BYTES and self.logs + logs <= MOST_LOGS)
+
+    cdef inline Moment _moment(self) except *:
+        cdef Moment moment
+        cdef timespec real
+        cdef double now
+        if self._is_real_time and timespec_get(&real, TIME_UTC) == TIME_UTC:
+            moment.seconds, moment.nanos = <size_t> real.tv_sec, <size_t> real.tv_nsec
+            return moment
+        now = self._time()
+        moment.seconds = <size_t> now
+        moment.nanos = <size_t> ((now - <double> moment.seconds) * 1e9)
+        return moment
 
     cdef inline void _put(self, const Log* fields, Moment time, bytes record) noexcept:
         cdef uint8_t* at = self._buffer.data + self._buffer.size

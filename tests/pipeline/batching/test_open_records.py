@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 import weakref
 from collections import Counter, deque
 from decimal import Decimal
@@ -25,6 +26,7 @@ from producer import (
     Stream,
     StreamKey,
 )
+from producer.clock import SystemClock
 from producer.config import MAX_BATCH_COUNT
 from producer.futures import holder_of
 from producer.pipeline.batching import accumulator
@@ -37,13 +39,14 @@ from producer.pipeline.batching.memory import FIRST_QUANTUM, MAX_QUANTUM, Memory
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD, OpenRecords
 from producer.pipeline.pipeline import Pipeline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from producer.wire.compression import compress_joined, decompress
 from producer.wire.log_group import encode_log
 from producer.wire.text import moment_of
 from tests.channels.interrupts import interrupted_everywhere
 from tests.pipeline.sending.test_split import TOO_LARGE, LimitedSink
 from tests.support.clocks import JumpingClock
 from tests.support.living import living
-from tests.support.log_group_schema import contents_of
+from tests.support.log_group_schema import LogGroup, contents_of
 from tests.support.pipelines import config, settle
 from tests.support.short_way import (
     CountingProducer,
@@ -65,6 +68,18 @@ LOG = {"m": "x"}
 def places(pure: int, native: int) -> int:
     """Where an interrupt can come at least: between calls of compiled code, and not within."""
     return pure if accumulator.OpenRecords is OPEN_RECORDS["pure"] else native
+
+
+class Holder:
+    """A batch that nobody asks anything."""
+
+
+class EnoughMemory:
+    """A budget without an end."""
+
+    def grant(self, records: OpenRecords, charge: int) -> bool:
+        records.granted += charge
+        return True
 
 
 class Text(str):
@@ -227,6 +242,36 @@ def test_no_log_gets_a_time_that_is_not_its_own() -> None:
             expected.append(encode_log(LOG, *moment_of(clock.time())))
     pipeline.flush(10)
     assert pipeline.sink.records()[-len(expected) :] == expected  # type: ignore[attr-defined]
+
+
+def test_a_log_gets_the_time_of_day(open_records_twin: type[OpenRecords]) -> None:
+    """The real clock's, to the microsecond, where no other clock is given."""
+    records = open_records_twin(Holder(), EnoughMemory(), SystemClock().time, (2**20, 1000), 0)  # type: ignore[arg-type]
+    before = time.time_ns()
+    assert records.add(LOG, None) is not None
+    after = time.time_ns()
+    record = b"".join(records.seal().records)
+    group = LogGroup()
+    group.ParseFromString(record)
+    (log,) = group.Logs
+    assert before - 1000 <= log.Time * 10**9 + log.Time_ns <= after + 1000
+
+
+@pytest.mark.parametrize("most", [2**10, 2**20])
+def test_the_tail_is_put_behind_the_records_and_changes_none(open_records_twin: type[OpenRecords], most: int) -> None:
+    """A tail of any length, and another one after it; what was seen of the records stays as it was."""
+    for logs in range(1, 40):
+        records = open_records_twin(Holder(), EnoughMemory(), SystemClock().time, (most, 10**6), 100)  # type: ignore[arg-type]
+        for _ in range(logs):
+            records.add(LOG, None)
+        sealed = records.seal()
+        body = b"".join(sealed.records)
+        for tail in (b"t" * 30, b"", b"u" * 100, b"v" * 100_000):
+            joined = compress_joined((*sealed.records, tail), "lz4")
+            assert decompress(joined, "lz4", len(body) + len(tail)) == body + tail
+        assert b"".join(sealed.records) == body
+        del sealed
+        gc.collect()
 
 
 @pytest.mark.parametrize("length", [*range(100, 125), *range(16_350, 16_390)])
