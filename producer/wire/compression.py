@@ -25,8 +25,8 @@ COMPRESSIONS = ("lz4", "zstd", "deflate", "none")
 
 # zstd contexts are not thread-safe and cost more to build than to use: one a thread.
 _local = threading.local()
-# A thread that compresses keeps memory for a body of up to so many bytes. More parts than these are quicker joined.
-_MAX_KEPT = 4 * 1024 * 1024
+# A thread that compresses keeps memory for bodies of so many bytes. Smaller ones, and more parts, are quicker joined.
+_LEAST_KEPT, _MAX_KEPT = 16 * 1024, 4 * 1024 * 1024
 _MAX_PARTS = 256
 
 
@@ -50,7 +50,7 @@ def compress_joined(parts: Sequence[bytes | memoryview], compression: str) -> by
     if joined is not None:
         return _method(_COMPRESSORS, compression)(joined)
     size = sum(map(len, parts))
-    if len(parts) > _MAX_PARTS or size > _MAX_KEPT:
+    if len(parts) > _MAX_PARTS or not _LEAST_KEPT <= size <= _MAX_KEPT:
         return compress(b"".join(parts), compression)
     with memoryview(_kept(size)) as whole:
         end = 0

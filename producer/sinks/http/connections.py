@@ -2,7 +2,8 @@
 TLS, and those to proxies.
 
 A request is written here as it was prepared: its head and a small body in one call of the socket. What urllib3 and
-``http.client`` do besides to each header of each request costs as much as all the rest of a small one.
+``http.client`` do besides to each header of each request costs as much as all the rest of a small one. So do threads
+that take the interpreter from each other at each call of the kernel: there are as few as can be.
 
 Whether a batch may be stored follows from the bytes that left, and from nothing else. An exception's class does not
 tell: TLS may fail after the request as well as before it, and behind a proxy every connection that ends looks like a
@@ -17,6 +18,10 @@ from __future__ import annotations
 import enum
 import http.client
 import re
+import select
+import socket
+import struct
+import sys
 import threading
 from contextlib import suppress
 from functools import cache
@@ -28,10 +33,13 @@ from urllib3 import HTTPConnectionPool, PoolManager
 
 from ...tls import closed_if_it_fails
 from .answers import Received, Response, receive
-from .watchdog import guard
+from .watchdog import guard, lend, take_back
 
 #: A body of no more bytes is copied behind its head, to be sent with it.
 _SENT_WITH_HEAD = 16 * 1024
+
+# How a kernel is told for how long to wait on a socket; None where that may be another way.
+_TIMEVAL = struct.Struct("@ll") if sys.platform == "linux" and sys.maxsize > 2**32 else None
 
 # What http.client sends in no request line.
 _NOT_IN_TARGETS = re.compile("[\x00-\x20\x7f]")
@@ -98,6 +106,27 @@ class Followed:
     sock: Any
     timeout: Any
     response_class = Response
+    # Of the socket that this was last made for: tells whether anything has come; how long it waits, seconds.
+    _poll: tuple[Any, Any] = None, None
+    _patience: tuple[Any, float] = None, 0.0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether nothing has come since the last answer, not even the end of the connection."""
+        sock = self.sock
+        if sock is None or not hasattr(select, "poll"):
+            return bool(super().is_connected)  # type: ignore[misc]
+        if self._poll[0] is not sock:
+            poll = select.poll()
+            poll.register(sock, select.POLLIN)
+            self._poll = sock, poll
+        return not self._poll[1].poll(0)
+
+    def close(self) -> None:
+        """See :class:`urllib3.connection.HTTPConnection`."""
+        self._poll, self._patience = (None, None), (None, 0.0)
+        take_back()
+        super().close()  # type: ignore[misc]
 
     def connect(self) -> None:
         """See :class:`urllib3.connection.HTTPConnection`."""
@@ -123,17 +152,35 @@ class Followed:
         """
         if _NOT_IN_TARGETS.search(target):
             raise http.client.InvalidURL(f"nothing that can be asked for: {target!r}")
-        guard(self.sock.fileno())
+        lend(self.sock.fileno())  # see `close`
         begin = b"%b %b HTTP/1.1\r\n%b\r\n\r\n" % (method.encode("ascii"), target.encode("ascii"), head)
-        self.timeout = timeout
-        self.sock.settimeout(timeout)
+        self._wait_at_most(timeout)
         # A server may answer and close before it has read all; its answer is there to be read.
         broken = True
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self._send_all(begin, body)
-            broken = False
-        received = receive(self.sock, method)
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self._send_all(begin, body)
+                broken = False
+            received = receive(self.sock, method)
+        except BlockingIOError:  # so a kernel says that the time is over
+            raise TimeoutError("timed out") from None
         return received._replace(last=True) if broken else received
+
+    def _wait_at_most(self, timeout: float) -> None:
+        """Let no call of the socket wait longer. Of a plain one the kernel keeps the time: else Python asks it first
+        whether each call would wait. (TLS has to know when its socket does.)
+        """
+        sock, self.timeout = self.sock, timeout
+        if self._patience[0] is sock and self._patience[1] == timeout:
+            return
+        if _TIMEVAL is None or type(sock) is not socket.socket:
+            sock.settimeout(timeout)
+        else:
+            limit = _TIMEVAL.pack(int(timeout), max(1, int(timeout % 1 * 1_000_000)))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            sock.settimeout(None)
+        self._patience = sock, timeout
 
     def _send_all(self, begin: bytes, body: bytes) -> None:
         """Send the parts of a request, and note what has left."""

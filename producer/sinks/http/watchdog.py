@@ -33,10 +33,11 @@ class Watch:
     :ivar deadline: when its time is over.
     :ivar over: whether it is.
     :ivar cut: whether its connection was shut down for that.
-    :ivar descriptor: a duplicate of its connection's, which nobody else can close; None before there is a connection.
+    :ivar descriptor: its connection's, or a duplicate of that; None before there is a connection.
+    :ivar lent: whether it is no duplicate, so that it may only be used under the lock, and is not to be closed.
     """
 
-    __slots__ = ("cut", "deadline", "descriptor", "over", "watchdog")
+    __slots__ = ("cut", "deadline", "descriptor", "lent", "over", "watchdog")
 
     def __init__(self, watchdog: Watchdog, deadline: Deadline) -> None:
         self.watchdog = watchdog
@@ -44,6 +45,7 @@ class Watch:
         self.over = False
         self.cut = False
         self.descriptor: int | None = None
+        self.lent = False
 
     def __enter__(self) -> Self:
         self.watchdog.begin(self)
@@ -58,7 +60,8 @@ class Watch:
 
 
 def guard(connection_descriptor: int) -> None:
-    """Put a connection under the watch of the attempt that this thread makes, if it has none yet.
+    """Put a connection under the watch of the attempt that this thread makes, if it has none yet. Whoever else has it
+    may close it meanwhile.
 
     :param connection_descriptor: the descriptor of the socket; it stays the caller's.
     :raises OSError: no more descriptors.
@@ -66,6 +69,22 @@ def guard(connection_descriptor: int) -> None:
     watch: Watch | None = getattr(_here, "watch", None)
     if watch is not None and watch.descriptor is None:
         watch.watchdog.guard(watch, os.dup(connection_descriptor))
+
+
+def lend(connection_descriptor: int) -> None:
+    """As :func:`guard`, of a connection that nobody closes before :func:`take_back`: it needs no duplicate, the making
+    and closing of which are steps at which other threads take the interpreter.
+    """
+    watch: Watch | None = getattr(_here, "watch", None)
+    if watch is not None and watch.descriptor is None:
+        watch.watchdog.guard(watch, connection_descriptor, lent=True)
+
+
+def take_back() -> None:
+    """The connection that was lent on this thread, if one was, is about to be closed."""
+    watch: Watch | None = getattr(_here, "watch", None)
+    if watch is not None and watch.lent:
+        watch.watchdog.release(watch)
 
 
 class Watchdog:
@@ -99,17 +118,22 @@ class Watchdog:
                 watch.deadline = _sooner(watch.deadline, end)
         self._room.wake_all()
 
-    def guard(self, watch: Watch, descriptor: int) -> None:
+    def guard(self, watch: Watch, descriptor: int, *, lent: bool = False) -> None:
         """The attempt has a connection now.
 
-        :param descriptor: given away: the watchdog closes it.
+        :param descriptor: given away, so that the watchdog closes it, or ``lent`` until :meth:`release`.
         """
         with self._lock:
             watch.cut = watch.over
             if not watch.over:
-                watch.descriptor = descriptor
+                watch.descriptor, watch.lent = descriptor, lent
         if watch.cut:
-            _shut_down(descriptor)
+            _shut_down(descriptor, close=not lent)
+
+    def release(self, watch: Watch) -> None:
+        """What was lent is its owner's again."""
+        with self._lock:
+            watch.descriptor, watch.lent = None, False
 
     def close(self) -> None:
         """Let the thread end once the last attempt has."""
@@ -144,7 +168,7 @@ class Watchdog:
         with self._lock:
             self._watches.pop(watch, None)
             # Whoever takes it closes it: a number that was closed may be another connection's at once.
-            descriptor, watch.descriptor = watch.descriptor, None
+            descriptor, watch.descriptor = None if watch.lent else watch.descriptor, None
             closed = self._closed
         if closed:
             self._room.wake_all()
@@ -163,7 +187,7 @@ class Watchdog:
                     self._thread = None
                     return
             for descriptor in overdue:
-                _shut_down(descriptor)
+                _shut_down(descriptor, close=True)
             if not overdue:
                 self._wait(oldest)
 
@@ -177,8 +201,11 @@ class Watchdog:
             watch.over = True
             if watch.descriptor is not None:
                 watch.cut = True
-                taken.append(watch.descriptor)
-                watch.descriptor = None
+                if watch.lent:  # as soon as its owner has the lock, the number may be another connection's
+                    _shut_down(watch.descriptor, close=False)
+                else:
+                    taken.append(watch.descriptor)
+                watch.descriptor, watch.lent = None, False
         return taken
 
     def _wait(self, oldest: Watch | None) -> None:
@@ -197,7 +224,13 @@ def _sooner(one: Deadline, other: Deadline) -> Deadline:
     return other if one.at is None or (other.at is not None and other.at < one.at) else one
 
 
-def _shut_down(descriptor: int) -> None:
-    # The family plays no part here, and to ask for it fails where the peer is gone; so does the shutdown itself.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor) as connection, suppress(OSError):
+def _shut_down(descriptor: int, *, close: bool) -> None:
+    # The family plays no part here, and to ask for it fails where the peer is gone; so does the shutdown itself, which
+    # waits for nobody.
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor)
+    with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
+    if close:
+        connection.close()
+    else:
+        connection.detach()

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import socket
+import sys
 import threading
 from contextlib import suppress
+from typing import Any
 
 import pytest
+import urllib3.connection
 
 from producer import HttpConfig
 from producer.clock import SystemClock
 from producer.errors import MisconfiguredError
 from producer.sinks.http.connections import Followed
 from producer.sinks.http.transport import Transport
+from producer.sinks.http.watchdog import Watchdog
+from producer.testing import ManualClock
 
 
 class Pair(Followed, http.client.HTTPConnection):
@@ -97,3 +103,75 @@ def _answer_each(connection: socket.socket) -> None:
     with suppress(OSError):
         while connection.recv(65536):
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"]
+)
+def test_the_other_end_may_be_silent_as_long_as_the_timeout_and_no_longer(answer: bytes) -> None:
+    """Before the answer, within its head and within its body; also on a connection that had another timeout before."""
+    here, there = socket.socketpair()
+    with here, there:
+        connection = Pair(here)
+        there.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        connection.exchange("POST", "/", b"Host: h", b"", 600)
+        there.sendall(answer)
+        with pytest.raises(TimeoutError, match="timed out"):
+            connection.exchange("POST", "/", b"Host: h", b"", 0.02)
+
+
+def test_a_request_that_nobody_reads_is_given_up_after_the_timeout() -> None:
+    """Writing ends as reading does."""
+    here, there = socket.socketpair()
+    with here, there, pytest.raises(TimeoutError, match="timed out"):
+        Pair(here).exchange("POST", "/", b"Host: h", b"x" * 2**24, 0.02)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Python keeps the time")
+def test_the_kernel_keeps_the_time_of_a_plain_socket_and_python_that_of_others() -> None:
+    """Each step over a plain socket is one call of the kernel; another kind, such as that of TLS, is told the time."""
+
+    class Other(socket.socket):
+        pass
+
+    for kind, expected in ((socket.socket, None), (Other, 20)):
+        here, there = socket.socketpair()
+        with kind(fileno=here.detach()) as ours, there:
+            there.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            Pair(ours).exchange("POST", "/", b"Host: h", b"", 20)
+            assert ours.gettimeout() == expected
+
+
+def test_a_connection_over_which_something_came_unasked_is_none_any_more() -> None:
+    """Bytes behind the last answer, or its end; of the socket that it has now, and of none it is not asked."""
+    connection = urllib3_pair()
+    assert not connection.is_connected
+    pairs = [socket.socketpair() for _ in range(2)]
+    for (here, there), end in zip(pairs, (lambda there: there.sendall(b"x"), socket.socket.close), strict=True):
+        connection.sock = here
+        assert connection.is_connected
+        end(there)
+        assert not connection.is_connected
+    connection.close()
+    assert not connection.is_connected
+    for sock in itertools.chain(*pairs):
+        sock.close()
+
+
+def test_a_connection_is_out_of_the_watchdogs_hands_before_it_is_closed() -> None:
+    """Its number may be another connection's right after that."""
+    watchdog = Watchdog(10, ManualClock(), "taken-back")
+    here, there = socket.socketpair()
+    with there, watchdog.watch() as watch:
+        connection = Pair(here)
+        there.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        connection.exchange("POST", "/", b"Host: h", b"", 20)
+        assert watch.descriptor == here.fileno()
+        connection.close()
+        assert watch.descriptor is None
+    watchdog.close()
+
+
+def urllib3_pair() -> Any:
+    """A connection as pools make them, without a socket."""
+    return type("Both", (Followed, urllib3.connection.HTTPConnection), {})("h")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from producer.sinks.http.watchdog import Watchdog, guard
+from producer.sinks.http.watchdog import Watchdog, guard, lend, take_back
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE, eventually
 
@@ -201,6 +201,57 @@ def test_nothing_is_left_open(
         eventually(lambda: watch.cut)
         guard(os.dup(ours.fileno()))
     eventually(lambda: descriptors() == before + 1)  # the duplicate that this test made
+
+
+def test_a_connection_that_is_lent_is_watched_without_a_duplicate_and_stays_its_owners(
+    watchdog: Watchdog, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """It is shut down at the limit, or when it comes too late, and never closed."""
+    ours, theirs = pair
+    this = os.fstat(ours.fileno()).st_ino
+    with watchdog.watch():
+        lend(ours.fileno())
+        assert sum(_inode(entry.name) == this for entry in Path("/dev/fd").iterdir()) == 1
+    with watchdog.watch() as watch:
+        lend(ours.fileno())
+        guard(ours.fileno())  # it is known by now
+        assert sum(_inode(entry.name) == this for entry in Path("/dev/fd").iterdir()) == 1
+        assert is_open(theirs)
+        advance(clock, 11)
+        assert theirs.recv(1) == b""
+        assert watch.cut
+    assert ours.recv(1) == b""
+    here, there = socket.socketpair()
+    with here, there, watchdog.watch() as watch:
+        advance(clock, 11)
+        eventually(lambda: watch.over)
+        lend(here.fileno())
+        assert watch.cut
+        assert there.recv(1) == b""
+        assert here.recv(1) == b""
+
+
+def test_a_connection_that_was_taken_back_is_no_longer_watched(
+    watchdog: Watchdog, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Its number may be another one's once it is closed; the attempt's next connection is watched again."""
+    ours, theirs = pair
+    take_back()  # outside of an attempt it changes nothing
+    with watchdog.watch() as watch:
+        lend(ours.fileno())
+        take_back()
+        take_back()
+        advance(clock, 11)
+        eventually(lambda: watch.over)
+        assert not watch.cut
+        assert is_open(theirs)
+    with watchdog.watch() as watch:
+        lend(ours.fileno())
+        take_back()
+        lend(ours.fileno())
+        advance(clock, 11)
+        assert theirs.recv(1) == b""
+        assert watch.cut
 
 
 def test_an_attempt_is_made_also_where_no_thread_can_start(
