@@ -63,20 +63,21 @@ def check_integer(name: str, value: object, low: int, high: float = math.inf, wh
 
 
 def event_sizes(events: Iterable[Event], buffer_percentage: int) -> list[int]:
-    """What each event counts for, bytes. Headers that several of them share are measured once.
+    """What each event counts for, bytes. Headers that those in a row share are measured once.
 
     :raises InvalidArgumentError: not an event, or not made of text and bytes.
     """
-    sizes, known, share = [], {0: 0}, 100 - buffer_percentage
+    sizes, share, headers, more = [], 100 - buffer_percentage, None, 0
     try:
         for event in events:
-            headers, size = event.headers, len(event.body)
-            if type(event.body) is not bytes:
-                raise InvalidArgumentError(f"put: the body of an event must be bytes, got {type(event.body).__name__}")
-            key = id(headers) if headers else 0
-            if key not in known:
-                known[key] = _headers_size(headers)
-            real, least = size + known[key], -(-100 * size // share)
+            body = event.body
+            size = len(body)
+            if body.__class__ is not bytes:
+                raise InvalidArgumentError(f"put: the body of an event must be bytes, got {type(body).__name__}")
+            if event.headers is not headers:
+                headers = event.headers
+                more = _headers_size(headers) if headers else 0
+            real, least = size + more, -(-100 * size // share)
             sizes.append(real if real > least else least)
     except (AttributeError, TypeError) as error:
         raise InvalidArgumentError(f"put: takes Events, of text as headers and bytes as body: {error}") from error
@@ -90,15 +91,21 @@ def event_size(event: Event, buffer_percentage: int) -> int:
     """
     try:
         headers, body = event.headers, event.body
-    except AttributeError:
-        body = None
-    if body.__class__ is not bytes or headers:
-        return event_sizes((event,), buffer_percentage)[0]
-    return -(-100 * len(body) // (100 - buffer_percentage))
+        if body.__class__ is bytes:
+            size = len(body)
+            least = -(-100 * size // (100 - buffer_percentage))
+            real = size + _headers_size(headers) if headers else 0
+            return real if real > least else least
+    except (AttributeError, TypeError):
+        pass
+    return event_sizes((event,), buffer_percentage)[0]  # which says what is wrong
 
 
 def _headers_size(headers: Mapping[str, str | None]) -> int:
-    text = "".join([*headers, *[value for value in headers.values() if value is not None]])
+    try:
+        text = "".join(headers) + "".join(headers.values())  # type: ignore[arg-type]  # most have no None
+    except TypeError:
+        text = "".join([*headers, *[value for value in headers.values() if value is not None]])
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 

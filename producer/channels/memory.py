@@ -62,24 +62,27 @@ class MemoryTransaction(BaseTransaction):
     :ivar ended: it was committed or rolled back; guarded, like what follows, by the channel's lock.
     """
 
+    ended = True  # what a finalizer finds where the beginning was interrupted
+    taken_bytes = 0
+
     def __init__(self, channel: MemoryChannel, epoch: int) -> None:
-        super().__init__(channel.name)
+        super().__init__(channel._name)
         self._channel = channel
         self.epoch = epoch
         self.ended = False
-        self.puts: list[tuple[int, Event]] = []  # what each counts for, and the event
+        self.puts: list[Event] = []
+        self.sizes: list[int] = []  # what each of the puts counts for; more than these after an interrupt
         self.taken: dict[int, _Entry] = {}
-        self.taken_bytes = 0
 
     def empty(self) -> None:
         """It has ended, and holds nothing; may be called again."""
-        self.puts, self.taken, self.taken_bytes = [], {}, 0
+        self.puts, self.sizes, self.taken, self.taken_bytes = [], [], {}, 0
         self.ended = True
 
     @property
     def put_bytes(self) -> int:
         """What its puts count for."""
-        return sum([size for size, _ in self.puts])
+        return sum(self.sizes[: len(self.puts)])
 
     def put(self, event: Event) -> None:
         """See :class:`~producer.interfaces.Transaction`."""
@@ -92,7 +95,10 @@ class MemoryTransaction(BaseTransaction):
         return self._wrong_order(call)
 
     def _do_put(self, events: Sequence[Event]) -> None:
-        self._channel._put(self, events)
+        if len(events) == 1:
+            self._channel._put_one(self, events[0])
+        else:
+            self._channel._put(self, events)
 
     def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
         return self._channel._take(self, count, max_bytes, timeout)
@@ -105,10 +111,16 @@ class MemoryTransaction(BaseTransaction):
 
     def commit(self, timeout: float | None = None) -> Stored:
         """See :class:`~producer.interfaces.Transaction`."""
-        if self._ending is None and self.state is TransactionState.OPEN and self._channel._commit_at_once(self):
+        # Its state is changed afterwards: after an interrupt the commit may be called again, and says that it happened.
+        at_once = self._ending is None and self.state is TransactionState.OPEN
+        if at_once and self._channel._commit_at_once(self, TransactionState.OPEN):
             self._move(TransactionState.COMPLETED, "commit")
             return Stored.MEMORY
         return super().commit(timeout)
+
+    def _commit_at_end(self) -> None:
+        if self._ending is not None or not self._channel._commit_at_once(self, TransactionState.CLOSED):
+            self.commit()
 
     def _do_commit(self, timeout: float | None) -> Stored:
         return self._channel._commit(self, timeout)
@@ -117,7 +129,7 @@ class MemoryTransaction(BaseTransaction):
         self._channel._rollback(self)
 
     def __del__(self) -> None:
-        if not getattr(self, "ended", True) and self.taken:
+        if not self.ended and self.taken:
             self._channel._orphan(self)
 
 
@@ -203,7 +215,8 @@ class MemoryChannel:
 
         :raises ChannelClosedError: the channel is closed.
         """
-        self._must_be_open()
+        if self._closed:
+            self._must_be_open()
         return MemoryTransaction(self, self._epoch)
 
     def sync(self, timeout: float | None = None) -> None:  # noqa: ARG002  # the protocol's
@@ -325,17 +338,19 @@ class MemoryChannel:
     # What transactions ask for.
 
     def _put(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
-        sized = list(zip(event_sizes(events, self._buffer_percentage), events, strict=True))
+        sizes = event_sizes(events, self._buffer_percentage)
         with self._lock:
             self._redo.finish()
             self._must_be_usable(transaction, "put")
-            self._counters.put_attempts += len(sized)
-            if len(transaction.puts) + len(sized) > self._limits.transaction_capacity:
+            self._counters.put_attempts += len(sizes)
+            before = len(transaction.puts)
+            if before + len(sizes) > self._limits.transaction_capacity:
                 raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
-            transaction.puts += sized
+            transaction.sizes[before:] = sizes
+            transaction.puts += events
 
     def _put_one(self, transaction: MemoryTransaction, event: Event) -> None:
-        sized = event_size(event, self._buffer_percentage), event
+        size = event_size(event, self._buffer_percentage)
         with self._lock:
             if self._redo.noted is not None:
                 self._redo.finish()
@@ -343,9 +358,11 @@ class MemoryChannel:
             if self._closed or transaction.ended or transaction.epoch != self._epoch:
                 self._must_be_usable(transaction, "put")
             self._counters.put_attempts += 1
-            if len(puts) >= self._limits.transaction_capacity:
+            before = len(puts)
+            if before >= self._limits.transaction_capacity:
                 raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
-            puts.append(sized)
+            transaction.sizes[before:] = (size,)
+            puts.append(event)
 
     def _take(
         self, transaction: MemoryTransaction, count: int, max_bytes: int | None, timeout: float | None
@@ -438,18 +455,17 @@ class MemoryChannel:
             raise ChannelError(self._name, message)
         return entries
 
-    def _commit_at_once(self, transaction: MemoryTransaction) -> bool:
-        """Commit if nobody was here before, nor waits for what it changes; whether it is committed."""
+    def _commit_at_once(self, transaction: MemoryTransaction, state: TransactionState) -> bool:
+        """Commit if nobody waits for what it changes; whether it did. The transaction is in ``state`` then."""
         garbage: list[object] = []
         with self._lock:
             if self._redo.noted is not None or self._orphans:
                 self._tidy()
-            if self._rooms or self._takers:
+            if transaction.ended or self._rooms or self._takers or self._closed or transaction.epoch != self._epoch:
                 return False
-            if self._closed or transaction.epoch != self._epoch:
+            if transaction.state is not TransactionState.OPEN:  # another thread rolls it back
                 return False
-            if not transaction.ended:
-                self._attempt_commit(self._own, transaction, garbage)
+            self._attempt_commit(self._own, transaction, garbage, state)
             return transaction.ended
 
     def _commit(self, transaction: MemoryTransaction, timeout: float | None) -> Stored:
@@ -550,18 +566,24 @@ class MemoryChannel:
 
             self._redo.do(change)
 
-    def _attempt_commit(self, turn: Turn, transaction: MemoryTransaction, garbage: list[object]) -> None:
+    def _attempt_commit(
+        self,
+        turn: Turn,
+        transaction: MemoryTransaction,
+        garbage: list[object],
+        state: TransactionState = TransactionState.OPEN,
+    ) -> None:
         puts, takes = len(transaction.puts), len(transaction.taken)
         if transaction.ended:
             turn.over = True
             return
         first, after, now = self._next, self._next + puts, self._clock.monotonic()
         if puts == 1:
-            ((size, event),) = transaction.puts
-            entries: list[_Entry] = [(first, size, event, now)]
+            size = transaction.sizes[0]
+            entries: list[_Entry] = [(first, size, transaction.puts[0], now)]
         else:
             size = transaction.put_bytes
-            entries = [(number, size_, event, now) for number, (size_, event) in enumerate(transaction.puts, first)]
+            entries = list(zip(range(first, after), transaction.sizes, transaction.puts, itertools.repeat(now)))
         size -= transaction.taken_bytes
         end, limits, counters = len(self._queue), self._limits, self._counters
         if not limits.allow(end - self._head + self._taken, puts - takes, self._bytes, size):
@@ -569,19 +591,29 @@ class MemoryChannel:
             return
         # What goes is kept in the garbage until the lock is free: to destroy it may run anybody's code.
         garbage += (transaction.puts, transaction.taken)
-        taken, used = self._taken - takes, self._bytes + size
-        put_successes, take_successes = counters.put_successes + puts, counters.take_successes + takes
-
-        def change() -> None:
-            self._queue[end:] = entries
-            self._next, self._taken, self._bytes = after, taken, used
-            counters.put_successes, counters.take_successes = put_successes, take_successes
-            transaction.empty()
-            transaction._last_sequence = after - 1 if puts else None
-            turn.done = turn.over = True
-
-        self._redo.do(change)
+        successes = counters.put_successes + puts, counters.take_successes + takes
+        sums = after, self._taken - takes, self._bytes + size, *successes
+        self._redo.do(self._set_commit, turn, transaction, state, end, entries, sums)
         counters.rated(puts, takes, now)
+
+    def _set_commit(
+        self,
+        turn: Turn,
+        transaction: MemoryTransaction,
+        state: TransactionState,
+        end: int,
+        entries: list[_Entry],
+        sums: tuple[int, int, int, int, int],
+    ) -> None:
+        """What a commit changes; values instead of a closure, which would cost as much as the change."""
+        self._queue[end:] = entries
+        counters = self._counters
+        self._next, self._taken, self._bytes, counters.put_successes, counters.take_successes = sums
+        transaction.empty()
+        transaction._last_sequence = sums[0] - 1 if entries else None
+        if state is TransactionState.CLOSED:
+            transaction.state = state
+        turn.done = turn.over = True
 
     def _roll_back(self, transaction: MemoryTransaction) -> None:
         """Put its takes back, once. Those of before a close or a fork are gone."""

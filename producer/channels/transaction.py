@@ -51,12 +51,13 @@ class BaseTransaction(ABC):
     :param channel: the channel's name, for messages.
     """
 
+    state = TransactionState.NEW
+    _ending: int | None = None  # the thread that commits; set under _state_lock
+    _last_sequence: int | None = None
+
     def __init__(self, channel: str) -> None:
         self._channel_name = channel
         self._state_lock = threading.Lock()  # guards state
-        self._ending: int | None = None  # the thread that commits; set under _state_lock
-        self.state = TransactionState.NEW
-        self._last_sequence: int | None = None
 
     @property
     def last_sequence(self) -> int | None:
@@ -68,7 +69,10 @@ class BaseTransaction(ABC):
 
         :raises TransactionStateError: it was begun before.
         """
-        self._move(TransactionState.OPEN, "begin")
+        with self._state_lock:
+            if self.state is not TransactionState.NEW:
+                raise self._wrong_order("begin")
+            self.state = TransactionState.OPEN
 
     def put(self, event: Event) -> None:
         """See :class:`~producer.interfaces.Transaction`."""
@@ -76,7 +80,8 @@ class BaseTransaction(ABC):
 
     def put_many(self, events: Iterable[Event]) -> None:
         """See :class:`~producer.interfaces.Transaction`."""
-        self._must_be_open("put")
+        if self.state is not TransactionState.OPEN:
+            raise self._wrong_order("put")
         self._do_put(events if isinstance(events, list | tuple) else list(events))
 
     def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
@@ -140,7 +145,7 @@ class BaseTransaction(ABC):
     ) -> None:
         try:
             if self.state is TransactionState.OPEN and kind is None:
-                self.commit()
+                self._commit_at_end()
         finally:
             try:
                 if self.state is TransactionState.OPEN:
@@ -148,6 +153,10 @@ class BaseTransaction(ABC):
             finally:
                 if self.state is TransactionState.COMPLETED:
                     self.close()
+
+    def _commit_at_end(self) -> None:
+        """Of a ``with`` block; it may close the transaction, too."""
+        self.commit()
 
     def _must_be_open(self, call: str) -> None:
         if self.state is not TransactionState.OPEN:

@@ -14,6 +14,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 from weakref import ref
 
 from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
@@ -25,22 +26,23 @@ class Redo:
     A change sets what is to be afterwards, whatever is before: made twice it is the same as once. It is noted first,
     and forgotten when it was made; one that is still noted was interrupted. Guarded by the lock of what it changes.
 
-    :ivar noted: a change that was begun, and perhaps not finished.
+    :ivar noted: a change that was begun, and perhaps not finished: what is called, and with what.
     """
 
     def __init__(self) -> None:
-        self.noted: Callable[[], object] | None = None
+        self.noted: tuple[Callable[..., object], tuple[Any, ...]] | None = None
 
-    def do(self, change: Callable[[], object]) -> None:
+    def do(self, change: Callable[..., object], *values: Any) -> None:
         """Change something; all of it happens, at the latest when :meth:`finish` is called next."""
-        self.noted = change
-        change()
+        self.noted = change, values
+        change(*values)
         self.noted = None
 
     def finish(self) -> None:
         """Finish what was interrupted; to be called by whoever has taken the lock, before he looks."""
         if self.noted is not None:
-            self.noted()
+            change, values = self.noted
+            change(*values)
             self.noted = None
 
 

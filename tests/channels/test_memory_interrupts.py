@@ -83,6 +83,7 @@ CHANGES = {
     "finish",
     "change",
     "empty",
+    "_set_commit",
 }
 
 

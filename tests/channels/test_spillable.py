@@ -320,10 +320,10 @@ class _Failing(MemoryChannel):
 
     failing = False
 
-    def _commit_at_once(self, transaction: Any) -> bool:
+    def _commit_at_once(self, transaction: Any, state: Any) -> bool:
         if self.failing:
             raise ChannelIOError(self.name, "the disk failed")
-        return super()._commit_at_once(transaction)
+        return super()._commit_at_once(transaction, state)
 
 
 def test_an_overflow_that_fails_leaves_everything_as_it_was() -> None:
