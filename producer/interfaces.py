@@ -344,6 +344,7 @@ class FileStats:
     :ivar disk_bytes: their bytes.
     :ivar free_bytes: free on the fullest of its disks.
     :ivar unsynced_bytes: written, and not yet known to be on the disk.
+    :ivar recent_bytes: of memory: events that were just put, kept there for a taker who keeps up; 4 MiB at most.
     :ivar syncs: calls that wait for the disk.
     :ivar rolls: new segments begun.
     :ivar checkpoints: written.
@@ -364,6 +365,7 @@ class FileStats:
     disk_bytes: int = 0
     free_bytes: int = 0
     unsynced_bytes: int = 0
+    recent_bytes: int = 0
     syncs: int = 0
     rolls: int = 0
     checkpoints: int = 0

@@ -319,4 +319,4 @@ class Ledger:
                 "oldest_event_age": None if oldest is None else max(0.0, now - oldest),
                 "last_take_age": counters.last_take_age,
                 "waiting": room.waiting,
-            }, dict(self._sums)
+            }, {**self._sums, "recent_bytes": self.recent.size}

@@ -6,7 +6,7 @@ import pytest
 
 from producer.channels.file.queue import recent
 from producer.channels.file.queue.recent import Recent
-from tests.channels.file.opening import fill, killed, open_channel, opened_channel, segments
+from tests.channels.file.opening import file_stats, fill, killed, open_channel, opened_channel, segments
 from tests.channels.helpers import bodies, drained, opened, put, take
 from tests.support.sim_fs import SimFS
 
@@ -56,6 +56,7 @@ def test_a_new_channel_knows_only_the_disk() -> None:
 def test_what_is_kept_is_bounded_and_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind the bound nothing more is kept until something was taken: a taker who is behind finds the next ones."""
     monkeypatch.setattr(recent, "MOST", 10)
+    monkeypatch.setattr(recent, "EVENT_OVERHEAD", 0)
     kept = Recent()
     kept.add(1, [b"1234", b"5678"])
     kept.add(3, [b"abc"])
@@ -63,6 +64,23 @@ def test_what_is_kept_is_bounded_and_the_oldest(monkeypatch: pytest.MonkeyPatch)
     assert kept.pop(1) == b"1234"
     kept.add(4, [b"defghi"])
     assert [kept.pop(number) for number in (1, 2, 3, 4)] == [None, b"5678", None, b"defghi"]
+
+
+def test_what_is_kept_in_memory_is_told_and_counts_the_objects() -> None:
+    """Small events take more than their bytes: both count against the bound, and ``stats`` tells the sum."""
+    with opened_channel() as channel:
+        put(channel, "a", "b")
+        both = file_stats(channel).recent_bytes
+        assert both > 2 * recent.EVENT_OVERHEAD
+        assert take(channel, 1) == ["a"]
+        assert file_stats(channel).recent_bytes == both // 2
+        assert take(channel, 1) == ["b"]
+        assert file_stats(channel).recent_bytes == 0
+    kept, number = Recent(), 0
+    while kept.size == number * (recent.EVENT_OVERHEAD + 1):
+        kept.add(number, [b"x"])
+        number += 1
+    assert recent.MOST - recent.EVENT_OVERHEAD - 1 <= kept.size <= recent.MOST
 
 
 def test_a_taker_who_is_behind_misses_and_repeats_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
