@@ -177,9 +177,12 @@ class Admission:
         stopped = self.accumulator.stopped(piece.key)
         if stopped is not None:
             raise stopped  # before any memory is waited for
-        with Lease(self.budget, None) as memory:
-            self._place(piece, recipient, memory, number=number, before=before)
-        self.hand_on()
+        placed = self._try_to_place(piece, recipient, None, number, before)
+        if not isinstance(placed, SendFuture):
+            with Lease(self.budget, None) as memory:
+                self._place_in_time(piece, recipient, memory, placed, number, before)
+        if self.accumulator.has_sealed:
+            self.hand_on()
         self._be_watched()
 
     def open_records(self, key: StreamKey) -> OpenRecords | None:
@@ -214,24 +217,32 @@ class Admission:
         piece: Piece,
         recipient: Recipient,
         memory: Reservation | None = None,
-        *,
-        number: int | None = None,
-        before: SentBefore | None = None,
     ) -> SendFuture:
         """Put a piece into a batch of its stream.
 
         :param memory: where its memory comes from, as far as that reaches, and what waits for more.
         """
-        self.budget.refuse_reentry()
-        accumulator = self.accumulator
-        draft = None if accumulator.takes(piece.key) else accumulator.draft(piece.key)
-        placed = accumulator.add(piece, recipient, draft, memory, number=number, before=before)
+        placed = self._try_to_place(piece, recipient, memory)
         if isinstance(placed, SendFuture):
             return placed
         if memory is not None:
-            return self._place_in_time(piece, recipient, memory, placed, number, before)
+            return self._place_in_time(piece, recipient, memory, placed)
         with Lease(self.budget, patience.or_else(self._max_block)) as own:
-            return self._place_in_time(piece, recipient, own, placed, number, before)
+            return self._place_in_time(piece, recipient, own, placed)
+
+    def _try_to_place(
+        self,
+        piece: Piece,
+        recipient: Recipient,
+        memory: Reservation | None,
+        number: int | None = None,
+        before: SentBefore | None = None,
+    ) -> SendFuture | int:
+        """As :meth:`LogAccumulator.add`, with a draft where one is surely needed."""
+        self.budget.refuse_reentry()
+        accumulator = self.accumulator
+        draft = None if accumulator.takes(piece.key) else accumulator.draft(piece.key)
+        return accumulator.add(piece, recipient, draft, memory, number=number, before=before)
 
     def _place_in_time(
         self,
@@ -239,10 +250,10 @@ class Admission:
         recipient: Recipient,
         memory: Reservation,
         missing: int,
-        number: int | None,
-        before: SentBefore | None,
+        number: int | None = None,
+        before: SentBefore | None = None,
     ) -> SendFuture:
-        """As :meth:`_place`, again and again, with what was missing: memory, or a draft."""
+        """As :meth:`_try_to_place`, again and again, with what was missing: memory, or a draft."""
         while True:
             if missing:
                 memory.acquire(missing)
