@@ -78,7 +78,8 @@ class Columns:
         count = before = len(self.sequences)
         while count and self.sequences[count - 1] >= sequence:
             count -= 1
-        self.keep(count)
+        if count < before:
+            self.keep(count)
         return count < before
 
     def keep(self, count: int) -> None:

@@ -191,13 +191,13 @@ class Parted:
     kept costs more than all else that is done for an event.
     """
 
-    __slots__ = ("block", "body")
+    __slots__ = ("_size", "block", "body")
 
     def __init__(self, block: bytes, body: bytes) -> None:
-        self.block, self.body = block, body
+        self.block, self.body, self._size = block, body, len(block) + len(body)
 
     def __len__(self) -> int:
-        return len(self.block) + len(self.body)
+        return self._size
 
     def __bytes__(self) -> bytes:
         return self.block + self.body
@@ -224,7 +224,8 @@ def encode_puts(
             pieces += (head(MARKER, (crc32 if size <= _AT_ONCE else checksum)(payload, crc)), covered, payload)
         else:
             block, body = payload.block, payload.body
-            pieces += (head(MARKER, checksum(body, checksum(block, crc))), covered, block, body)
+            crc = checksum(body, (crc32 if len(block) <= _AT_ONCE else checksum)(block, crc))
+            pieces += (head(MARKER, crc), covered, block, body)
         sizes.append(FRAME_SIZE + size)
     return pieces, sizes
 
