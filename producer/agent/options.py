@@ -23,6 +23,7 @@ from ..errors import ConfigError, ProducerError
 _T = TypeVar("_T")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _SHELLS = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_USERINFO = re.compile(r"(?<=://)[^\s/'\"]+(?=@)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
 
@@ -47,7 +48,7 @@ def option(
     :param least: the lowest number.
     :param most: the highest.
     :param choices: the texts that are allowed.
-    :param secret: never shown.
+    :param secret: never shown, and no part of the options' ``repr``.
     :param unit: ``bytes`` may be written as ``64m``; other numbers may not.
     """
     rules = {
@@ -62,8 +63,13 @@ def option(
     }
     if isinstance(default, dict | list):
         copied = default
-        return dataclasses.field(default_factory=lambda: type(copied)(copied), metadata=rules)
-    return dataclasses.field(default=default, metadata=rules)
+        return dataclasses.field(default_factory=lambda: type(copied)(copied), repr=not secret, metadata=rules)
+    return dataclasses.field(default=default, repr=not secret, metadata=rules)
+
+
+def without_userinfo(text: str) -> str:
+    """A text in which no URL tells a user or a password."""
+    return _USERINFO.sub("***", text)
 
 
 class _PublicError(ValueError):
@@ -72,7 +78,7 @@ class _PublicError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a configuration.
+    """One thing that is wrong with a configuration; what URLs tell of users and passwords is not kept.
 
     :ivar where: the component, such as ``sources.r1``; or a key of the agent's own.
     :ivar key: the option.
@@ -84,6 +90,9 @@ class Problem:
     key: str
     message: str
     line: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", without_userinfo(self.message))
 
     def __str__(self) -> str:
         line = "" if self.line is None else f"line {self.line}"

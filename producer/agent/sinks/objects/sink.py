@@ -8,6 +8,7 @@ from math import inf
 
 from ...batch import EventBatch
 from ...interfaces import Context, Patience, SinkError
+from ...options import without_userinfo
 from .forms import encoded
 from .options import ObjectsOptions
 from .plans import Plan, Plans
@@ -44,7 +45,7 @@ class ObjectsSink:
                 for path, parts in objects.items():
                     self._put(path, parts)
         except Exception as error:  # each store has errors of its own, and of those that it stands on
-            raise SinkError(f"{self._options.path}: {self._said(error)}") from error
+            raise SinkError(f"{without_userinfo(self._options.path)}: {self._said(error)}") from error
 
     def close(self) -> None:
         """See :class:`~...interfaces.Sink`."""
@@ -72,7 +73,7 @@ class ObjectsSink:
 
     def _said(self, error: Exception) -> str:
         """In one line, without the secrets that the store was given."""
-        line = " ".join(f"{type(error).__name__}: {error}".split())
+        line = without_userinfo(" ".join(f"{type(error).__name__}: {error}".split()))
         for secret in self._options.storage.values():
             if len(secret) >= _SECRET_LENGTH:
                 line = line.replace(secret, "…")

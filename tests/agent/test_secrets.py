@@ -1,0 +1,106 @@
+"""What the configuration holds as a secret is told nowhere."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent import Agent, AgentConfigError
+from producer.agent.config import parse_toml
+from producer.agent.monitoring import MonitoringServer
+from producer.agent.options import fields_of, read_options
+from producer.agent.registry import BUILT_IN, class_of
+from producer.agent.sinks.http import HttpSink
+from producer.agent.sinks.objects import ObjectsSink
+
+from .components import made
+from .parts import until
+
+_SECRET = "hunter2"
+_CONFIG = f"""
+[agent]
+state = "{{state}}"
+[sources.r1]
+type = "sequence"
+channels = ["c1"]
+[channels.c1]
+type = "memory"
+capacity = 100
+[sinks.k1]
+type = "http"
+endpoint = "http://127.0.0.1:9/in"
+proxy = "http://me:{_SECRET}@127.0.0.1:9"
+token = "{_SECRET}"
+channel = "c1"
+"""
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in BUILT_IN.items() for name in names])
+def test_no_option_that_is_secret_is_in_the_repr_of_options(kind: str, name: str) -> None:
+    """Of no component: also where options are part of somebody else's error."""
+    pytest.importorskip("confluent_kafka") if name == "kafka" else None
+    for field in fields_of(class_of(kind, name).Options).values():
+        assert field.repr is not field.metadata["secret"], field.name
+
+
+def test_a_proxys_password_is_in_neither_repr_nor_str() -> None:
+    """Of the options of a sink that has a proxy; what is no secret is there."""
+    options = HttpSink.Options(endpoint="http://h/", proxy=f"http://me:{_SECRET}@p:1", headers={"a": _SECRET})
+    assert _SECRET not in f"{options!r} {options} {[options]}"
+    assert "endpoint='http://h/'" in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wrong"),
+    [
+        ("sinks", "http", {"endpoint": f"ftp://me:{_SECRET}@h/in"}),
+        ("sinks", "http", {"endpoint": f"http://me:{_SECRET}@h/in"}),
+        ("sinks", "http", {"endpoint": "http://h/", "proxy": f"smb://me:{_SECRET}@h"}),
+        ("sinks", "objects", {"path": f"nothing://me:{_SECRET}@h/dir"}),
+        ("sources", "netcat", {"bind": f"tcp://me:{_SECRET}@h"}),
+    ],
+)
+def test_a_problem_shows_no_password_of_a_url(kind: str, name: str, wrong: dict[str, str]) -> None:
+    """Whichever option has it, and whatever else is wrong with the value."""
+    with pytest.raises(AgentConfigError) as error:
+        read_options(class_of(kind, name).Options, wrong, f"{kind}.k1")
+    assert _SECRET not in f"{error.value} {error.value.problems!r}"
+
+
+def test_a_store_that_fails_shows_no_password_of_its_address(tmp_path: Path) -> None:
+    """Neither where the store's own library names it, ever so long."""
+    sink: Any = made("sinks", "objects", tmp_path, path=f"{tmp_path}/a")
+    assert isinstance(sink, ObjectsSink)
+    said = sink._said(ValueError(f"no answer of ftp://me:{_SECRET}@host:21/dir"))
+    assert said == "ValueError: no answer of ftp://***@host:21/dir"
+
+
+def test_a_running_agent_tells_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its log, its figures and its page, while a sink fails behind a proxy with a password."""
+    caplog.set_level(logging.DEBUG)
+    agent = Agent(parse_toml(_CONFIG.format(state=tmp_path)))
+    agent.start()
+    server = MonitoringServer(agent, port=0)
+    try:
+        until(lambda: "k1" in caplog.text and "proxy" in caplog.text.lower())
+        pages = [
+            _get(server.port, path) for path in ("/", "/metrics", "/metrics.json", "/status.json", "/health/ready")
+        ]
+    finally:
+        server.close()
+        agent.stop(0.1)
+    assert "k1" in "".join(pages)
+    assert _SECRET not in caplog.text + "".join(pages)
+
+
+def _get(port: int, path: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
