@@ -160,6 +160,9 @@ class IOThreadPool:
 
     def _next(self) -> Turn | None:
         """Wait for a batch that may go; None if none will come any more."""
+        turn = self._take(wait=False)  # who comes from an attempt often finds one at once
+        if turn is not None:
+            return turn
         taken: list[Turn] = []
 
         def something_to_do() -> bool:
@@ -207,7 +210,7 @@ class IOThreadPool:
         """Let another thread look, if there is something to do for one; to be called without the lock, by all who had
         it: another thread may have found it taken.
         """
-        if self._idle and (self._may_go() or self._inbox or self._reports):
+        if self._idle and (self._inbox or self._reports or self._may_go()):
             self._idle.wake_one()
 
     def _may_go(self) -> bool:

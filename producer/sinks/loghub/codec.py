@@ -12,6 +12,8 @@ from ...wire.json_group import decode_json, encode_json
 from ...wire.log_group import encode_tag, encode_tail, split_records
 
 PACK_ID_TAG = "__pack_id__"
+# A tag whose value is short, in bytes, and empty: as long as one byte says each length, it grows with its value alone.
+_SHORT, _EMPTY_TAG = 96, len(encode_tag(PACK_ID_TAG, ""))
 
 
 class Codec:
@@ -27,7 +29,12 @@ class Codec:
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         """See :class:`~producer.interfaces.Sink`."""
-        return len(_tail(key, pack_id))
+        size = len(_kept_tail(key.topic, key.source, key.tags))
+        if pack_id is None:
+            return size
+        if len(pack_id) <= _SHORT and pack_id.isascii():
+            return size + _EMPTY_TAG + len(pack_id)
+        return size + len(encode_tag(PACK_ID_TAG, pack_id))
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         """See :class:`~producer.interfaces.Sink`."""
