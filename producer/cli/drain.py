@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from ..channels import Event, FileChannel
-from ..channels.file.recovery.inspection import check_is_channel, place_of
+from ..channels.file.recovery.inspection import check_is_channel, look_at_events, place_of
 from ..channels.file.store.disk import Disk
 from ..channels.file.store.encryption import KeyProvider
 from ..client import Producer
@@ -240,10 +240,7 @@ def _words(project: str, logstore: str, error: AttemptError) -> str:
 def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig) -> Iterator[_Sink]:
     """A sink that knows the projects in the channel, and has asked LogHub for their logstores."""
     if any(OF_AN_AGENT in event.headers for event in channel.peek()):
-        raise ChannelError(
-            channel.name,
-            "its events are batches of an agent's, whose configuration says where to: run `producer agent`",
-        )
+        raise _of_an_agent(channel.name)
     destinations = sorted(
         {
             (str(event.headers["project"]), str(event.headers.get("logstore") or ""))
@@ -251,8 +248,6 @@ def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig) 
             if event.headers.get("project")
         }
     )
-    for needed in ("endpoint", "access_key_id", "access_key_secret"):  # told now, not when something is sent
-        settings.needed(needed)
     projects = dict.fromkeys(project for project, _ in destinations)
     sink = _Sink(config)
     try:
@@ -289,6 +284,9 @@ def drain(
     """
     letters = dead_letter or letters_of(directory)
     _check(directory, data_directories, letters)
+    _check_is_ours(directory, data_directories, keys)
+    for needed in ("endpoint", "access_key_id", "access_key_secret"):  # told now, not when something is sent
+        settings.needed(needed)
     config = settings.producer_config(name="drain", drain_timeout_ms=0)
     with FileChannel(
         directory,
@@ -340,6 +338,21 @@ def _check(directory: str, data: Sequence[str], letters: str) -> None:
         raise ConfigError("--dead-letter", "must be another directory than the one to drain", letters)
     if os.path.isdir(letters) and os.listdir(letters):  # noqa: PTH112, PTH208  # strings, as everywhere in the channel
         check_is_channel(place_of(Disk(), letters, ()))
+
+
+def _check_is_ours(directory: str, data: Sequence[str], keys: KeyProvider | None) -> None:
+    """Look at the first event before the channel is opened, which writes into its directory.
+
+    :raises ChannelError: it is an agent's, or cannot be read.
+    """
+    first = next(look_at_events(directory, data_directories=data, keys=keys), None)
+    if first is not None and OF_AN_AGENT in first.headers:
+        raise _of_an_agent(os.path.basename(directory) or directory)  # noqa: PTH119  # strings, as everywhere in the channel
+
+
+def _of_an_agent(name: str) -> ChannelError:
+    rule = "its events are batches of an agent's, whose configuration says where to: run `producer agent`"
+    return ChannelError(name, rule)
 
 
 def _outcome(stats: Stats, refused: int) -> Outcome:

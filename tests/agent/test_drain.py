@@ -13,17 +13,24 @@ from producer.server import LogHubServer
 from .doubles import file_channel, opened
 
 
+def _content(directory: str) -> dict[str, tuple[bytes, int]]:
+    files = [path for path in Path(directory).rglob("*") if path.is_file()]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
 def test_drain_leaves_the_batches_of_an_agent_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are no records of a producer's: it says who can deliver them, and moves none to the dead letters."""
+    """They are no records of a producer's: it says who can deliver them, and changes nothing in the directory."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(EventBatch.of_lines(b"a\nb\n"))
         directory = str(channel.channel.directory)  # type: ignore[attr-defined]
+    before = _content(directory)
     with LogHubServer() as server:
         monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)
         monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", server.access_key_secret)
         assert main(["channel", "drain", directory, "--endpoint", server.endpoint]) == 2
     assert "run `producer agent`" in capsys.readouterr().err
+    assert _content(directory) == before
     with opened(file_channel(tmp_path)) as channel:
         assert channel.held == 2
