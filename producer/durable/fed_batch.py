@@ -24,6 +24,8 @@ class FedBatch(ProducerBatch):
 
     __slots__ = ("tickets",)
 
+    apart = True  # what is refused goes to the dead letters one by one
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.tickets: list[Ticket] = []

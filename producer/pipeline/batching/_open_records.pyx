@@ -48,8 +48,14 @@ cdef extern from "Python.h":
 # pieces of at least so many bytes, and so many of them.
 cdef enum:
     LEAST_KEPT = 32 * 1024
-    MOST_KEPT = 1024 * 1024
+    MOST_KEPT = 1024 * 1024 + 64 * 1024
     PIECES_KEPT = 16
+
+# What comes by the general way, up to so many bytes, is copied to the rest, so that a batch is one piece of memory, with
+# room for the log that fills it and the tail.
+cdef enum:
+    SMALL = 4 * 1024
+    SLACK = 32 * 1024
 
 cdef uint8_t* kept[PIECES_KEPT]
 cdef size_t kept_sizes[PIECES_KEPT]
@@ -232,16 +238,17 @@ cdef class OpenRecords:
     cdef public object granted, quantum
     cdef readonly Py_ssize_t size, logs, sends, spent
     cdef object _holder, _budget, _time, _fallback
-    cdef bint _is_real_time
+    cdef bint _is_real_time, _apart
     cdef Py_ssize_t _threshold_bytes, _threshold_count
     cdef list _finished  # parts that grow no more; None: there are none, likewise below
     cdef Buffer _buffer  # the last one, which grows; or None
     cdef list _callbacks
     cdef dict _logs_of_send
 
-    def __init__(self, holder, budget, time, thresholds, Py_ssize_t tail_size, fallback=None):
+    def __init__(self, holder, budget, time, thresholds, Py_ssize_t tail_size, fallback=None, bint apart=False):
         self._budget, self._time, self._fallback = budget, time, fallback
         self._is_real_time = time is TIME_OF_DAY
+        self._apart = apart
         self._threshold_bytes, self._threshold_count = thresholds
         self.granted = self.quantum = 0
         self._holder = holder
@@ -262,6 +269,7 @@ cdef class OpenRecords:
         if type(log) is not dict:
             return None
         future = new_future()
+        self._make_lists(callback)
         while True:
             if record is None and not scan(<PyObject*> log, &fields):
                 simple = simplified(log, self._fallback)
@@ -278,9 +286,7 @@ cdef class OpenRecords:
             ):
                 return None
             if self.spent + length + RECORD_OVERHEAD <= <Py_ssize_t> self.granted:
-                if self._buffer is None:
-                    self._buffer = Buffer.__new__(Buffer)
-                self._buffer.reserve(length, self._threshold_bytes)
+                self._reserve(length)
                 if callback is not None:
                     self._add_callback(callback)
                 self._put(&fields, time, record)
@@ -292,17 +298,24 @@ cdef class OpenRecords:
     def append(self, record, Py_ssize_t logs, callback, Py_ssize_t charge):
         cdef Py_ssize_t length = len(record)
         cdef SendFuture future = new_future()
-        if not self.has_room(length, logs):
-            return None
+        cdef bint is_small = type(record) is bytes and length <= SMALL and not self._apart
         if self._finished is None:
             self._finished = []
-        self._finish_buffer()
+        if logs != 1 and self._logs_of_send is None:
+            self._logs_of_send = {}
+        self._make_lists(callback)
+        granted = self.granted + charge
+        if not self.has_room(length, logs):
+            return None
+        if is_small:
+            self._reserve(length)
+        else:
+            self._finish_buffer()
         finished = len(self._finished)
         try:
-            self._finished.append(record)
+            if not is_small:
+                self._finished.append(record)
             if logs != 1:
-                if self._logs_of_send is None:
-                    self._logs_of_send = {}
                 self._logs_of_send[self.sends] = logs
             if callback is not None:
                 self._add_callback(callback)
@@ -311,7 +324,9 @@ cdef class OpenRecords:
             if self._logs_of_send is not None:
                 self._logs_of_send.pop(self.sends, None)
             raise
-        self.granted = self.granted + charge
+        if is_small:
+            self._put_bytes(<bytes> record)
+        self.granted = granted
         self._count(length, logs, charge, future)
         return future
 
@@ -337,8 +352,22 @@ cdef class OpenRecords:
         if record is None:
             self._buffer.size += put_record(at, fields, time) - at
         else:
-            memcpy(at, <const char*> record, len(record))
-            self._buffer.size += len(record)
+            self._put_bytes(record)
+
+    cdef inline void _put_bytes(self, bytes record) noexcept:
+        memcpy(self._buffer.data + self._buffer.size, <const char*> record, len(record))
+        self._buffer.size += len(record)
+
+    cdef inline int _reserve(self, Py_ssize_t length) except -1:
+        if self._buffer is None:
+            self._buffer = Buffer.__new__(Buffer)
+        return self._buffer.reserve(length, self._threshold_bytes + SLACK)
+
+    cdef inline int _make_lists(self, callback) except -1:
+        """To be called before the counts are looked at: a new object may begin a collection, and that anything."""
+        if callback is not None and self._callbacks is None:
+            self._callbacks = []
+        return 0
 
     cdef inline _count(self, Py_ssize_t length, Py_ssize_t logs, Py_ssize_t charge, SendFuture future):
         future._holder, future._position = self._holder, self.sends
@@ -348,8 +377,6 @@ cdef class OpenRecords:
         self.sends += 1
 
     cdef _add_callback(self, callback):
-        if self._callbacks is None:
-            self._callbacks = []
         cdef Py_ssize_t count = len(self._callbacks)
         if count == self.sends and count and same_call(self._callbacks[count - 1], callback):
             callback = self._callbacks[count - 1]

@@ -159,7 +159,9 @@ class LogAccumulator:
             created_at=self._clock.monotonic(),
             max_reserved_attempts=self._config.max_reserved_attempts,
         )
-        draft.open = OpenRecords(draft, self._budget, self._time, self._thresholds, draft.tail_size, self._fallback)
+        draft.open = OpenRecords(
+            draft, self._budget, self._time, self._thresholds, draft.tail_size, self._fallback, draft.apart
+        )
         return draft
 
     def _new_stream(self, key: StreamKey) -> StreamState:

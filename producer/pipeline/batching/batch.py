@@ -19,7 +19,7 @@ import enum
 import threading
 from collections.abc import Sequence
 from itertools import chain
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from ...errors import AttemptError
 from ...futures import ResultHolder, SendFuture
@@ -112,6 +112,9 @@ class ProducerBatch:
     :param serial: increasing with the time of creation; the halves of a split batch keep that of the whole.
     :param tail_size: bytes of the LogGroup that are not records.
     """
+
+    #: Whether the records of its sends stay apart, for who needs them one by one.
+    apart: ClassVar[bool] = False
 
     __slots__ = (
         "_attempts_kept",

@@ -82,6 +82,7 @@ class OpenRecords:
     :param thresholds: bytes, and logs: the log that reaches either is refused by :meth:`add`.
     :param tail_size: bytes of the body that are not records.
     :param fallback: what is done with values that cannot be sent as they are.
+    :param apart: each send's record stays apart, for who needs them one by one; else small ones may be put together.
     :ivar granted: the memory that the batch has of the budget, bytes; guarded by the budget's lock, which alone
         changes it. Never less than what is spent.
     :ivar quantum: what is granted at once where there is enough, bytes; the budget's.
@@ -111,6 +112,7 @@ class OpenRecords:
         thresholds: tuple[int, int],
         tail_size: int,
         fallback: Fallback | None = None,
+        apart: bool = False,  # noqa: ARG002  # here they always stay apart
     ) -> None:
         self._budget, self._time, self._fallback = budget, time, fallback
         self._threshold_bytes, self._threshold_count = thresholds

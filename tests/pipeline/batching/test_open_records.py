@@ -524,6 +524,51 @@ def test_a_piece_is_kept_as_it_is_beside_the_logs() -> None:
     assert b"".join(batch.records) == log * 12 + piece + log
 
 
+def test_logs_of_both_ways_are_one_piece_unless_they_are_to_stay_apart(open_records_twin: type[OpenRecords]) -> None:
+    """What opens a batch, and what fills it, lies with the rest where that is compiled; with ``apart`` nothing does."""
+    for apart in (False, True):
+        records = open_records_twin(Holder(), EnoughMemory(), SystemClock().time, (2**16, 10**6), 100, None, apart)  # type: ignore[arg-type]
+        encoded = [encode_log({"m": "x" * size}, 1) for size in (10, 3000, 20)]
+        added = [records.append(record, 1, None, 10_000) for record in encoded]
+        assert [future._position for future in added if future is not None] == [0, 1, 2]
+        (one, *more) = records.seal().records
+        together = open_records_twin is not OPEN_RECORDS["pure"] and not apart
+        assert [bytes(one), *map(bytes, more)] == ([b"".join(encoded)] if together else encoded)
+
+
+def test_what_a_collection_sends_while_a_log_is_added_has_its_own_place() -> None:
+    """A finalizer sends to the same stream at any moment that makes an object: each log has its bytes and callback."""
+    producer, pipeline = by_hand(linger_ms=100_000)
+    stream, told = _stream(producer), Counter[str]()
+
+    class Last:
+        def __init__(self, name: str) -> None:
+            self.name, self.me = name, self
+
+        def __del__(self) -> None:
+            send(self.name)
+
+    def send(name: str) -> None:
+        stream.send({"m": name}, callback=lambda _: told.update([name]))
+
+    usual = gc.get_threshold()
+    try:
+        for turn in range(30):
+            gc.collect()
+            Last(f"late {turn}")
+            gc.set_threshold(1)
+            send(f"first {turn}")
+            gc.set_threshold(*usual)
+            gc.collect()
+            pipeline.submit_open()
+            settle(pipeline)
+    finally:
+        gc.set_threshold(*usual)
+    assert told == Counter(f"{kind} {turn}" for kind in ("first", "late") for turn in range(30))
+    sent = [text for delivery in pipeline.sink.deliveries for ((_, text),) in contents_of(delivery.payload.body)]  # type: ignore[attr-defined]
+    assert Counter(map(bytes.decode, sent)) == told
+
+
 # The end.
 
 
