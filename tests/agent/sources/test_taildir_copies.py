@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from producer.agent.sources.reading import reader
-from producer.agent.sources.reading.reader import FileReader
+from producer.agent.sources.reading.reader import FileReader, Rules
+from producer.agent.sources.taildir.copies import Copies
+from producer.agent.sources.taildir.readers import Readers
 from producer.channels.file.store.notes import FileNotes
 
 from .following import Tail, Writer
@@ -280,3 +282,57 @@ def test_looking_for_copies_keeps_few_files_open(tmp_path: Path) -> None:
     assert sum(each.startswith(str(tail.logs)) for each in opened) <= 4
     assert len(tail.lines()) == 40 * 51
     tail.close()
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_storm_of_copies_and_cuts(tail: Tail, every: int) -> None:
+    """300 rotations a minute, seen after each or after three of them: what was on the disk at a look comes once."""
+    a, written, found = Writer(tail.logs / "a.log"), list[bytes](), list[bytes]()
+    for number in range(60):
+        written += a.lines(3)
+        if number % 2:
+            found += tail.seen()
+            written += a.lines(2)
+        _shift(a, 5)
+        written += a.lines(1) if number % 3 else []
+        tail.clock.advance(0.2)
+        if number % every == 0:
+            found += tail.seen()
+    for _ in range(3):
+        found += tail.seen(60)
+
+    assert len(found) == len(set(found))
+    assert sorted(found) == sorted(written)
+
+
+def _shift(a: Writer, most: int) -> None:
+    """As logrotate does it with copytruncate: older copies move on, the oldest goes."""
+    for number in range(most - 1, 0, -1):
+        older = a.path.with_name(f"a.log.{number}")
+        if older.exists():
+            older.replace(a.path.with_name(f"a.log.{number + 1}"))
+    _copy_and_cut(a)
+
+
+def test_a_new_file_is_compared_with_few(tmp_path: Path) -> None:
+    """Among thousands of files that are read only those are looked at whose copy it may be, by directory and name."""
+    readers = Readers(10)
+    for number in range(3000):
+        reader = FileReader(
+            f"/logs/{number % 2}/app-{number}.log", "", (1, number), Rules(None, 1 << 20, 1.0, 1.0), 0.0
+        )
+        readers.add(reader)
+    new = tmp_path / "app-77.log.1"
+    new.touch()
+    compared: list[FileReader] = []
+    copies = Copies(readers)
+    copies.is_like = lambda reader, _: bool(compared.append(reader))  # type: ignore[method-assign]
+    with new.open("rb") as file:
+        assert copies.original_of("/logs/1/app-77.log.1", file.fileno(), fresh=False) is None
+    assert [reader.path for reader in compared] == ["/logs/1/app-7.log", "/logs/1/app-77.log"]
+    readers.moved(compared[0], "/logs/0/app-7.log")
+    readers.drop(compared[1])
+    compared.clear()
+    with new.open("rb") as file:
+        assert copies.original_of("/logs/1/app-77.log.1", file.fileno(), fresh=False) is None
+    assert compared == []

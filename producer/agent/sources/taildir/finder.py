@@ -169,7 +169,8 @@ class Finder:
         reader.located = True
         if reader.place not in places:
             _log.info("%s is now %s", reader.place, places[0])
-            reader.place, reader.changed = places[0], now
+            self._readers.moved(reader, places[0])
+            reader.changed = now
             self._known.touch(reader)
             self._readers.wake(reader)
 

@@ -7,9 +7,11 @@ the watch is blind; or else it is **quiet**, and takes turns with its like.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 from ..reading.identity import Key
 from ..reading.reader import FileReader
+from .known import stem_of
 from .watches import Watches
 
 #: Of the quiet so many are looked at in a second; of those that are watched so many, and more if there are so many that
@@ -27,6 +29,8 @@ class Readers:
     def __init__(self, most_open: int) -> None:
         self._most_open = most_open
         self.by_key: dict[Key, FileReader] = {}
+        # By directory and by what the names of a file's rotated ones begin with.
+        self._by_stem: dict[tuple[str, str], dict[Key, FileReader]] = {}
         self._live: dict[Key, FileReader] = {}
         self._quiet: deque[FileReader] = deque()
         self._watched: deque[FileReader] = deque()
@@ -35,16 +39,43 @@ class Readers:
 
     def add(self, reader: FileReader) -> None:
         """Read it from now on, in place of another one of the same file."""
+        before = self.by_key.get(reader.key)
+        if before is not None:
+            self._forget_stem(before)
+        self._note_stem(reader)
         self.by_key[reader.key] = self._live[reader.key] = reader
         self.keep_open(reader)
 
     def drop(self, reader: FileReader) -> None:
         """Read it no more."""
         self.shut(reader)
+        if self.by_key.get(reader.key) is reader:
+            self._forget_stem(reader)
         for readers in (self.by_key, self._live):
             if readers.get(reader.key) is reader:
                 del readers[reader.key]
         self._take_out(reader)
+
+    def moved(self, reader: FileReader, place: str) -> None:
+        """It was found under another name."""
+        self._forget_stem(reader)
+        reader.place = place
+        self._note_stem(reader)
+
+    def named_alike(self, directory: str, base: str) -> Iterator[FileReader]:
+        """Those in a directory whose rotated files could have this name."""
+        for length in range(len(base) + 1):
+            yield from self._by_stem.get((directory, base[:length]), {}).values()
+
+    def _note_stem(self, reader: FileReader) -> None:
+        self._by_stem.setdefault((reader.directory, stem_of(reader.path)), {})[reader.key] = reader
+
+    def _forget_stem(self, reader: FileReader) -> None:
+        place = reader.directory, stem_of(reader.path)
+        alike = self._by_stem.get(place, {})
+        alike.pop(reader.key, None)
+        if not alike:
+            self._by_stem.pop(place, None)
 
     def due(self, elapsed: float) -> list[FileReader]:
         """Those that were written lately, and some of the others in turn.
