@@ -143,7 +143,7 @@ cdef bint matches(const Program* program, Body body, size_t at, Span* spans) noe
         elif step.kind == JUMP:
             number = step.target
         else:
-            fits = at == body.size
+            fits = at == body.size or (step.target and at + 1 == body.size and body.data[at] == 10)
         if not fits:
             patience -= 1
             if patience == 0 or not go_back(program, body, &trail, &number, &at):

@@ -54,19 +54,23 @@ class Steps:
     """The steps of a pattern.
 
     :param slots: by the number of a group that is wanted: which column gets it.
+    :param whole: they match a body from its first to its last character, as ``fullmatch``.
     """
 
-    def __init__(self, items: _Items, flags: int, slots: Mapping[int, int]) -> None:
+    def __init__(self, items: _Items, flags: int, slots: Mapping[int, int], *, whole: bool = False) -> None:
         self._flags, self._slots, self._steps = flags, slots, list[bytes]()
         self._known: dict[str, bytes] = {}
         rest = list(items)
-        self._anchored = bool(rest) and rest[0][0] is codes.AT and _is_beginning(rest.pop(0)[1])
-        self._ended = bool(rest) and rest[-1][0] is codes.AT and _is_end(rest.pop()[1])
+        begins = bool(rest) and rest[0][0] is codes.AT and _is_beginning(rest.pop(0)[1])
+        self._anchored = begins or whole
+        end = rest.pop()[1] if rest and rest[-1][0] is codes.AT else None
+        self._ended = _is_end(end) if end is not None else whole
+        self._before_newline = end is codes.AT_END and not whole  # ``$`` is also before a newline that is the last one
         first = self._first(rest)
         self._begin = _ALL if first is None else first
         self._add_all(rest, None)
         if self._ended:
-            self._add(_END)
+            self._add(_END, target=int(self._before_newline))
         self._program = b"".join(self._steps)
 
     def capture(self, count: int, ends: bytes, data: bytes) -> Captured:
@@ -88,6 +92,8 @@ class Steps:
             elif code in _REPEATS and _is_run(argument):
                 until = self._next(rest) if code is codes.MIN_REPEAT else _NONE
                 ones = self._characters(argument[2][0])
+                if code is codes.MIN_REPEAT and not rest and self._before_newline and ones[ord("\n")]:
+                    raise _NoStepsError  # it ends before the last newline, or behind it
                 self._add(_REPEATS[code], argument[0], argument[1], ones=ones, until=until)
             elif code is codes.SUBPATTERN and not argument[1] and not argument[2]:
                 self._add_group(argument[0], argument[3], rest)
@@ -188,18 +194,19 @@ class _NoStepsError(Exception):
     """The pattern has what is not known here."""
 
 
-def steps_of(pattern: re.Pattern[str], groups: Sequence[int]) -> Steps | None:
+def steps_of(pattern: re.Pattern[str], groups: Sequence[int], *, whole: bool = False) -> Steps | None:
     """The steps of a pattern; None if it cannot be written so, or nothing compiled is there to run them.
 
     :param groups: the numbers of those that are wanted, in order.
+    :param whole: as ``fullmatch``; else as ``search``.
     """
-    if _capture is None or pattern.flags & (re.MULTILINE | re.LOCALE) or not pattern.flags & re.ASCII:
+    if _capture is None or pattern.flags & (re.MULTILINE | re.LOCALE):
         return None
     slots = {number: slot for slot, number in enumerate(groups)}
     if len(slots) < len(groups):
         return None
     try:
-        return Steps(parser.parse(pattern.pattern, pattern.flags), pattern.flags, slots)
+        return Steps(parser.parse(pattern.pattern, pattern.flags), pattern.flags, slots, whole=whole)
     except _NoStepsError:
         return None
 

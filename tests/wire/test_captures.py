@@ -21,9 +21,11 @@ def _texts(sizes: bytes, raw: bytes) -> list[str | None]:
     return [None if size == _ABSENT else raw[at : (at := at + size)].decode() for size in array("I", sizes)]
 
 
-def _found(pattern: re.Pattern[str], bodies: list[bytes]) -> list[tuple[str | None, ...] | None] | None:
+def _found(
+    pattern: re.Pattern[str], bodies: list[bytes], *, whole: bool = False
+) -> list[tuple[str | None, ...] | None] | None:
     """The groups of each body; None where ``re`` has to be asked. None for a pattern without steps."""
-    steps = steps_of(pattern, range(1, pattern.groups + 1))
+    steps = steps_of(pattern, range(1, pattern.groups + 1), whole=whole)
     if steps is None:
         return None
     ends = array("Q", accumulate(map(len, bodies))).tobytes()
@@ -63,16 +65,26 @@ _PATTERNS = st.builds(
 
 
 @_compiled
-@example("^([ab]+)(?:c(d))?(.*)$", ["abce"])  # what may be left out is, before the run takes less
-@example("^([ab]+)(cd|ab|c)(.*)$", ["abce"])
-@given(_PATTERNS, st.lists(st.text(_CHARACTERS, max_size=12), min_size=1, max_size=8))
-def test_what_native_steps_find_is_what_re_finds(text: str, bodies: list[str]) -> None:
-    """Of any pattern and any bodies: the same groups, or nothing is said."""
-    pattern = re.compile(text, re.ASCII)
-    found = _found(pattern, [body.encode() for body in bodies]) or []
+@example("^([ab]+)(?:c(d))?(.*)$", ["abce"], re.ASCII, False)  # what may be left out is, before the run takes less
+@example("^([ab]+)(cd|ab|c)(.*)$", ["abce"], re.ASCII, False)
+@example("([^b]*?)$", ["a\n"], re.ASCII, False)  # the end is also before the last newline
+@example("([^b]*?)a$", ["aa\n"], re.ASCII, False)
+@example("(?s)(.*?).$", ["a\n\n"], re.DOTALL, False)
+@given(
+    _PATTERNS,
+    st.lists(st.text(_CHARACTERS, max_size=12), min_size=1, max_size=8),
+    st.sampled_from([re.ASCII, re.DOTALL]),
+    st.booleans(),
+)
+def test_what_native_steps_find_is_what_re_finds(
+    text: str, bodies: list[str], flags: re.RegexFlag, whole: bool
+) -> None:
+    """Of any pattern and any bodies, anywhere in them or as a whole: the same groups, or nothing is said."""
+    pattern = re.compile(text, flags)
+    found = _found(pattern, [body.encode() for body in bodies], whole=whole) or []
     for body, groups in zip(bodies, found, strict=False):
         if groups is not None:
-            match = pattern.search(body)
+            match = pattern.fullmatch(body) if whole else pattern.search(body)
             assert match is not None, (text, body)
             assert match.groups() == groups, (text, body)
 
@@ -103,6 +115,17 @@ def test_native_steps_run_patterns_of_usual_lines(pattern: str, body: str) -> No
 
     assert match is not None
     assert _found(compiled, [body.encode()]) == [match.groups()]
+
+
+@_compiled
+@pytest.mark.parametrize("text", [r"(?P<level>\w+)(?: \[(?P<thread>\w+)\])? (?P<message>.*)", r"(\S+) (?:- )?(.*)$"])
+def test_native_steps_match_whole_bodies_with_the_flags_of_text(text: str) -> None:
+    """As ``fullmatch`` does, also where letters are not ASCII's alone: such bodies are left to ``re``."""
+    pattern = re.compile(text, re.DOTALL)
+    bodies = [b"INFO [main] a\nb\n", b"WARN [1] x", "INFO \u00e9".encode()]
+
+    matches = [pattern.fullmatch(body.decode()) for body in bodies[:2]]
+    assert _found(pattern, bodies, whole=True) == [*[match and match.groups() for match in matches], None]
 
 
 @_compiled

@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...wire.access_log import FIELDS as ACCESS_FIELDS
+from ...wire.captures import Steps, steps_of
+from ...wire.event_records import ABSENT
 from ...wire.json_objects import ObjectLines
 from ...wire.speed import split_access, split_delimited, split_logfmt, split_objects, split_syslog
 from ...wire.syslog import FIELDS as SYSLOG_FIELDS
@@ -309,18 +311,54 @@ def _regex(expression: re.Pattern[str], parse: Parser) -> ColumnParser:
     free = sendable_fields(dict.fromkeys(names, ""))
     if free is None:  # a name that is too long: every line goes as text
         return lambda lines: _line_by_line(lines, parse)
-    fullmatch, places = expression.fullmatch, tuple(expression.groupindex[name] for name in names)
+    places = [expression.groupindex[name] for name in names]
+    steps = steps_of(expression, places, whole=True)
+
+    def matched(lines: pa.StringArray) -> Found:
+        return _matched(lines, expression, dict(zip(free, places, strict=True)))
 
     def columns(lines: pa.StringArray) -> Found:
-        matches = [fullmatch(text) for text in lines.to_pylist()]
-        parsed = np.fromiter((match is not None for match in matches), bool, len(matches))
-        columns = {
-            name: pa.array([None if match is None else match[place] for match in matches], pa.string())
-            for name, place in zip(free, places, strict=True)
-        }
-        return Found(parsed, columns)
+        if steps is None:
+            return matched(lines)
+        found = _captured(lines, steps, list(free))
+        rest = np.flatnonzero(~found.parsed)
+        if len(rest):
+            _add_some(found, rest, matched(lines if len(rest) == len(lines) else lines.take(pa.array(rest))))
+        return found
 
     return columns
+
+
+def _matched(lines: pa.StringArray, expression: re.Pattern[str], places: Mapping[str, int]) -> Found:
+    """What ``re`` finds, line by line.
+
+    :param places: the fields, and the numbers of their groups.
+    """
+    matches = list(map(expression.fullmatch, lines.to_pylist()))
+    parsed = np.fromiter((match is not None for match in matches), bool, len(matches))
+    columns = {
+        name: pa.array([None if match is None else match[place] for match in matches], pa.string())
+        for name, place in places.items()
+    }
+    return Found(parsed, columns)
+
+
+def _captured(lines: pa.StringArray, steps: Steps, names: Sequence[str]) -> Found:
+    """What compiled code finds of an expression, and nothing of lines of which it does not know."""
+    _, offsets, data = lines.buffers()
+    ends = np.frombuffer(offsets, np.int32)[1 : len(lines) + 1].astype(np.uint64)
+    known, columns = steps.capture(len(lines), ends.tobytes(), data.to_pybytes())
+    fields = {name: _packed(*column) for name, column in zip(names, columns, strict=True)}
+    return Found(np.frombuffer(known, np.uint8).astype(bool), fields)
+
+
+def _packed(sizes: bytes, texts: bytes) -> pa.StringArray:
+    """A column of the sizes of its values, and they."""
+    each = np.frombuffer(sizes, np.uint32)
+    has = each != ABSENT
+    offsets = np.zeros(len(each) + 1, np.int32)
+    np.cumsum(np.where(has, each, 0), out=offsets[1:])
+    return _arrow(TextColumn(np.packbits(has, bitorder="little").tobytes(), offsets.tobytes(), texts), len(each))
 
 
 # What ``json.loads`` calls at last.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from producer.ship.figures import Figures
 from producer.ship.lines import columns
-from producer.ship.lines.columns import FOUND_FIELDS, BlockColumns
+from producer.ship.lines.columns import FOUND_FIELDS, BlockColumns, Found
 from producer.ship.lines.line import Block
 from producer.ship.lines.names import MAX_NAME_BYTES
 from producer.ship.lines.parsers import Values, make_parser
@@ -28,6 +30,11 @@ _PARSERS = [
     ("logfmt", None),
     ("delimited", None),
     ("regex", _PATTERN),
+    (
+        "regex",
+        r'^(?P<host>\S+) \S+ \S+ \[(?P<at>[^]]+)\] "(?P<request>(?P<verb>[A-Z]+)?[^"]*)" (?P<status>\d+) .*$',
+    ),
+    ("regex", r"(?P<word>\w+)(?:=(?P<value>[^ ]*))?(?P<rest>.*?)"),
 ]
 
 _ACCESS = '192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 - "-" "Mozilla é"'
@@ -226,7 +233,7 @@ def rows_of(block: Block, parser: str, pattern: str | None, figures: Figures) ->
 
 
 _SPLITS = ("split_access", "split_objects", "split_syslog", "split_logfmt", "split_delimited")
-_AS_IT_IS = {name: getattr(columns, name) for name in (*_SPLITS, "_MOSTLY")}
+_AS_IT_IS = {name: getattr(columns, name) for name in (*_SPLITS, "_MOSTLY", "steps_of")}
 
 
 @pytest.fixture(autouse=True)
@@ -253,6 +260,8 @@ def twin(request: pytest.FixtureRequest) -> Iterator[str]:
         for name, split in splits.items():
             patch.setattr(columns, name, split)
         patch.setattr(columns, "_MOSTLY", 0.0)
+        if request.param != "native":
+            patch.setattr(columns, "steps_of", lambda *_, **__: None)
         yield request.param
 
 
@@ -321,6 +330,29 @@ def test_format_that_compiled_code_knows_needs_no_map(parser: str, line: str, na
     block = Block(0, f"{line}\n".encode() * 3)
     batch = BlockColumns(parser, None, offset=False, values=_VALUES).batch(block, Figures())
     assert set(batch.schema.names) == {"content", *names.split()}
+
+
+@native
+def test_expression_of_an_access_log_is_matched_by_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups of usual ones are columns, and ``re`` looks only at lines that do not match or are not ASCII."""
+    seen: list[str] = []
+    by_re = columns._matched
+
+    def noted(lines: pa.StringArray, *rest: Any) -> Found:
+        seen.extend(lines.to_pylist())
+        return by_re(lines, *rest)
+
+    monkeypatch.setattr(columns, "_matched", noted)
+    block = Block(0, b"INFO a\nno\nWARN [x] b\n" + "INFO é\n".encode())
+    figures = Figures()
+    pattern = r"(?P<level>[A-Z]+) (?:\[(?P<thread>\w+)\] )?(?P<message>.+)"
+    batch = BlockColumns("regex", pattern, offset=False).batch(block, figures)
+    assert seen == ["no", "INFO é"]
+    assert batch.schema.names == ["content", "level", "thread", "message"]
+    assert batch.column("level").to_pylist() == ["INFO", None, "WARN", "INFO"]
+    assert batch.column("thread").to_pylist() == [None, None, "x", None]
+    assert batch.column("message").to_pylist() == ["a", None, "b", "é"]
+    assert figures.unparsed == 1
 
 
 @native
