@@ -28,7 +28,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 from ..records import LogItem
-from .protobuf import delimited, read_varint, varint
+from .protobuf import delimited, delimited_size, read_varint, varint
 from .text import Default, Fallback, data_of, lenient_items, repr_of, time_of
 from .values import said
 
@@ -44,6 +44,14 @@ def encode_tail(topic: str, source: str, tags: Iterable[tuple[str, str]]) -> byt
     parts = [delimited(0x1A, topic.encode()), delimited(0x22, source.encode())]
     parts += [encode_tag(name, value) for name, value in tags]
     return b"".join(parts)
+
+
+def tail_size(topic: str, source: str, tags: Iterable[tuple[str, str]]) -> int:
+    """How long :func:`encode_tail` is, which need not be made for it."""
+    size = delimited_size(len(topic.encode())) + delimited_size(len(source.encode()))
+    for name, value in tags:
+        size += delimited_size(delimited_size(len(name.encode())) + delimited_size(len(value.encode())))
+    return size
 
 
 def encode_tag(name: str, value: str) -> bytes:

@@ -38,3 +38,8 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 def delimited(tag: int, payload: bytes) -> bytes:
     """A length-delimited field: the tag byte, the length, the payload."""
     return bytes((tag,)) + varint(len(payload)) + payload
+
+
+def delimited_size(length: int) -> int:
+    """How long :func:`delimited` is with a payload of ``length`` bytes."""
+    return length + (2 if length < 0x80 else 1 + len(varint(length)))

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from producer import InvalidArgumentError, LogItem
 from producer.wire import log_group as module
-from producer.wire.log_group import encode_log, encode_tail, split_records
+from producer.wire.log_group import encode_log, encode_tail, split_records, tail_size
 from producer.wire.protobuf import read_varint, varint
 from producer.wire.text import text_of
 from tests.support.log_group_schema import LogGroup, contents_of
@@ -132,6 +132,15 @@ def test_items_and_tails_decode_to_what_was_given(
     assert (group.Topic.decode(), group.Source.decode()) == (topic, source)
     assert [(tag.Key.decode(), tag.Value.decode()) for tag in group.LogTags] == tags
     assert list(split_records(body)) == [body[: len(body) - len(encode_tail(topic, source, tags))]]
+
+
+@pytest.mark.parametrize("length", [0, 1, 118, 119, 120, 121, 127, 128, 16_383, 16_384, 20_000])
+@pytest.mark.parametrize("character", ["a", "é", "😀"])
+def test_the_size_of_a_tail_is_its_length(length: int, character: str) -> None:
+    """What a tail will occupy is known to the byte before it is made, whatever the lengths of its texts."""
+    text = character * length
+    for topic, source, tags in ((text, "", []), ("", text, []), (text, text, [(text, "v"), ("n", text), ("", "")])):
+        assert tail_size(topic, source, tags) == len(encode_tail(topic, source, tags))
 
 
 @given(st.integers(0, 2**64))

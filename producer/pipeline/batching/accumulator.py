@@ -48,6 +48,8 @@ OpenRecords = either(f"{__package__}._open_records", "OpenRecords", PureOpenReco
 #: Streams without a batch under way that are remembered, and for how long, seconds.
 MAX_IDLE_STREAMS = 4096
 IDLE_STREAM_SECONDS = 60.0
+#: Contexts that are drawn at once.
+CONTEXTS_DRAWN = 64
 #: When no batch was opened for so long, nobody looks for lingered ones more often than that, seconds.
 QUIET_SECONDS = 2.0
 #: With a batch that lingered long enough go those whose time comes within this share of it, and so many seconds, so
@@ -126,6 +128,7 @@ class LogAccumulator:
         #: costs whoever waits some looks in vain.
         self._awaited: list[int] = []
         self._streams: dict[StreamKey, StreamState] = {}
+        self._contexts: list[str] = []  # of streams to come
         self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
         self._all_ordered = ordered
         self._order = StreamOrder()
@@ -148,12 +151,13 @@ class LogAccumulator:
 
     def draft(self, key: StreamKey) -> ProducerBatch:
         """The next batch of a stream, which nobody knows of before :meth:`add` opens it with a record."""
-        stream = self._streams.get(key) or self._new_stream(key)
-        pack_id = self._next_pack_id(stream)
+        stream = self._streams.get(key) or StreamState(self._new_context())
+        number = stream.next_number
+        pack_id = f"{stream.context}-{number:X}" if self._config.generate_pack_id else None
         draft = self._batch_type(
             key,
             stream=stream,
-            serial=-1,
+            serial=number,  # of its stream, until it is opened
             pack_id=pack_id,
             tail_size=self._tail_size(key, pack_id),
             created_at=self._clock.monotonic(),
@@ -164,18 +168,14 @@ class LogAccumulator:
         )
         return draft
 
-    def _new_stream(self, key: StreamKey) -> StreamState:
-        new, now = StreamState(secrets.token_hex(8).upper()), self._clock.monotonic()
-        with self._lock:
-            stream = self._streams.get(key)
-            if stream is None:
-                stream = self._streams[key] = self._idle[key] = new
-                stream.idle_since = now
-                self._forget_idle(now)
-            return stream
-
-    def _next_pack_id(self, stream: StreamState) -> str | None:
-        return f"{stream.context}-{stream.next_number:X}" if self._config.generate_pack_id else None
+    def _new_context(self) -> str:
+        """16 random hexadecimal digits, drawn for many streams at once: each call of the system costs a microsecond."""
+        while True:
+            try:
+                return self._contexts.pop()  # which no two threads get
+            except IndexError:
+                drawn = secrets.token_hex(8 * CONTEXTS_DRAWN).upper()
+                self._contexts += [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
 
     def add(
         self,
@@ -232,7 +232,7 @@ class LogAccumulator:
 
     def _is_current(self, draft: ProducerBatch) -> bool:
         stream = draft.stream
-        return self._streams.get(draft.key) is stream and draft.pack_id == self._next_pack_id(stream)
+        return self._streams.get(draft.key, stream) is stream and draft.serial == stream.next_number
 
     def _charge_of(self, piece: Piece, opening: int = 0) -> int:
         """The memory that a send takes, bytes; all there is for one that was accepted when there was more."""
@@ -311,6 +311,7 @@ class LogAccumulator:
         if numbering is not None and number is not None:
             numbering.next = number + 1
         draft.created_at = self._youngest = created_at
+        self._streams[key] = stream  # a new one, or one that was forgotten since
         stream.next_number += 1
         stream.alive += 1
         if key in self._idle:

@@ -55,9 +55,11 @@ def overhead_of_batch(key: StreamKey) -> int:
     """Memory accounted for a batch of this stream besides its records: its objects, and the texts that name the
     stream.
     """
-    texts = (key.project, key.logstore, key.topic, key.source, *chain.from_iterable(key.tags))
+    characters = len(key.project) + len(key.logstore) + len(key.topic) + len(key.source)
+    if key.tags:
+        characters += sum(map(len, chain.from_iterable(key.tags)))
     # A character takes up to four bytes; what is short is in BATCH_OVERHEAD.
-    return BATCH_OVERHEAD + 4 * max(0, sum(map(len, texts)) - 256)
+    return BATCH_OVERHEAD if characters <= 256 else BATCH_OVERHEAD + 4 * (characters - 256)
 
 
 class Parts(Protocol):

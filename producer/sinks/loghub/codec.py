@@ -9,7 +9,7 @@ from ...interfaces import Payload, Record
 from ...records import StreamKey
 from ...wire.compression import compress, compress_joined, decompress
 from ...wire.json_group import decode_json, encode_json
-from ...wire.log_group import encode_tag, encode_tail, split_records
+from ...wire.log_group import encode_tag, encode_tail, split_records, tail_size
 
 PACK_ID_TAG = "__pack_id__"
 # A tag whose value is short, in bytes, and empty: as long as one byte says each length, it grows with its value alone.
@@ -29,7 +29,7 @@ class Codec:
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         """See :class:`~producer.interfaces.Sink`."""
-        size = len(_kept_tail(key.topic, key.source, key.tags))
+        size = _kept_size(key.topic, key.source, key.tags)
         if pack_id is None:
             return size
         if len(pack_id) <= _SHORT and pack_id.isascii():
@@ -54,8 +54,9 @@ def _tags(key: StreamKey, pack_id: str | None) -> tuple[tuple[str, str], ...]:
     return key.tags if pack_id is None else (*key.tags, (PACK_ID_TAG, pack_id))
 
 
-# That of a stream is asked for twice with each of its batches.
+# That of a stream is asked for with each of its batches.
 _kept_tail = lru_cache(maxsize=1024)(encode_tail)
+_kept_size = lru_cache(maxsize=1024)(tail_size)  # of very many streams none is kept, and a tail costs more to make
 
 
 def _tail(key: StreamKey, pack_id: str | None) -> bytes:

@@ -14,19 +14,23 @@ from producer import (
     NetworkError,
     Producer,
     ProducerClosedError,
+    SendFuture,
     SendTimeoutError,
     StreamStats,
 )
 from producer.clock import Deadline, SystemClock
 from producer.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from producer.pipeline.batching.accumulator import IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS
+from producer.pipeline.batching.accumulator import CONTEXTS_DRAWN, IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS, Piece
 from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
     BatchState,
     ProducerBatch,
 )
+from producer.pipeline.batching.memory import Reservation
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
+from producer.records import StreamKey
+from producer.sinks.loghub.codec import Codec
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
 from tests.support.living import living
@@ -198,6 +202,52 @@ def test_pack_ids_count_up_per_stream_and_name_their_stream() -> None:
     assert ids[:17] == [f"{context}-{n:X}" for n in range(17)]
     assert ids[17].endswith("-0")
     assert not ids[17].startswith(context)
+
+
+def test_the_size_of_a_body_without_records_is_known_with_any_pack_id() -> None:
+    """LogHub's codec says how long a body without records is, to the byte, with and without a pack id."""
+    codec = Codec("protobuf", "none")
+    key = StreamKey("p", "l", "topic", "source", tags=(("name", "v" * 200),))
+    for pack_id in (None, "0123456789ABCDEF-0", "0123456789ABCDEF-" + "F" * 200):
+        assert codec.tail_size(key, pack_id) == codec.encode(key, pack_id, []).raw_size
+
+
+def test_no_two_streams_share_the_context_of_their_pack_ids() -> None:
+    """However many streams there are, and in however many producers, the first part of pack ids tells them apart."""
+    keys = [StreamKey("p", "l", topic=f"{n}") for n in range(2 * CONTEXTS_DRAWN + 1)]
+    pipelines = [threadless(), threadless()]
+    ids = [pipeline.accumulator.draft(key).pack_id or "" for pipeline in pipelines for key in keys]
+    contexts = {pack_id.removesuffix("-0") for pack_id in ids}
+    assert len(contexts) == 2 * len(keys)
+    assert all(len(context) == 16 and set(context) <= set("0123456789ABCDEF") for context in contexts)
+
+
+def test_a_stream_whose_first_log_was_refused_is_not_remembered() -> None:
+    """A send that found no memory leaves nothing of a stream that nobody knew; the next one opens it."""
+    pipeline = threadless(total_size_in_bytes=20_000, max_block_ms=0)
+    others = Reservation(pipeline.budget, 0)
+    others.acquire(20_000)
+    with pytest.raises(SendTimeoutError):
+        pipeline.accept(KEY, record(), 1, None)
+    assert pipeline.accumulator.stream_counts() == {}
+    others.give_back()
+    pipeline.accept(KEY, record(), 1, None)
+    assert list(pipeline.accumulator.stream_counts()) == [KEY]
+
+
+def test_of_two_drafts_of_a_stream_one_is_opened() -> None:
+    """Two threads that open batches of a stream at once do not give two of them one number, nor it two contexts."""
+    pipeline = threadless()
+    accumulator = pipeline.accumulator
+    piece = Piece(KEY, record(), 1)
+    contexts = set()
+    for number in range(3):
+        drafts = [accumulator.draft(KEY), accumulator.draft(KEY)]
+        assert isinstance(accumulator.add(piece, None, drafts[0], None), SendFuture)
+        accumulator.seal_open()
+        assert accumulator.add(piece, None, drafts[1], None) == 0
+        contexts.add((drafts[0].pack_id or "").removesuffix(f"-{number}"))
+    assert len(contexts) == 1
 
 
 def test_without_pack_ids_there_is_no_tag() -> None:
