@@ -1,0 +1,67 @@
+"""Sources that ask for certificates of their clients: whose is right is heard, everybody else is not, and harms nobody."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+import trustme
+
+from tests.agent.sources.listeners import Served, serving
+from tests.support.waiting import eventually
+
+_LINE = b"<13>Oct 11 22:14:15 host app: hello\n"
+_MESSAGE = msgpack.packb(["tag", [[1, {"message": "hello"}]], {"chunk": "x"}])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates of the server, of a client, and of a client of another authority."""
+    folder, authority, other = tmp_path_factory.mktemp("certificates"), trustme.CA(), trustme.CA()
+    for name, issuer in (("localhost", authority), ("right", authority), ("wrong", other)):
+        issuer.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(folder / f"{name}.pem")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    return folder
+
+
+def _context(files: Path, own: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(files / "authority.pem"))
+    if own is not None:
+        context.load_cert_chain(files / f"{own}.pem")
+    return context
+
+
+def _is_turned_away(served: Served, context: ssl.SSLContext, data: bytes) -> bool:
+    """TLS 1.3 tells a client after its own handshake that it is not wanted."""
+    try:
+        with context.wrap_socket(served.connect(), server_hostname="localhost") as peer:
+            peer.sendall(data)
+            return peer.recv(1) == b""
+    except (ConnectionError, ssl.SSLError):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "options"),
+    [("syslog_tcp", _LINE, {}), ("forward", _MESSAGE, {"field": "message"})],
+    ids=["syslog", "forward"],
+)
+def test_only_a_client_with_a_right_certificate_is_heard(
+    kind: str, data: bytes, options: dict[str, Any], files: Path
+) -> None:
+    """None, and one of another authority, are turned away; who is being served is not disturbed, and goes on."""
+    given = {"certificate": str(files / "localhost.pem"), "client_authorities": str(files / "authority.pem")}
+    with (
+        serving(kind, **options, **given) as served,
+        _context(files, "right").wrap_socket(served.connect(), server_hostname="localhost") as right,
+    ):
+        right.sendall(data)
+        eventually(lambda: served.outlet.bodies, "the first event")
+        heard = list(served.outlet.bodies)
+        for own in (None, "wrong"):
+            assert _is_turned_away(served, _context(files, own), data)
+        right.sendall(data)
+        served.got(*heard, *heard)
