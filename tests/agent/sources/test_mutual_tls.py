@@ -1,4 +1,4 @@
-"""Sources that ask for certificates of their clients: whose is right is heard, everybody else is not, and harms nobody."""
+"""Sources that ask for certificates of their clients: whose is right is heard; everybody else is turned away."""
 
 from __future__ import annotations
 

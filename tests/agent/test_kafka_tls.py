@@ -1,0 +1,197 @@
+"""From Kafka and to it over TLS, with SASL: librdkafka's broker stands behind an endpoint that asks for a password."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from producer.agent.batch import EventBatch
+from producer.agent.interfaces import SinkError
+from producer.agent.sinks.kafka import KafkaSink
+from producer.agent.sources.kafka import KafkaSource
+from producer.agent.testing import RecordingOutlet
+
+from ..support.waiting import eventually
+from .doubles import context
+from .test_kafka import _running, cluster
+
+__all__ = ["cluster"]
+_HANDSHAKE = 17
+_TOKEN = b"\0me\0hunter2"
+
+
+class _Endpoint:
+    """Ends TLS before a broker, and lets in who knows the password.
+
+    It takes PLAIN as the handshake's version 0 has it: the frame behind the handshake is the password.
+    What the broker says of where it is becomes where this is.
+    """
+
+    def __init__(self, broker: str, tls: ssl.SSLContext) -> None:
+        host, _, port = broker.partition(":")
+        self._broker, self._tls = (host, int(port)), tls
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.refused = self.served = 0
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                plain, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(plain,), daemon=True).start()
+
+    def _serve(self, plain: socket.socket) -> None:
+        with (
+            suppress(OSError, EOFError),
+            plain,
+            self._tls.wrap_socket(plain, server_side=True) as client,
+            socket.create_connection(self._broker) as broker,
+        ):
+            self._open += [client, broker]
+            self._let_in(client, broker)
+            threading.Thread(target=self._answer, args=(broker, client), daemon=True).start()
+            while True:
+                broker.sendall(_framed(_frame(client)))
+
+    def _let_in(self, client: socket.socket, broker: socket.socket) -> None:
+        while True:
+            frame = _frame(client)
+            kind, _, correlation = struct.unpack_from(">hhi", frame)
+            if kind == _HANDSHAKE:
+                break
+            broker.sendall(_framed(frame))
+            client.sendall(_framed(_with_handshake(_frame(broker))))
+        client.sendall(_framed(struct.pack(">ihih5s", correlation, 0, 1, 5, b"PLAIN")))
+        if _frame(client) != _TOKEN:
+            self.refused += 1
+            raise EOFError
+        client.sendall(_framed(b""))
+        self.served += 1
+
+    def _answer(self, broker: socket.socket, client: ssl.SSLSocket) -> None:
+        theirs, ours = (
+            host.encode() + struct.pack(">i", port) for host, port in (self._broker, self._listener.getsockname())
+        )
+        with suppress(OSError, EOFError, ValueError):
+            while True:
+                client.sendall(_framed(_frame(broker).replace(theirs, ours)))
+
+    def close(self) -> None:
+        """End all connections."""
+        self._listener.close()
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def _with_handshake(versions: bytes) -> bytes:
+    """The broker's requests, of version 0, and one that it does not know itself."""
+    correlation, error, count = struct.unpack_from(">ihi", versions)
+    if error:
+        return versions
+    return struct.pack(">ihi", correlation, error, count + 1) + versions[10:] + struct.pack(">hhh", _HANDSHAKE, 0, 0)
+
+
+def _frame(source: socket.socket) -> bytes:
+    size = int.from_bytes(_exactly(source, 4), "big")
+    return _exactly(source, size)
+
+
+def _exactly(source: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = source.recv(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def _framed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates of the endpoint and of a client, and their authority; and of another one."""
+    folder, authority = tmp_path_factory.mktemp("certificates"), trustme.CA()
+    for name in ("127.0.0.1", "client"):
+        authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(folder / f"{name}.pem")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    trustme.CA().cert_pem.write_to_path(folder / "other.pem")
+    return folder
+
+
+@contextmanager
+def _endpoint(broker: str, files: Path) -> Iterator[_Endpoint]:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(files / "127.0.0.1.pem")
+    tls.load_verify_locations(files / "authority.pem")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    endpoint = _Endpoint(broker, tls)
+    try:
+        yield endpoint
+    finally:
+        endpoint.close()
+
+
+def _config(files: Path, **other: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": "hunter2",
+        "ssl.ca.location": str(files / "authority.pem"),
+        "ssl.certificate.location": str(files / "client.pem"),
+        "ssl.key.location": str(files / "client.pem"),
+    } | {key.replace("_", "."): value for key, value in other.items()}
+
+
+def test_events_go_and_come_over_tls_with_a_password(cluster: str, files: Path, tmp_path: Path) -> None:
+    """The sink's messages reach the broker, and the source reads them there, both with a client's certificate."""
+    given: dict[str, Any]
+    with _endpoint(cluster, files) as endpoint:
+        given = {"bootstrap_servers": endpoint.address}
+        sink = KafkaSink(KafkaSink.Options(topic="over-tls", config=_config(files), **given), context(tmp_path))
+        sink.write([EventBatch.of_bodies([b"a", b"b"])])
+        sink.close()
+        outlet = RecordingOutlet()
+        options = KafkaSource.Options(
+            topics=("over-tls",), batch_duration=0.1, config=_config(files, auto_offset_reset="earliest"), **given
+        )
+        end = _running(KafkaSource(options, context(tmp_path)), outlet)
+        eventually(lambda: sorted(outlet.bodies) == [b"a", b"b"])
+        end()
+        assert endpoint.served >= 2
+        assert endpoint.refused == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"sasl_password": "no"}, {"ssl_ca_location": "other.pem"}], ids=["password", "authority"]
+)
+def test_who_is_wrong_delivers_nothing_and_is_told_without_the_password(
+    wrong: dict[str, str], cluster: str, files: Path, tmp_path: Path
+) -> None:
+    """A wrong password, or an endpoint of another authority: the batch goes back."""
+    wrong = {key: str(files / value) if value.endswith(".pem") else value for key, value in wrong.items()}
+    config = _config(files, **wrong) | {"message.timeout.ms": "500"}
+    with _endpoint(cluster, files) as endpoint:
+        options = KafkaSink.Options(bootstrap_servers=endpoint.address, topic="wrong-tls", config=config)
+        sink = KafkaSink(options, context(tmp_path))
+        with pytest.raises(SinkError) as error:
+            sink.write([EventBatch.of_bodies([b"a"])])
+        sink.close()
+        assert endpoint.served == 0
+        assert (endpoint.refused > 0) is ("sasl_password" in wrong)
+    assert "hunter2" not in f"{error.value} {options!r}"
