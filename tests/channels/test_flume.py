@@ -19,6 +19,7 @@ COUNTS = {
     "TestMemoryChannelTransaction": 4,
     "TestMemoryChannelConcurrency": 3,
     "TestBasicChannelSemantics": 24,
+    "TestSpillableMemoryChannel": 14,
 }
 
 
@@ -34,7 +35,7 @@ def test_every_test_that_the_document_names_exists() -> None:
     assert missing_tests(named) == []
 
 
-def test_every_test_of_flumes_memory_channel_has_a_row() -> None:
+def test_every_test_of_flumes_memory_channels_has_a_row() -> None:
     """Each of its classes is there with all its tests, once, and each row names a test of ours."""
     rows = ROW.findall(section("Memory channel", TESTS))
     assert len({name for name, _ in rows}) == len(rows)

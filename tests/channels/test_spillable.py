@@ -96,6 +96,22 @@ def test_the_puts_of_a_transaction_go_to_one_of_the_two_whole(make: Make) -> Non
     assert [take(channel, 10), take(channel, 10)] == [["0", "1"], ["2", "3"]]
 
 
+def test_what_memory_has_no_bytes_for_goes_to_the_overflow() -> None:
+    """However few its events are; when both are full a commit is refused."""
+    overflow = MemoryChannel(2, transaction_capacity=2)
+    memory = MemoryChannel(100, transaction_capacity=2, byte_capacity=20, byte_capacity_buffer_percentage=0)
+    with SpillableChannel(memory, overflow) as channel:
+        for number in range(4):
+            put(channel, f"ten bytes{number}")
+        assert (memory.stats().size, overflow.stats().size) == (2, 2)
+        transaction = opened(channel)
+        transaction.put(Event({}, b"ten bytes4"))
+        with pytest.raises(ChannelFullError):
+            transaction.commit(0)
+        transaction.rollback()
+        assert drained(channel) == [f"ten bytes{number}" for number in range(4)]
+
+
 def test_a_transaction_does_not_mix_puts_and_takes(make: Make) -> None:
     """It says so, whatever comes first; what it has is still good."""
     channel, _, _ = make()
