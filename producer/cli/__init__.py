@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that ``argv`` (default: the process's arguments) names; returns the exit code.
 
-    An interrupt ends it with one line and 130, SIGTERM with 143, whatever it did at that moment.
+    An interrupt ends it with one line and 130, SIGTERM with 143, SIGHUP with 129, whatever it did at that moment.
     """
     if sys.stderr is None:  # print would take the standard output in its place
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")

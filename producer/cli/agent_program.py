@@ -175,7 +175,7 @@ class Program:
             wake_for(wanted)
             yield
         finally:
-            if self._ends_process and former[signal.SIGHUP] is signal.SIG_DFL:
+            if self._ends_process:
                 former[signal.SIGHUP] = signal.SIG_IGN
             for number, handler in former.items():
                 signal.signal(number, handler)

@@ -1,50 +1,61 @@
-"""What Ctrl-C and SIGTERM do to a command: both end it in order; a line and the exit code say which of them it was."""
+"""What Ctrl-C, SIGTERM and SIGHUP do to a command: each ends it in order; a line and the exit code say which it was."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 #: The exit code of a command that SIGINT has ended.
 INTERRUPTED = 128 + signal.SIGINT
 
+# What a command says that the signal has ended. A terminal that is closed, or whose connection is lost, sends SIGHUP.
+_WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "ended with its terminal (SIGHUP)"}
+
 
 class Interrupts:
-    """Has SIGTERM raise ``KeyboardInterrupt`` in its block, as SIGINT does: what cleans up after one does after both.
+    """Has SIGTERM and SIGHUP raise ``KeyboardInterrupt`` in its block, as SIGINT does: what cleans up after one does
+    after all.
 
-    A SIGTERM that this process was told to ignore, or has a handler for, stays as it is.
+    One that this process was told to ignore, as ``nohup`` does, or has a handler for, stays as it is.
     """
 
     def __init__(self) -> None:
-        self._number = signal.SIGINT
-        self._installed = False
+        self._number: int = signal.SIGINT
+        self._handler = self._end
 
     def __enter__(self) -> Self:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._terminate)
-            self._installed = True
+        if threading.current_thread() is threading.main_thread():
+            self._exchange(signal.SIG_DFL, self._handler)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._installed:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if threading.current_thread() is threading.main_thread():
+            self._exchange(self._handler, signal.SIG_DFL)
 
-    def _terminate(self, _number: int, _frame: FrameType | None) -> None:
-        self._number = signal.SIGTERM
+    @staticmethod
+    def _exchange(one: object, other: Any) -> None:
+        for name in ("SIGTERM", "SIGHUP"):  # there is no SIGHUP on Windows
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is one:
+                signal.signal(number, other)
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        self._number = number
         raise KeyboardInterrupt
 
     @property
     def exit_code(self) -> int:
-        """As a shell gives it: 130 after SIGINT, 143 after SIGTERM."""
+        """As a shell gives it: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP."""
         return 128 + self._number
 
     def tell(self, who: str) -> int:
         """Say what has ended it, in one line; the exit code."""
-        print(f"{who}: {'interrupted' if self._number == signal.SIGINT else 'terminated'}", file=sys.stderr)
+        with suppress(OSError):  # a terminal that is gone
+            print(f"{who}: {_WORDS[signal.Signals(self._number).name]}", file=sys.stderr)
         return self.exit_code

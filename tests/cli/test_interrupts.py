@@ -15,6 +15,8 @@ import pytest
 from producer import Producer, ProjectConfig
 from producer.channels import FileChannel
 from producer.cli import main, send
+from producer.testing import LogHubServer
+from tests.support.waiting import eventually
 
 #: How long a command may take to say something, or to end, seconds.
 PATIENCE = 60.0
@@ -48,7 +50,7 @@ def draining(filled: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_drain_that_is_ended_says_where_the_rest_is(
     draining: subprocess.Popen[str], number: signal.Signals, code: int
 ) -> None:
@@ -60,7 +62,7 @@ def test_drain_that_is_ended_says_where_the_rest_is(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.parametrize("command", ["serve", "channel inspect /nowhere"])
 def test_command_that_is_still_imported_ends_with_one_line(
     command: str, number: signal.Signals, code: int, tmp_path: Path
@@ -89,8 +91,44 @@ def test_command_that_is_still_imported_ends_with_one_line(
         finally:
             process.kill()
     assert process.returncode == code, err
-    word = "interrupted" if number == signal.SIGINT else "terminated"
-    assert err.splitlines() == [f"producer {command.split(maxsplit=1)[0]}: {word}"]
+    words = {
+        signal.SIGINT: "interrupted",
+        signal.SIGTERM: "terminated",
+        signal.SIGHUP: "ended with its terminal (SIGHUP)",
+    }
+    assert err.splitlines() == [f"producer {command.split(maxsplit=1)[0]}: {words[number]}"]
+
+
+def _texts(server: LogHubServer) -> list[str]:
+    return [dict(log.contents)["content"] for log in server.logs("my-project", "app")]
+
+
+def test_send_whose_terminal_is_closed_ends_in_order() -> None:
+    """SIGHUP ends it in order, as SIGTERM does; with ``nohup`` it goes on."""
+    with LogHubServer() as server:
+        command = ["send", "--endpoint", server.endpoint, "--project", "my-project", "--logstore", "app"]
+        keys = {"LOGHUB_ACCESS_KEY_ID": server.access_key_id, "LOGHUB_ACCESS_KEY_SECRET": server.access_key_secret}
+        for ignored, count, code in ((False, 1, 129), (True, 2, 0)):
+            told = "import signal, sys; from producer.cli import main; print('up', flush=True);"
+            told += f"signal.signal(signal.SIGHUP, signal.{'SIG_IGN' if ignored else 'SIG_DFL'}); sys.exit(main())"
+            with subprocess.Popen(
+                [sys.executable, "-c", told, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | keys,
+            ) as process:
+                assert process.stdin is not None
+                process.stdin.write("first\n")
+                process.stdin.flush()
+                eventually(lambda count=count: len(_texts(server)) == count)
+                process.send_signal(signal.SIGHUP)
+                if ignored:
+                    process.stdin.write("more\n")
+                _, err = process.communicate(timeout=PATIENCE)
+            assert process.returncode == code, err
+        assert _texts(server) == ["first", "first", "more"]
 
 
 def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
