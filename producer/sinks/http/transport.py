@@ -196,7 +196,8 @@ class Transport:
         """
         with self._watchdog.watch() as watch, Outgoing() as request:
             try:
-                received = self._exchange(self._route(base_url, proxies), method, target, head, body)
+                route = self._route(base_url, proxies)
+                connection, received = self._exchange(route, method, target, head, body)
             except Exception as error:
                 if watch.cut:
                     raise error_of_limit(self._limit, request.sent) from error
@@ -204,6 +205,10 @@ class Transport:
                     raise error_of_exception(error, request.sent) from error
                 raise
         # A connection that is shut down also looks like one that the server closed after a complete answer.
+        if received.last or watch.cut:
+            connection.close()
+        # Not before the watchdog has let go of it: any thread may take it there, and close it.
+        route.pool._put_conn(connection)
         if watch.cut:
             raise error_of_limit(self._limit, request.sent)
         headers: Any = received.headers
@@ -238,7 +243,7 @@ class Transport:
         own = b"" if tunnel or not pool.proxy_headers else head_of(pool.proxy_headers) + b"\r\n"
         return _Route(pool, base_url if forwarded else "", tunnel, own)
 
-    def _exchange(self, route: _Route, method: str, target: str, head: bytes, body: bytes) -> Received:
+    def _exchange(self, route: _Route, method: str, target: str, head: bytes, body: bytes) -> tuple[Any, Received]:
         connection = route.pool._get_conn()
         try:
             if connection.is_closed:
@@ -248,10 +253,7 @@ class Transport:
         except BaseException:
             connection.close()
             raise
-        if received.last:
-            connection.close()
-        route.pool._put_conn(connection)
-        return received
+        return connection, received
 
     def _connect(self, route: _Route, connection: Any) -> None:
         connection.timeout = self._connect_timeout

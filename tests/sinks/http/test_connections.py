@@ -172,6 +172,34 @@ def test_a_connection_is_out_of_the_watchdogs_hands_before_it_is_closed() -> Non
     watchdog.close()
 
 
+def test_a_connection_is_back_in_its_pool_only_when_the_watchdog_has_let_go_of_it() -> None:
+    """Any thread may take it there and close it: its number would be another's, which the watchdog then shuts down."""
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            _answer_each(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        transport, proxies = Transport(HttpConfig(proxies={}), 1, SystemClock(), "let-go"), {}
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        pool = transport._route(url, proxies).pool
+        put, watched = pool._put_conn, []
+
+        def put_conn(connection: Any) -> None:
+            watched.append(list(transport._watchdog._watches))
+            put(connection)
+
+        pool._put_conn = put_conn
+        try:
+            for _ in range(2):  # its first request, and one over a connection that is there
+                transport.request("POST", url, "/", {}, {"Host": "h"}, b"x", proxies)
+        finally:
+            transport.close()
+    assert watched == [[], []]
+
+
 def urllib3_pair() -> Any:
     """A connection as pools make them, without a socket."""
     return type("Both", (Followed, urllib3.connection.HTTPConnection), {})("h")
