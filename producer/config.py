@@ -150,10 +150,10 @@ class HttpConfig(_Options):
     :ivar attempt_timeout_ms: how long an attempt may take, from looking for a connection to the last byte of the
         answer, milliseconds; None is ``connect_timeout_ms`` and ``read_timeout_ms`` together.
     :ivar proxies: proxy URLs by scheme, such as ``{"https": "http://proxy:3128"}``. None takes ``HTTP_PROXY``,
-        ``HTTPS_PROXY`` and ``NO_PROXY`` from the environment, read once; ``{}`` uses no proxy.
+        ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` from the environment, read once; ``{}`` uses no proxy.
     :ivar verify: verify TLS certificates. Turning it off lets anybody on the path read and change your logs.
-    :ivar ca_bundle: a PEM file (or folder) of certificate authorities; None takes ``REQUESTS_CA_BUNDLE`` from the
-        environment if set, else the bundle of certifi.
+    :ivar ca_bundle: a PEM file (or folder) of certificate authorities; None takes ``REQUESTS_CA_BUNDLE`` or
+        ``CURL_CA_BUNDLE`` from the environment if set, else the bundle of certifi.
     :ivar pool_size: connections kept open for each host; None is one for each IO thread.
     :ivar user_agent: the ``User-Agent`` header.
     """

@@ -9,7 +9,6 @@ Source: LogHub protocol, Reading back; Signatures.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,7 +19,6 @@ from typing import Any, Self, TypeVar, cast
 from urllib.parse import quote
 
 import requests
-import requests.utils
 import tenacity
 
 from ..clock import Clock, Deadline, SystemClock
@@ -28,8 +26,10 @@ from ..config import ProducerConfig, ProjectConfig
 from ..credentials import Credentials
 from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
 from ..pipeline.sending.retry_rules import wait_backoff
+from ..sinks.http.authorities import authorities_of, check_authorities
 from ..sinks.http.connections import FollowedAdapter, Outgoing
 from ..sinks.http.failures import error_of_exception
+from ..sinks.http.proxies import proxies_for
 from ..sinks.http.transport import Answer
 from ..sinks.http.transport import Target as HttpTarget
 from ..sinks.loghub.classify import error_of_answer
@@ -264,10 +264,9 @@ def _session(config: ProducerConfig, base_url: str) -> requests.Session:
     # Without this the session would take passwords from ~/.netrc, in place of our signature. What else it takes from
     # the environment by default is taken here.
     session.trust_env = False
-    proxies = config.http.proxies
-    session.proxies = dict(requests.utils.get_environ_proxies(base_url) if proxies is None else proxies)
-    bundle = config.http.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
-    session.verify = bundle if config.http.verify else False
+    session.proxies = dict(proxies_for(config.http, base_url))
+    check_authorities(config.http, base_url)
+    session.verify = authorities_of(config.http)
     return session
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from urllib.parse import urlsplit
-
-from ...errors import ConfigError
+from ...sinks.http.proxies import check_proxy
 
 #: What the option is.
 PROXY = "URL of a proxy, http://user:password@host:port; none for no proxy; empty for the environment's (HTTPS_PROXY)"
@@ -18,13 +15,5 @@ def proxies_of(proxy: str | None) -> dict[str, str] | None:
     """
     if not proxy or proxy == "none":
         return {} if proxy else None
-    try:
-        parts = urlsplit(proxy)
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        # urlsplit takes what is no host, such as one with a line's end of the file it came from.
-        good = good and not re.search(r"[\s\x00-\x1f]", proxy.rpartition("@")[2])
-    except ValueError:
-        good = False
-    if not good:
-        raise ConfigError("proxy", "must be a URL such as http://proxy:3128", "***")  # it may hold a password
+    check_proxy("proxy", proxy)
     return {"http": proxy, "https": proxy}

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from ...clock import Deadline
 from ...config import HttpConfig
 from ...errors import ConfigError, NetworkError
+from ...sinks.http.authorities import check_authorities
 from ...sinks.http.transport import Answer, Transport
 from ..batch import EventBatch
 from ..interfaces import Context, RefusedError, SinkError
@@ -124,6 +125,7 @@ class HttpSink:
             ca_bundle=options.authorities,
             proxies=proxies_of(options.proxy),
         )
+        check_authorities(config, self._base)
         own = (str(options.certificate), str(options.key or options.certificate)) if options.certificate else None
         self._transport = Transport(config, 1, context.clock, f"producer-agent-{context.name}", own)
         self._proxies = self._transport.proxies_for(self._base)

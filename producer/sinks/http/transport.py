@@ -11,25 +11,22 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
-import os
-import ssl
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import requests
-import requests.utils
 import urllib3.exceptions
 
 from ...clock import Clock, Deadline
-from ...errors import ConfigError
 from ...wire.prepared import request_target
 from .answers import Received
+from .authorities import authorities_of
 from .connections import FollowedAdapter, Outgoing, Sent
 from .failures import error_of_exception, error_of_limit
+from .proxies import proxies_for
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -109,26 +106,6 @@ class _Route:
     head: bytes
 
 
-def check_authorities(config: HttpConfig) -> None:
-    """Tell who makes a producer that its authorities are none, not the first who sends.
-
-    :raises ConfigError: ``ca_bundle`` cannot be read, or holds no certificate.
-    """
-    bundle = config.ca_bundle
-    if bundle is None or not config.verify:
-        return
-    place = {"capath" if Path(bundle).is_dir() else "cafile": bundle}
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(**place)
-    except OSError as error:  # those of ssl, too
-        rule = f"must be a PEM file of certificate authorities, or a folder of them ({_why(error)})"
-        raise ConfigError("http.ca_bundle", rule, bundle) from error
-
-
-def _why(error: OSError) -> str:
-    return str(getattr(error, "reason", None) or error.strerror or error)
-
-
 class Transport:
     """Makes requests; safe to use from many threads.
 
@@ -151,14 +128,13 @@ class Transport:
         limit = (config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms) / 1000
         self._watchdog = Watchdog(limit, clock, f"{name}-watchdog")
         self._limit = f"{limit:g} s, the most that an attempt may take (http.attempt_timeout_ms)"
-        self._proxies = config.proxies
-        bundle = config.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or True
-        self._verify: bool | str = bundle if config.verify else False
+        self._config = config
+        self._verify = authorities_of(config)
         self._routes: dict[tuple[str, int], tuple[Mapping[str, str], _Route]] = {}
 
     def proxies_for(self, base_url: str) -> Mapping[str, str]:
-        """The proxies of requests to ``base_url``: as configured, else from the environment."""
-        return requests.utils.get_environ_proxies(base_url) if self._proxies is None else self._proxies
+        """See :func:`.proxies.proxies_for`."""
+        return proxies_for(self._config, base_url)
 
     def hurry(self, end: Deadline) -> None:
         """No request goes on beyond this, whatever the server does."""

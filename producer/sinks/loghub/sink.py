@@ -32,7 +32,8 @@ from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.prepared import Prepared, PreparedV1, PreparedV4
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
-from ..http.transport import Answer, Target, Transport, check_authorities, head_of, target_of
+from ..http.authorities import check_authorities
+from ..http.transport import Answer, Target, Transport, head_of, target_of
 from .classify import error_of_answer, is_acknowledgement
 from .codec import Codec
 from .credentials_cache import CredentialsCache
@@ -92,8 +93,12 @@ class LogHubSink(Sink):
         }
 
     def put_project(self, project: ProjectConfig) -> None:
-        """Add a project, or replace its endpoint and credentials; the next attempts use them."""
+        """Add a project, or replace its endpoint and credentials; the next attempts use them.
+
+        :raises ConfigError: what its requests would take from the environment, or a proxy, cannot be used.
+        """
         config, target = project, target_of(project.project, project.endpoint)
+        check_authorities(self._config.http, target.base_url)
         known = _Project(
             config=config,
             target=target,

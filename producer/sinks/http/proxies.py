@@ -1,0 +1,106 @@
+"""Through which proxy requests go: that of the options, else that of the environment unless ``NO_PROXY`` excepts them.
+
+``NO_PROXY`` is read differently by every program. Here an entry excepts what any of the usual readings has it except
+(curl, requests, Go): more than one of them would send a request past a proxy rather than to one that does not know it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies
+
+import requests.utils
+
+from ...config import HttpConfig
+from ...errors import ConfigError
+
+_PORTS = {"http": 80, "https": 443}
+_SCHEMES = tuple(_PORTS)
+_ALSO_SOCKS = (*_SCHEMES, "socks4", "socks4a", "socks5", "socks5h")
+_RULE = "must be a URL such as http://proxy:3128"
+
+
+def proxies_for(config: HttpConfig, base_url: str) -> Mapping[str, str]:
+    """The proxies of requests to ``base_url``, by scheme.
+
+    :raises ConfigError: one of the options, or the one of the environment for ``base_url``, is no URL of a proxy.
+    """
+    if config.proxies is not None:
+        for url in config.proxies.values():
+            _check("http.proxies", url)
+        return config.proxies
+    if _is_excepted(urlsplit(base_url), getproxies().get("no", "")):
+        return {}
+    proxies: dict[str, str] = requests.utils.get_environ_proxies(base_url)
+    used = requests.utils.select_proxy(base_url, proxies)
+    if used:
+        _check("the proxy of the environment", used)
+    return proxies
+
+
+def check_proxy(option: str, url: str, schemes: tuple[str, ...] = _SCHEMES) -> None:
+    """
+    :param schemes: what the URL may begin with.
+    :raises ConfigError: no URL of a proxy, which is not shown, for it may hold a password.
+    """
+    if not _is_url(url, schemes):
+        raise ConfigError(option, f"{_RULE} (in a password, write / ? # and @ as %2F %3F %23 and %40)", "***")
+    if url.startswith("socks") and find_spec("socks") is None:
+        raise ConfigError(option, f"{_RULE}; one of {urlsplit(url).scheme} needs the package PySocks", "***")
+
+
+def _check(option: str, url: str) -> None:
+    # As requests takes one without a scheme.
+    check_proxy(option, url if "://" in url else f"http://{url}", _ALSO_SOCKS)
+
+
+def _is_url(url: str, schemes: tuple[str, ...]) -> bool:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in schemes and parts.hostname and parts.port != 0
+    except ValueError:
+        return False
+    # urlsplit takes what is no host, such as one with a line's end of the file it came from; and ends the host at a
+    # character that a password has to have quoted: what then stood for host and port would be the password's begin.
+    strange = re.search(r"[\s\x00-\x1f]", url.rpartition("@")[2]) or "@" in parts.path + parts.query + parts.fragment
+    return bool(good and not strange)
+
+
+def _is_excepted(target: SplitResult, exceptions: str) -> bool:
+    host, port = (target.hostname or "").rstrip("."), target.port or _PORTS.get(target.scheme, 0)
+    return any(_excepts(entry.lower(), host, port) for entry in re.split(r"[,\s]+", exceptions) if entry)
+
+
+def _excepts(entry: str, host: str, port: int) -> bool:
+    if entry == "*":
+        return True
+    name, asked = _divided(entry)
+    if asked not in ("", str(port)):
+        return False
+    own = _address(host)
+    if own is None:
+        name = name.removeprefix("*").strip(".")
+        return bool(name) and (host == name or host.endswith(f".{name}"))
+    try:
+        return own in ipaddress.ip_network(name, strict=False)
+    except ValueError:
+        return False
+
+
+def _divided(entry: str) -> tuple[str, str]:
+    """Name or network, and port or nothing, of ``name:port``, ``[address]:port``, ``[address]/bits``."""
+    match = re.fullmatch(r"\[([^]]*)\](/\d+)?(?::(\d+))?|([^:]*):(\d+)", entry)
+    if match is None:
+        return entry, ""
+    return (match[4], match[5]) if match[1] is None else (match[1] + (match[2] or ""), match[3] or "")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

@@ -1,0 +1,166 @@
+"""What requests take from the environment, and what is told of it before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import certifi
+import pytest
+
+from producer import ConfigError, Producer, ProducerConfig, ProjectConfig
+from producer.agent import AgentConfigError
+from producer.config import HttpConfig
+from producer.reading.signed_client import SignedClient
+from producer.sinks.http.proxies import proxies_for
+from producer.sinks.http.transport import target_of
+from tests.agent.components import made
+
+_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+@pytest.fixture(autouse=True)
+def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name in _BUNDLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def producer(endpoint: str = "https://far.test", **http: object) -> Producer:
+    project = ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="s")
+    return Producer(project, config=ProducerConfig(http=HttpConfig(**http)))  # type: ignore[arg-type]
+
+
+def reader(endpoint: str, **http: object) -> SignedClient:
+    project = ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="s")
+    config = ProducerConfig(http=HttpConfig(**http))  # type: ignore[arg-type]
+    return SignedClient(project, target_of("p", endpoint), "here", names={}, config=config)
+
+
+@pytest.mark.parametrize("variable", ["NO_PROXY", "no_proxy"])
+@pytest.mark.parametrize(
+    ("exceptions", "endpoint", "excepted"),
+    [
+        ("far.test", "http://p.far.test", True),
+        (".far.test", "http://p.far.test", True),
+        (".far.test", "http://far.test", True),
+        ("*.far.test", "http://p.far.test", True),
+        ("FAR.test", "http://P.far.TEST", True),
+        ("far.test.", "http://p.far.test", True),
+        ("far.test", "http://p.far.test.", True),
+        ("ar.test", "http://p.far.test", False),
+        ("other.test, far.test", "http://p.far.test", True),
+        ("other.test far.test", "http://p.far.test", True),
+        ("*", "http://p.far.test", True),
+        ("other.test,*", "http://p.far.test", True),
+        (" * ", "http://p.far.test", True),
+        ("far.test:8080", "http://p.far.test:8080", True),
+        ("far.test:8080", "http://p.far.test", False),
+        ("far.test:80", "http://p.far.test", True),
+        ("far.test:443", "https://p.far.test", True),
+        ("10.1.2.3", "http://10.1.2.3:8080", True),
+        ("10.1.2.3:8080", "http://10.1.2.3:8080", True),
+        ("10.1.2.3:80", "http://10.1.2.3:8080", False),
+        ("10.0.0.0/8", "http://10.1.2.3:8080", True),
+        ("10.0.0.0/8", "http://11.1.2.3", False),
+        ("10.0.0.0/33,far/", "http://10.1.2.3", False),
+        ("::1", "http://[::1]:8080", True),
+        ("0:0:0:0:0:0:0:1", "http://[::1]", True),
+        ("[::1]", "http://[::1]:8080", True),
+        ("[::1]:8080", "http://[::1]:8080", True),
+        ("[::1]:80", "http://[::1]:8080", False),
+        ("fd00::/8", "http://[fd00::5]", True),
+        ("fd00::/8", "http://[fe00::5]", False),
+        (",,.,", "http://p.far.test", False),
+        ("", "http://p.far.test", False),
+    ],
+)
+def test_no_proxy_excepts_what_any_usual_reading_has_it_except(
+    variable: str, exceptions: str, endpoint: str, excepted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names with and without dots and stars, ports, addresses, networks, in any case; and nothing else."""
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:3128")
+    monkeypatch.setenv("https_proxy", "http://proxy.test:3128")
+    monkeypatch.setenv(variable, exceptions)
+    assert (proxies_for(HttpConfig(), endpoint) == {}) is excepted
+    assert proxies_for(HttpConfig(proxies={"http": "http://own:1"}), endpoint) == {"http": "http://own:1"}
+
+
+_WRONG = [
+    "http://me:hidden@",
+    "http://me:hidden@proxy:x",
+    "http://me:hidden@proxy:1\n",
+    "http://me:hidden@pro xy:1",
+    "ftp://me:hidden@proxy:1",
+    "http://me:hidden/x@proxy:1",
+    "http://me:hidden#x@proxy:1",
+    "http://me?hidden@proxy:1",
+    "http://me:1234?hidden@proxy:1",
+]
+
+
+@pytest.mark.parametrize("url", _WRONG)
+def test_a_proxy_that_is_none_is_told_when_a_producer_is_made(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the options or of the environment, by producers and readers, and without its password."""
+    for make in (producer, reader):
+        with pytest.raises(ConfigError, match=r"http\.proxies: must be a URL such as") as given:
+            make("https://far.test", proxies={"https": url})
+        with monkeypatch.context() as environment:
+            environment.setenv("HTTPS_PROXY", url)
+            with pytest.raises(ConfigError, match="the proxy of the environment: must be a URL such as") as found:
+                make("https://far.test")
+        assert not any("hidden" in f"{each.value!r} {each.value}" for each in (given, found))
+
+
+def test_a_proxy_of_the_environment_that_no_request_would_use_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be there for others: of another scheme, or excepted."""
+    monkeypatch.setenv("HTTP_PROXY", "ftp://proxy:1")
+    producer("https://far.test").close()
+    monkeypatch.setenv("NO_PROXY", "far.test")
+    producer("http://far.test").close()
+
+
+@pytest.mark.parametrize("url", ["proxy.test:3128", "http://me:s%2Fe@[::1]:3128/", "https://proxy.test"])
+def test_what_is_a_proxy_is_taken(url: str) -> None:
+    """Also without a scheme, which is http then."""
+    producer(proxies={"https": url}).close()
+
+
+def test_a_socks_proxy_says_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is sent, where the package is not there."""
+    monkeypatch.setattr("producer.sinks.http.proxies.find_spec", lambda _: None)
+    monkeypatch.setenv("ALL_PROXY", "socks5://me:hidden@proxy:1080")
+    with pytest.raises(ConfigError, match="socks5 needs the package PySocks") as told:
+        producer()
+    assert "hidden" not in repr(told.value)
+
+
+@pytest.mark.parametrize("variable", _BUNDLES)
+def test_authorities_of_the_environment_that_are_none_are_told_before_the_first_send(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By producers, readers and the agent's sinks; not where nothing is verified, or there is no TLS, or by others."""
+    missing = str(tmp_path / "missing.pem")
+    monkeypatch.setenv(variable, missing)
+    for make in (producer, reader):
+        with pytest.raises(ConfigError, match=rf"^{variable} of the environment: must be a PEM file .*No such file"):
+            make("https://far.test")
+        make("https://far.test", verify=False).close()
+        make("https://far.test", ca_bundle=certifi.where()).close()
+        make("http://far.test").close()
+    with pytest.raises((ConfigError, AgentConfigError), match=variable):
+        made("sinks", "http", endpoint="https://far.test")
+
+
+def test_authorities_of_the_environment_come_in_the_order_of_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """REQUESTS_CA_BUNDLE before CURL_CA_BUNDLE; an empty one is none."""
+    monkeypatch.setenv("CURL_CA_BUNDLE", str(tmp_path / "missing.pem"))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
+    producer().close()
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "")
+    with pytest.raises(ConfigError, match=r"^CURL_CA_BUNDLE"):
+        producer()
