@@ -63,12 +63,14 @@ class Outgoing:
     """The request that this thread makes within the block, in the eyes of the connection that sends it.
 
     :ivar sent: how much of it has left.
+    :ivar connection: the connection of urllib3 that sends it, if urllib3 does.
     """
 
-    __slots__ = ("sent",)
+    __slots__ = ("connection", "sent")
 
     def __init__(self) -> None:
         self.sent = Sent.NOTHING
+        self.connection: Followed | None = None
 
     def __enter__(self) -> Self:
         _here.request = self
@@ -78,6 +80,9 @@ class Outgoing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _here.request = None
+        # An interrupt may come where nobody holds the connection but an answer that is lost.
+        if self.connection is not None and kind is not None and not issubclass(kind, Exception):
+            self.connection.close()
 
 
 class FollowedAdapter(requests.adapters.HTTPAdapter):
@@ -132,6 +137,13 @@ class Followed:
         """See :class:`urllib3.connection.HTTPConnection`."""
         with closed_if_it_fails():
             super().connect()  # type: ignore[misc]
+
+    def request(self, *args: Any, **options: Any) -> None:
+        """See :class:`urllib3.connection.HTTPConnection`."""
+        outgoing: Outgoing | None = getattr(_here, "request", None)
+        if outgoing is not None:
+            outgoing.connection = self
+        super().request(*args, **options)  # type: ignore[misc]
 
     def _new_conn(self) -> Any:
         sock = super()._new_conn()  # type: ignore[misc]

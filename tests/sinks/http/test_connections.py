@@ -11,12 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import requests
 import urllib3.connection
 
 from producer import HttpConfig
 from producer.clock import SystemClock
 from producer.errors import MisconfiguredError
-from producer.sinks.http.connections import Followed
+from producer.server import LogHubServer
+from producer.sinks.http.connections import Followed, FollowedAdapter, Outgoing
 from producer.sinks.http.transport import Transport
 from producer.sinks.http.watchdog import Watchdog
 from producer.testing import ManualClock
@@ -203,3 +205,20 @@ def test_a_connection_is_back_in_its_pool_only_when_the_watchdog_has_let_go_of_i
 def urllib3_pair() -> Any:
     """A connection as pools make them, without a socket."""
     return type("Both", (Followed, urllib3.connection.HTTPConnection), {})("h")
+
+
+def test_an_interrupt_closes_the_connection_that_a_request_was_made_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only an answer that nobody gets holds it: between urllib3 and ``requests``."""
+    answers: list[Any] = []
+
+    def interrupted(_adapter: object, _request: object, answer: Any) -> Any:
+        answers.append(answer)  # held, or its end would close the connection
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "build_response", interrupted)
+    session = requests.Session()
+    session.mount("http://", FollowedAdapter())
+    with LogHubServer() as server, session:
+        with pytest.raises(KeyboardInterrupt), Outgoing() as request:
+            session.get(f"{server.endpoint}/logstores")
+        assert (request.connection is answers[0].connection, answers[0].connection.sock) == (True, None)
