@@ -23,7 +23,7 @@ from ..agent.monitoring import MonitoringServer, address_of
 from ..agent.options import Problem
 from ..errors import ProducerError
 from ..loggers import get_logger
-from ..signal_wakeup import wake_for
+from ..signal_handlers import call_former, handling
 
 _log = get_logger("producer.agent")
 #: What whoever looks on wants to know of its life; in the log at any level but the highest ones.
@@ -151,17 +151,15 @@ class Program:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM, SIGINT and SIGHUP go to the inbox; their former handlers are put back at the end. In a process
-        that ends as well a SIGHUP that comes then does not end it in place of its exit code.
+        """SIGTERM, SIGINT and SIGHUP go to the inbox. In a process that ends as well a SIGHUP that comes after that
+        does not end it in place of its exit code.
         """
         told = False
 
         def stop(number: int, frame: FrameType | None) -> None:
             nonlocal told
             if told:
-                handler = former[signal.Signals(number)]
-                if callable(handler):
-                    handler(number, frame)
+                call_former(former, number, frame)
                 raise KeyboardInterrupt
             told = True
             self._inbox.put(signal.Signals(number).name)
@@ -169,16 +167,12 @@ class Program:
         def reload(_number: int, _frame: FrameType | None) -> None:
             self._inbox.put(_RELOAD)
 
-        wanted = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}
-        former = {number: signal.signal(number, handler) for number, handler in wanted.items()}
-        try:
-            wake_for(wanted)
-            yield
-        finally:
-            if self._ends_process:
-                former[signal.SIGHUP] = signal.SIG_IGN
-            for number, handler in former.items():
-                signal.signal(number, handler)
+        with handling({signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}) as former:
+            try:
+                yield
+            finally:
+                if self._ends_process:
+                    former[signal.SIGHUP] = signal.SIG_IGN
 
 
 class _Watched:

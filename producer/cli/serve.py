@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..signal_wakeup import wake_for
+from ..signal_handlers import handling
 from .exit_codes import ExitCode
 from .output import tell_error
 from .parsing import set_examples
@@ -146,15 +146,10 @@ def _access_log(handler: logging.Handler | None) -> Iterator[None]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set; their former handlers are put back at the end."""
+    """An event that SIGTERM and SIGINT set."""
     ended = threading.Event()
-    former = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        wake_for(former)
+    with handling(dict.fromkeys((signal.SIGTERM, signal.SIGINT), lambda *_: ended.set())):
         yield ended
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _fail(message: str) -> int:

@@ -16,7 +16,6 @@ import signal
 import struct
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from types import FrameType
 
 from pyspark.find_spark_home import _find_spark_home
 
+from ..signal_handlers import call_former, handling
 from .errors import SparkStartError
 
 #: What a JVM gets to delete its files and end its Python workers before it is killed, seconds.
@@ -107,21 +107,9 @@ def _popen(settings: Mapping[str, str], place: Path) -> subprocess.Popen[bytes]:
 @contextlib.contextmanager
 def held_interrupts() -> Iterator[None]:
     """Have an interrupt wait until the block has ended."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # no signal is handled here
-        return
     came: list[tuple[int, FrameType | None]] = []
-    before = {
-        number: signal.signal(number, lambda *signalled: came.append(signalled))
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if callable(signal.getsignal(number))
-    }
-    try:
+    held = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    with handling(dict.fromkeys(held, lambda *signalled: came.append(signalled))) as former:
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     for signalled in came:
-        handler = before[signal.Signals(signalled[0])]
-        if callable(handler):
-            handler(*signalled)
+        call_former(former, *signalled)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from ..signal_wakeup import wake_for
+from ..signal_handlers import call_former, handling
 
 
 @contextmanager
@@ -17,21 +17,11 @@ def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
 
     :param stop: is set.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may install handlers
-        return
 
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_set():  # whoever asks twice does not want to wait
-            hurried = before[signal.Signals(number)]
-            if callable(hurried):
-                hurried(number, frame)
+            call_former(former, number, frame)
         stop.set()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        wake_for(before)
+    with handling({signal.SIGTERM: handle, signal.SIGINT: handle}) as former:
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
