@@ -1,4 +1,4 @@
-"""Sockets of handshakes that fail."""
+"""Sockets of openings that fail."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import ssl
 import struct
 
 import pytest
+import urllib3.util.connection
 
 from producer.tls import closed_if_it_fails
 
@@ -26,3 +27,22 @@ def test_a_peer_that_resets_before_the_handshake_leaves_no_socket_open() -> None
         assert raised.value.__traceback__ is not None
         with pytest.raises(OSError, match="Bad file descriptor"):
             socket.socket(fileno=socket.dup(number))
+
+
+def test_an_interrupt_while_urllib3_connects_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """urllib3 closes its socket after errors of the system only."""
+    made: list[socket.socket] = []
+
+    class Interrupted(socket.socket):
+        def connect(self, _address: object) -> None:
+            made.append(self)
+            raise KeyboardInterrupt
+
+    def connect() -> None:
+        with closed_if_it_fails():
+            urllib3.util.connection.create_connection(("127.0.0.1", 1))
+
+    monkeypatch.setattr("urllib3.util.connection.socket.socket", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        connect()
+    assert [sock.fileno() for sock in made] == [-1]
