@@ -248,7 +248,10 @@ class Transaction(Protocol):
         """
 
     def rollback(self) -> None:
-        """Forget the puts; the takes go back to the head, in order."""
+        """Forget the puts; the takes go back to the head, in order.
+
+        :raises TransactionStateError: another thread commits it, or has done so.
+        """
 
     def close(self) -> None:
         """End a transaction that is committed, rolled back, or was never begun."""

@@ -60,9 +60,11 @@ class MemoryTransaction(BaseTransaction):
 
     :ivar epoch: how many forks the channel had seen at its beginning.
     :ivar ended: it was committed or rolled back; guarded, like what follows, by the channel's lock.
+    :ivar committer: the thread that has committed it.
     """
 
     ended = True  # what a finalizer finds where the beginning was interrupted
+    committer: int | None = None
     taken_bytes = 0
 
     def __init__(self, channel: MemoryChannel, epoch: int) -> None:
@@ -114,7 +116,7 @@ class MemoryTransaction(BaseTransaction):
         # Its state is changed afterwards: after an interrupt the commit may be called again, and says that it happened.
         at_once = self._ending is None and self.state is TransactionState.OPEN
         if at_once and self._channel._commit_at_once(self, TransactionState.OPEN):
-            self._move(TransactionState.COMPLETED, "commit")
+            self._have_committed()
             return Stored.MEMORY
         return super().commit(timeout)
 
@@ -124,6 +126,16 @@ class MemoryTransaction(BaseTransaction):
 
     def _do_commit(self, timeout: float | None) -> Stored:
         return self._channel._commit(self, timeout)
+
+    def rollback(self) -> None:
+        """See :class:`~producer.interfaces.Transaction`; it ends a commit that waits in another thread.
+
+        :raises TransactionStateError: another thread was faster, and has committed.
+        """
+        self._move(TransactionState.COMPLETED, "rollback")
+        self._do_rollback()
+        if self.committer not in (None, threading.get_ident()):  # of this thread it was one that was interrupted
+            raise TransactionStateError(self._channel_name, "rollback() after another thread committed the transaction")
 
     def _do_rollback(self) -> None:
         self._channel._rollback(self)
@@ -463,15 +475,13 @@ class MemoryChannel:
                 self._tidy()
             if transaction.ended or self._rooms or self._takers or self._closed or transaction.epoch != self._epoch:
                 return False
-            if transaction.state is not TransactionState.OPEN:  # another thread rolls it back
-                return False
             self._attempt_commit(self._own, transaction, garbage, state)
             return transaction.ended
 
     def _commit(self, transaction: MemoryTransaction, timeout: float | None) -> Stored:
         with self._lock:
             self._redo.finish()
-            if transaction.ended:  # a commit that had happened when an interrupt ended the call
+            if transaction.committer is not None:  # it had happened when an interrupt ended the call
                 return Stored.MEMORY
         garbage: list[object] = []
         turn = Turn(lambda turn: self._attempt_commit(turn, transaction, garbage))
@@ -491,7 +501,7 @@ class MemoryChannel:
     def _why_not(self, transaction: MemoryTransaction, waited: float) -> ChannelError:
         with self._lock:
             self._redo.finish()
-            if transaction.ended:  # by another thread, while this one waited
+            if transaction.ended or transaction.state is not TransactionState.OPEN:  # by another thread, meanwhile
                 return transaction.wrong_order("commit")
             self._counters.put_errors += 1
             return ChannelFullError(
@@ -574,7 +584,7 @@ class MemoryChannel:
         state: TransactionState = TransactionState.OPEN,
     ) -> None:
         puts, takes = len(transaction.puts), len(transaction.taken)
-        if transaction.ended:
+        if transaction.ended or transaction.state is not TransactionState.OPEN:  # another thread rolls it back
             turn.over = True
             return
         first, after, now = self._next, self._next + puts, self._clock.monotonic()
@@ -593,7 +603,8 @@ class MemoryChannel:
         garbage += (transaction.puts, transaction.taken)
         successes = counters.put_successes + puts, counters.take_successes + takes
         sums = after, self._taken - takes, self._bytes + size, *successes
-        self._redo.do(self._set_commit, turn, transaction, state, end, entries, sums)
+        committer = transaction._ending or threading.get_ident()  # a turn may be done by any thread
+        self._redo.do(self._set_commit, turn, transaction, state, committer, end, entries, sums)
         counters.rated(puts, takes, now)
 
     def _set_commit(
@@ -601,6 +612,7 @@ class MemoryChannel:
         turn: Turn,
         transaction: MemoryTransaction,
         state: TransactionState,
+        committer: int,
         end: int,
         entries: list[_Entry],
         sums: tuple[int, int, int, int, int],
@@ -610,6 +622,7 @@ class MemoryChannel:
         counters = self._counters
         self._next, self._taken, self._bytes, counters.put_successes, counters.take_successes = sums
         transaction.empty()
+        transaction.committer = committer
         transaction._last_sequence = sums[0] - 1 if entries else None
         if state is TransactionState.CLOSED:
             transaction.state = state

@@ -107,27 +107,37 @@ class BaseTransaction(ABC):
         self._end_alone("commit")
         try:
             stored = self._do_commit(timeout)
-            self._move(TransactionState.COMPLETED, "commit")
+            self._have_committed()
         finally:
             self._ending = None
         return stored
 
     def rollback(self) -> None:
-        """See :class:`~producer.interfaces.Transaction`."""
-        self._must_be_open("rollback")
-        self._move(TransactionState.COMPLETED, "rollback")
+        """See :class:`~producer.interfaces.Transaction`.
+
+        :raises TransactionStateError: another thread commits it: that may have happened already.
+        """
+        with self._state_lock:
+            self._must_be_alone("rollback")
+            self.state = TransactionState.COMPLETED
         self._do_rollback()
 
     def _end_alone(self, call: str) -> None:
         """One thread commits the transaction; another one that tries meanwhile is refused."""
         with self._state_lock:
-            me = threading.get_ident()
-            if self._ending is not None and self._ending != me:
-                message = f"{call}() while another thread commits the transaction"
-                raise TransactionStateError(self._channel_name, message)
-            if self.state is not TransactionState.OPEN:
-                raise self._wrong_order(call)
-            self._ending = me
+            self._must_be_alone(call)
+            self._ending = threading.get_ident()
+
+    def _must_be_alone(self, call: str) -> None:
+        if self._ending is not None and self._ending != threading.get_ident():
+            raise TransactionStateError(self._channel_name, f"{call}() while another thread commits the transaction")
+        self._must_be_open(call)
+
+    def _have_committed(self) -> None:
+        """The commit has happened, and nobody can undo it; another thread may have ended it before this was said."""
+        with self._state_lock:
+            if self.state is TransactionState.OPEN:
+                self.state = TransactionState.COMPLETED
 
     def close(self) -> None:
         """See :class:`~producer.interfaces.Transaction`.

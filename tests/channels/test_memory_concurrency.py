@@ -10,8 +10,9 @@ from collections import Counter
 import pytest
 
 from producer.channels import Event, MemoryChannel
-from producer.errors import ChannelFullError
-from tests.support.waiting import Call, passed
+from producer.errors import ChannelFullError, TransactionStateError
+from producer.interfaces import Stored
+from tests.support.waiting import Call, eventually, passed
 
 from .helpers import bodies, drained, events, opened, put
 
@@ -166,3 +167,57 @@ def test_resizing_up_and_down_under_load_loses_nothing() -> None:
         call.result()
     assert resizing.result() > 3
     assert took == Counter(f"{name}-{i}" for name in range(4) for i in range(500))
+
+
+class _Held:
+    """A method that is held, before or after it is called, until it is let go."""
+
+    def __init__(self, channel: MemoryChannel, method: str, patch: pytest.MonkeyPatch, *, before: bool = False) -> None:
+        self.here, self.go = threading.Event(), threading.Event()
+        called = getattr(channel, method)
+
+        def hold(*arguments: object) -> object:
+            result = None if before else called(*arguments)
+            self.here.set()
+            passed(self.go)
+            return called(*arguments) if before else result
+
+        patch.setattr(channel, method, hold)
+
+
+@pytest.mark.parametrize("way", ["_commit_at_once", "_commit"])
+def test_a_rollback_that_comes_after_a_commit_is_refused_and_the_commit_returns(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the instant when the events are there and the commit's return: neither thread is told what is not so."""
+    channel = MemoryChannel()
+    if way == "_commit":
+        monkeypatch.setattr(channel, "_commit_at_once", lambda *_: False)
+    held, transaction = _Held(channel, way, monkeypatch), opened(channel)
+    transaction.put(Event({}, b"kept"))
+    commit = Call(transaction.commit)
+    passed(held.here)
+    with pytest.raises(TransactionStateError, match="another thread committed"):
+        transaction.rollback()
+    held.go.set()
+    assert commit.result() is Stored.MEMORY
+    transaction.close()
+    assert drained(channel) == ["kept"]
+
+
+def test_a_commit_that_comes_after_a_rollback_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that waited for room, and gets it while the rollback is on its way: nothing is stored."""
+    channel = MemoryChannel(1)
+    put(channel, "first")
+    held, transaction = _Held(channel, "_rollback", monkeypatch, before=True), opened(channel)
+    transaction.put(Event({}, b"lost"))
+    commit = Call(lambda: transaction.commit(math.inf))
+    eventually(lambda: channel.stats().waiting, "the commit waits")
+    rollback = Call(transaction.rollback)
+    passed(held.here)
+    assert drained(channel) == ["first"]
+    with pytest.raises(TransactionStateError, match="rolled back"):
+        commit.result()
+    held.go.set()
+    rollback.result()
+    assert drained(channel) == []

@@ -446,3 +446,20 @@ def test_many_threads_lose_nothing_and_keep_each_source_in_order(make: Make) -> 
     assert memory.stats().put_successes > 0
     assert (channel.stats().size, channel.stats().taken) == (0, 0)
     assert overflow.stats().put_successes + memory.stats().put_successes == 6 * each
+
+
+def test_a_rollback_while_another_thread_commits_is_refused(make: Make) -> None:
+    """The overflow may have the events already: the commit that waits there goes on, and they are there once."""
+    channel, _memory, overflow = make(capacity=10, keep_alive=30.0)
+    put(channel, *range(3))
+    for number in range(10):
+        put(channel, number + 3)
+    transaction = opened(channel)
+    transaction.put(Event({}, b"13"))
+    commit = Call(transaction.commit)
+    eventually(lambda: overflow.stats().waiting, "the commit waits for room")
+    with pytest.raises(TransactionStateError, match="another thread"):
+        transaction.rollback()
+    assert take(channel, 3) + take(channel) == ["0", "1", "2", "3"]
+    commit.result()
+    assert drained(channel) == [str(number) for number in range(4, 14)]

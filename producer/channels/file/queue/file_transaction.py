@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -87,14 +86,6 @@ class FileTransaction(BaseTransaction):
         elif self._taken:
             self._channel.commit_takes(self._taken, list(self._taken))
         return self._channel.options.promise
-
-    def rollback(self) -> None:
-        """See :class:`~producer.interfaces.Transaction`; not while another thread commits, as that may be on its way
-        to the disk.
-        """
-        if self._ending not in (None, threading.get_ident()):
-            raise TransactionStateError(self._channel.name, "rollback() while another thread commits the transaction")
-        super().rollback()
 
     def _do_rollback(self) -> None:
         self._puts = []
