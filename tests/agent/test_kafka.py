@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from producer.agent.batch import EventBatch
+from producer.agent.batch import EventBatch, Position
 from producer.agent.interfaces import RefusedError, Sink, SinkError, Source, Stop
 from producer.agent.options import from_flume, read_options
 from producer.agent.sinks.kafka import KafkaSink
-from producer.agent.sources.kafka import KafkaSource
+from producer.agent.sources.kafka import KafkaSource, _parts
 from producer.agent.testing import RecordingOutlet, SinkConformance
 from producer.clock import Deadline, SystemClock
 from producer.errors import ConfigError
@@ -168,6 +169,109 @@ def test_a_channel_that_is_full_does_not_cost_the_membership(cluster: str, topic
     eventually(lambda: len(outlet.bodies) >= 50)
     end()
     assert outlet.bodies == [b"%d" % number for number in range(50)]
+
+
+def _produced(cluster: str, topic: str, partitions: int, count: int) -> None:
+    client = Producer({"bootstrap.servers": cluster})
+    for partition in range(partitions):
+        for number in range(count):
+            client.produce(topic, b"%d-%d" % (partition, number), partition=partition)
+    assert client.flush(20) == 0
+
+
+@contextmanager
+def _group(cluster: str, group: str) -> Iterator[Consumer]:
+    """Asks and tells a group how far it came, without being a member."""
+    consumer = Consumer({"bootstrap.servers": cluster, "group.id": group})
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _offset(group: Consumer, topic: str, partition: int) -> int:
+    return int(group.committed([TopicPartition(topic, partition)], timeout=20)[0].offset)
+
+
+class _Unsafe(RecordingOutlet):
+    """Of a channel that forgets: what was put is delivered later.
+
+    :ivar delivered: of each partition the offset up to which it is.
+    """
+
+    delivered = 0
+
+    def safe_end(self, name: str) -> int:
+        return min(self.delivered, super().safe_end(name))
+
+
+def _options(cluster: str, topic: str, batch_size: int = 1000) -> KafkaSource.Options:
+    brisk = {"session.timeout.ms": "4000", "heartbeat.interval.ms": "300"}
+    return KafkaSource.Options(
+        bootstrap_servers=cluster,
+        topics=(topic,),
+        group_id=f"group-{topic}",
+        batch_size=batch_size,
+        batch_duration=0.05,
+        config=brisk,
+    )
+
+
+def test_what_a_channel_had_when_the_agent_died_is_passed_over(
+    cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a partition that is still the same: not in one of which the group knows nothing, or that ends before."""
+    _produced(cluster, topic, 3, 10)
+    outlet, options = RecordingOutlet(), _options(cluster, topic, batch_size=2)
+    same, unknown, shorter = (f"{options.group_id}/{topic}-{partition}" for partition in range(3))
+    for name, end in ((same, 7), (unknown, 7), (shorter, 50)):
+        outlet.pass_over(Position(name, end))
+    with _group(cluster, options.group_id) as group:
+        group.commit(offsets=[TopicPartition(topic, 0, 4), TopicPartition(topic, 2, 4)], asynchronous=False)
+        end = _running(KafkaSource(options, context(tmp_path)), outlet)
+        eventually(lambda: len(outlet.bodies) >= 3 + 10 + 6)
+        end()
+        assert [_offset(group, topic, partition) for partition in range(3)] == [10, 10, 10]
+    found = sorted(outlet.bodies)
+    wanted = (
+        [b"0-%d" % n for n in range(7, 10)] + [b"1-%d" % n for n in range(10)] + [b"2-%d" % n for n in range(4, 10)]
+    )
+    assert found == wanted
+    assert {batch.position for batch in outlet.committed} >= {Position(name, 10) for name in (same, unknown, shorter)}
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    for text in ("what lies between is passed over", "the group has no offset there", "it ends at 10"):
+        assert [text in message for message in told].count(True) == 1
+
+
+def test_the_group_is_told_of_what_is_delivered_where_a_channel_forgets(
+    cluster: str, topic: str, tmp_path: Path
+) -> None:
+    """First where a partition was begun, then of no more than what nobody can lose any more."""
+    _produced(cluster, topic, 1, 10)
+    outlet, options = _Unsafe(), _options(cluster, topic)
+    with _group(cluster, options.group_id) as group:
+        end = _running(KafkaSource(options, context(tmp_path)), outlet)
+        eventually(lambda: len(outlet.bodies) == 10)
+        assert _offset(group, topic, 0) == 0
+        outlet.delivered = 6
+        eventually(lambda: _offset(group, topic, 0) == 6)
+        end()
+        assert _offset(group, topic, 0) == 6
+
+
+def test_a_batch_of_a_partition_ends_where_one_of_the_channels_is() -> None:
+    """So that each channel gets what it does not have, and nothing else; offsets that are not there are no matter."""
+    messages = [_Message(offset) for offset in (0, 1, 4, 5, 6, 9)]
+    assert [[each.offset() for each in part] for part in _parts(messages, [1, 2, 6])] == [[1], [4, 5], [6, 9]]
+    assert list(_parts(messages, [10, 12])) == []
+
+
+class _Message:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        return self._offset
 
 
 def test_flumes_keys_are_known() -> None:

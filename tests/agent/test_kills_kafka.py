@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ..support.waiting import eventually
-from .killing import SOAK, agent, seed_for
+from .killing import SOAK, agent, numbers_in, seed_for
 
 _KILLS = 50 if SOAK else 2
 #: So many kills take longer than other tests may: a group waits for its dead member before it goes on.
@@ -33,11 +33,20 @@ topics = ["in"]
 batch_size = 50
 batch_duration = 0.05
 config = {{ "session.timeout.ms" = "4000", "heartbeat.interval.ms" = "200" }}
-channels = ["disk"]
+channels = ["disk", "kept"]
 
 [channels.disk]
 type = "file"
 minimum_free_space = 0
+
+[channels.kept]
+type = "file"
+minimum_free_space = 0
+
+[sinks.files]
+type = "file_roll"
+channel = "kept"
+directory = "{folder}/out"
 
 [sinks.topic]
 type = "kafka"
@@ -88,7 +97,7 @@ class _Feeding:
     def _feed(self) -> None:
         while not self._end.wait(0.05):
             for _ in range(20):
-                self._client.produce("in", b"%d" % self.count)
+                self._client.produce("in", b"line %d" % self.count)
                 self.count += 1
             self._client.poll(0)
 
@@ -108,7 +117,7 @@ class _Found:
     def look(self) -> int:
         """How many different numbers have come."""
         messages = self._consumer.consume(1000, timeout=0.05)
-        numbers = [int(message.value()) for message in messages if message.error() is None]
+        numbers = [int(message.value().split()[1]) for message in messages if message.error() is None]
         self.times.update(numbers)
         self.highest = max([self.highest, *numbers])
         return len(self.times)
@@ -127,7 +136,9 @@ def _reading(cluster: str) -> Iterator[_Found]:
 
 
 def test_no_message_between_two_topics_is_lost(tmp_path: Path, cluster: str) -> None:
-    """kill -9 of the source ``kafka``, a file channel and the sink ``kafka``: every message arrives, at least once."""
+    """kill -9 of the source ``kafka``, file channels and the sinks ``kafka`` and ``file_roll``: every message arrives,
+    in the files once, in the topic at least once.
+    """
     seed = seed_for(8)
     chance = random.Random(seed)
     config = tmp_path / "a.toml"
@@ -143,6 +154,8 @@ def test_no_message_between_two_topics_is_lost(tmp_path: Path, cluster: str) -> 
         feeding.end()
         with agent(config):
             eventually(lambda: found.look() == feeding.count, "the delivery of each message", 60)
+            eventually(lambda: len(numbers_in(tmp_path / "out")) == feeding.count, "the writing of each message", 60)
         twice = sum(found.times.values()) - feeding.count
         print(f"seed {seed}, {_KILLS} kills, {feeding.count} messages, {twice} came again")
     assert set(found.times) == set(range(feeding.count))
+    assert numbers_in(tmp_path / "out") == Counter(b"%d" % number for number in range(feeding.count))

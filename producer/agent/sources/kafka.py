@@ -1,24 +1,35 @@
 """Topics of Kafka, as a member of a consumer group.
 
-Offsets are committed to Kafka after the channels have committed the messages: after a death messages may come twice,
-and none is lost. A channel that is full stops the reading, and the membership goes on: the client is asked for nothing
-but news of the group meanwhile.
+A batch is of one partition, and its offsets are its position (:mod:`..positions`): what a channel on the disk has when
+the agent dies is passed over when Kafka gives it again. The group is told of what nobody can lose any more
+(:meth:`~..interfaces.Outlet.safe_end`), and where each partition was begun: a partition of which it knows nothing is
+another one than that of which the channels know.
+
+A channel that is full stops the reading, and the membership goes on: the client is asked for nothing but news of the
+group meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from ...errors import ConfigError
 from ...loggers import get_logger
-from ..batch import EventBatch
+from ..batch import EventBatch, Position
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 
 _log = get_logger("producer.agent.kafka")
+
+#: Seconds that Kafka has to say how far a group came.
+_PATIENCE = 30.0
+#: Topic and number of a partition.
+_Place = tuple[str, int]
 
 
 class KafkaSource:
@@ -62,17 +73,11 @@ class KafkaSource:
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""
-        consumer = self._consumer()
-        try:
-            pattern = self._options.topics_regex
-            consumer.subscribe(list(self._options.topics) if pattern is None else [f"^{pattern.removeprefix('^')}"])
-            while not stop.is_set():
-                messages = consumer.consume(self._options.batch_size, timeout=self._options.batch_duration)
-                found = [message for message in messages if self._is_message(message)]
-                if found and not self._put(consumer, found, outlet, stop):
-                    return
-        finally:
-            consumer.close()
+        with closing(self._consumer()) as consumer:
+            reading = _Reading(self._options, self._context, consumer, outlet, stop)
+            reading.join()
+            while not stop.is_set() and reading.look():
+                pass
 
     def _consumer(self) -> Any:
         from confluent_kafka import Consumer  # noqa: PLC0415  # nobody else needs it
@@ -88,14 +93,123 @@ class KafkaSource:
         }
         return Consumer(settings, logger=_log)
 
-    def _put(self, consumer: Any, messages: Sequence[Any], outlet: Outlet, stop: Stop) -> bool:
-        """Put messages, and commit their offsets; False if it had to stop before."""
-        if not outlet.put_until(self._batch(messages), _Member(consumer, stop)):
-            return False
-        self._commit(consumer, messages)
+
+class _Reading:
+    """One run of the source.
+
+    :ivar _noted: of each partition that is this member's, the offset that the group has; None if it has none.
+    """
+
+    def __init__(
+        self, options: KafkaSource.Options, context: Context, consumer: Any, outlet: Outlet, stop: Stop
+    ) -> None:
+        self._options, self._context, self._consumer = options, context, consumer
+        self._outlet, self._stop = outlet, stop
+        self._member = _Member(consumer, stop)
+        self._noted: dict[_Place, int | None] = {}
+
+    def join(self) -> None:
+        """Become a member of the group."""
+        pattern = self._options.topics_regex
+        topics = list(self._options.topics) if pattern is None else [f"^{pattern.removeprefix('^')}"]
+        self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    def look(self) -> bool:
+        """Put what has come; False if it had to stop before."""
+        messages = self._consumer.consume(self._options.batch_size, timeout=self._options.batch_duration)
+        by_place: dict[_Place, list[Any]] = {}
+        for message in messages:
+            if self._is_message(message):
+                by_place.setdefault((message.topic(), message.partition()), []).append(message)
+        done = all(self._put(place, some) for place, some in by_place.items())
+        self._commit(self._noted)
+        return done
+
+    def _put(self, place: _Place, messages: Sequence[Any]) -> bool:
+        if place not in self._noted:  # it went to another member while a channel had no room
+            return True
+        if self._noted[place] is None:
+            self._tell({place: messages[0].offset()})
+        name = self._name(place)
+        for part in _parts(messages, self._outlet.ends(name)):
+            batch = self._batch(part, Position(name, part[-1].offset() + 1))
+            if not self._outlet.put_until(batch, self._member):
+                return False
         return True
 
-    def _batch(self, messages: Sequence[Any]) -> EventBatch:
+    def _name(self, place: _Place) -> str:
+        """Of the position; another group may be that of another cluster."""
+        topic, partition = place
+        return f"{self._options.group_id}/{topic}-{partition}"
+
+    # News of the group; called while the client is asked for messages.
+
+    def _assigned(self, _consumer: Any, partitions: Sequence[Any]) -> None:
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        if not partitions:
+            return
+        for known in self._consumer.committed(partitions, timeout=_PATIENCE):
+            if known.error is not None:
+                raise KafkaException(known.error)
+            place, offset = (known.topic, known.partition), known.offset if known.offset >= 0 else None
+            end = self._outlet.ends(self._name(place))[-1]
+            if end > (offset or 0) and not self._goes_on(place, offset, end):
+                self._outlet.forget(self._name(place))
+            self._noted[place] = offset
+
+    def _goes_on(self, place: _Place, offset: int | None, end: int) -> bool:
+        """Whether a partition of which the channels have more than the group is still the one that they know."""
+        if offset is None:
+            self._say_anew(place, end, "the group has no offset there")
+            return False
+        last = self._consumer.get_watermark_offsets(_partition(place), timeout=_PATIENCE)[1]
+        if last < end:
+            self._say_anew(place, end, f"it ends at {last}")
+            return False
+        tell = _log.info if end - offset <= self._options.batch_size else _log.warning
+        tell(
+            "source %s: the channels have partition %d of %s up to offset %d, the group %s up to %d: what lies between "
+            "is passed over. To read it again, give the source another name, or another group_id",
+            *(self._context.name, place[1], place[0], end, self._options.group_id, offset),
+        )
+        return True
+
+    def _say_anew(self, place: _Place, end: int, why: str) -> None:
+        _log.warning(
+            "source %s: the channels have partition %d of %s up to offset %d, but %s: it is read as a new one",
+            *(self._context.name, place[1], place[0], end, why),
+        )
+
+    def _revoked(self, _consumer: Any, partitions: Sequence[Any]) -> None:
+        self._commit([(each.topic, each.partition) for each in partitions])
+        self._lost(_consumer, partitions)
+
+    def _lost(self, _consumer: Any, partitions: Sequence[Any]) -> None:
+        for each in partitions:
+            self._noted.pop((each.topic, each.partition), None)
+
+    def _commit(self, places: Iterable[_Place]) -> None:
+        """Tell the group of what is safe, and what it does not know."""
+        safe = {place: self._outlet.safe_end(self._name(place)) for place in places if place in self._noted}
+        news = {place: end for place, end in safe.items() if end > (self._noted[place] or 0)}
+        if news:
+            self._tell(news)
+
+    def _tell(self, ends: Mapping[_Place, int]) -> None:
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        try:
+            self._consumer.commit(offsets=[_partition(place, end) for place, end in ends.items()], asynchronous=False)
+        except KafkaException as error:
+            _log.warning(
+                "source %s: the group was not told how far %d partitions were read, messages may come again: %s",
+                *(self._context.name, len(ends), error),
+            )
+        else:
+            self._noted.update(ends)
+
+    def _batch(self, messages: Sequence[Any], position: Position) -> EventBatch:
         columns: dict[str, list[str | None]] = {
             "partition": [str(message.partition()) for message in messages],
             "offset": [str(message.offset()) for message in messages],
@@ -114,20 +228,7 @@ class KafkaSource:
             name: values[0] for name, values in columns.items() if values[0] is not None and len(set(values)) == 1
         }
         rest = {name: values for name, values in columns.items() if name not in shared}
-        return EventBatch.of_bodies([message.value() or b"" for message in messages], shared, rest)
-
-    def _commit(self, consumer: Any, messages: Sequence[Any]) -> None:
-        from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415
-
-        ends = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
-        offsets = [TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()]
-        try:
-            consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            _log.warning(
-                "source %s: the group was not told of %d messages, which may come again: %s",
-                *(self._context.name, len(messages), error),
-            )
+        return EventBatch.of_bodies([message.value() or b"" for message in messages], shared, rest, position)
 
     def _is_message(self, message: Any) -> bool:
         """Whether it is one; an error that may pass is told.
@@ -167,17 +268,26 @@ class _Member(Stop):
         try:
             message = self._consumer.poll(0)
             if message is not None and message.error() is None:  # of a partition that is new
-                self._consumer.seek(_place_of(message))
+                self._consumer.seek(_partition((message.topic(), message.partition()), message.offset()))
             return self._outer.wait(seconds)
         finally:
             still = self._consumer.assignment()
             self._consumer.resume(still)
 
 
-def _place_of(message: Any) -> Any:
+def _parts(messages: Sequence[Any], ends: Sequence[int]) -> Iterator[Sequence[Any]]:
+    """What not all channels have, cut where one of them has it up to there."""
+    offsets = [message.offset() for message in messages]
+    cuts = [bisect_left(offsets, end) for end in ends]
+    for start, end in pairwise((*cuts, len(messages))):
+        if start < end:
+            yield messages[start:end]
+
+
+def _partition(place: _Place, offset: int | None = None) -> Any:
     from confluent_kafka import TopicPartition  # noqa: PLC0415
 
-    return TopicPartition(message.topic(), message.partition(), message.offset())
+    return TopicPartition(*place) if offset is None else TopicPartition(*place, offset)
 
 
 def _time_of(message: Any) -> str | None:
