@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TypeVar
+from zipimport import zipimporter
 
 T = TypeVar("T")
 
@@ -19,9 +20,15 @@ _has_lock: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
 _WANTED = os.environ.get("PRODUCER_PURE", "") in ("", "0") and _has_lock()
 
 
+if isinstance(__spec__.loader, zipimporter):
+    from .archived import import_from
+
+    import_from(__spec__.loader, __spec__.parent)
+
+
 def compiled(module: str) -> ModuleType | None:
-    """A compiled module, by its full name; None where it is not wanted, or is not there: there was no compiler, this is
-    a zip file, or what is compiled is from before.
+    """A compiled module, by its full name; None where it is not wanted, or is not there: there was no compiler, it
+    was for another Python or another kind of machine, or what is compiled is from before.
     """
     if not _WANTED:
         return None

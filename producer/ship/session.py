@@ -33,7 +33,8 @@ from .jvm import Jvm, forget_in_environment, held_interrupts, known_to_environme
 
 _log = get_logger("producer.ship.session")
 
-_COMPILED = (".pyc", ".so", ".pyd", ".pyx", ".pxd", ".pyi")
+# What no worker needs.
+_LEFT_OUT = (".pyc", ".pyx", ".pxd", ".pyi")
 _PACKAGE = Path(__file__).resolve().parent.parent
 _LOG4J = _PACKAGE / "ship" / "log4j2.properties"
 
@@ -185,13 +186,13 @@ def _put_on_python_path(folder: Path) -> None:
 def package_zip() -> str:
     """The package as a zip file, for ``--py-files`` or ``addPyFile``; removed when this process exits.
 
-    Without what is compiled, which no zip can be imported from, and other machines may be unable to run.
+    What is compiled works where Python and the kind of machine are those of this one, elsewhere the pure twins.
     """
     folder = Path(tempfile.mkdtemp(prefix="loghub-producer-package-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = folder / "producer.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
         for path in sorted(_PACKAGE.rglob("*")):
-            if path.is_file() and path.suffix not in _COMPILED:
+            if path.is_file() and path.suffix not in _LEFT_OUT:
                 package.write(path, path.relative_to(_PACKAGE.parent))
     return str(archive)

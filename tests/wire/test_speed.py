@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -20,6 +21,7 @@ from producer.wire import speed
 from tests.wire.twins import BUILT, native
 
 ROOT = Path(__file__).resolve().parents[2]
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TWIN = "from producer.wire import speed; print(speed.TWIN, speed.encode_lines.__module__)"
 
 
@@ -55,12 +57,30 @@ def test_without_a_global_lock_the_compiled_twins_stay_away() -> None:
     assert run("-c", f"import sys; sys._is_gil_enabled = lambda: False; {TWIN}") == "pure producer.wire.lines"
 
 
-def test_in_a_zip_file_the_pure_twins_work() -> None:
-    """What Spark's workers get for ``--py-files`` falls back, and says nothing about it."""
-    archive = session.package_zip()
-    assert run("-c", f"{TWIN}; print(speed.__file__)", path=archive) == (
-        f"pure producer.wire.lines\n{archive}/producer/wire/speed.py"
-    )
+@native
+def test_what_was_compiled_is_used_from_a_zip_file(tmp_path: Path) -> None:
+    """What Spark's workers get for ``--py-files``: every compiled module, none of which is left behind in a file."""
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / "producer").rglob(f"*{SUFFIX}")]
+    names = [file.removesuffix(SUFFIX).replace(os.sep, ".") for file in files]
+    use = f"{TWIN}; import importlib; print([importlib.import_module(name).__name__ for name in {names}])"
+    path = session.package_zip()
+    assert run("-c", use, path=path, TMPDIR=str(tmp_path)) == f"native producer.wire._lines\n{names}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("other", ["another Python", "another machine", "no place for files"])
+def test_in_a_zip_file_that_does_not_fit_the_pure_twins_work(other: str, tmp_path: Path) -> None:
+    """They do the same, and nothing is said."""
+    archive = tmp_path / "producer.zip"
+    with ZipFile(session.package_zip()) as made, ZipFile(archive, "w") as changed:
+        for name in made.namelist():
+            content = made.read(name)
+            if name.endswith(SUFFIX) and other == "another machine":
+                content = b"\x7fELF of another machine"
+            changed.writestr(name.replace("-3", "-2") if other == "another Python" else name, content)
+    folder = "/proc/none" if other == "no place for files" else str(tmp_path)
+    use = f"import tempfile; tempfile.tempdir = {folder!r}; {TWIN}; print(speed.__file__)"
+    assert run("-c", use, path=str(archive)) == f"pure producer.wire.lines\n{archive}/producer/wire/speed.py"
 
 
 def test_the_version_and_the_statistics_say_which_twin_it_is() -> None:

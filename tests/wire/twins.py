@@ -8,11 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-#: The compiled twins can be built here, or have to be: a run in which they are missing shows too little.
+#: The compiled twins are there.
 BUILT = importlib.util.find_spec("producer.wire._lines") is not None
 
+#: For what only they do. Where they have to be, a run in which they are missing shows too little.
 native = pytest.mark.skipif(
-    not BUILT and os.environ.get("PRODUCER_BUILD") != "native", reason="the compiled twins were not built"
+    os.environ.get("PRODUCER_PURE", "") not in ("", "0")
+    or (not BUILT and os.environ.get("PRODUCER_BUILD") != "native"),
+    reason="the compiled twins were not built, or are not wanted",
 )
 #: For ``parametrize``.
 TWINS = ["pure", pytest.param("native", marks=native)]

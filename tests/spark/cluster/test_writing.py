@@ -15,6 +15,7 @@ import pytest
 
 from producer.server import LogHubServer
 from producer.server.faults import answer, delay, drop_answer
+from producer.wire import speed
 from tests.spark.conftest import LOGSTORE, PROJECT
 from tests.spark.writing.kit import target
 
@@ -58,12 +59,6 @@ def write(
     return cluster.submit(PROGRAM, json.dumps(asked), py_files=[sdk, WEBLOG], conf={**SMALL, **(conf or {})})
 
 
-def digest_of(job: subprocess.Popen[str], timeout: float = 170.0) -> tuple[int, int]:
-    """What the job's rows amount to, when it has ended well."""
-    told = json.loads(ended(job, 1200 if SOAK else timeout))
-    return tuple(told["digest"])
-
-
 def count(server: LogHubServer) -> int:
     """How many logs have arrived."""
     return server.count(PROJECT, LOGSTORE)
@@ -71,12 +66,14 @@ def count(server: LogHubServer) -> int:
 
 def test_rows_arrive_once_through_a_shipped_sdk(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
     """Nothing is installed on the machines: the SDK comes with the job. Every row arrives, by the data source and by
-    ``foreachPartition``, once if nothing fails.
+    ``foreachPartition``, once if nothing fails. What was compiled works in the workers, from the zip file, too.
     """
-    digest = digest_of(write(cluster, server, sdk, again="by-partition"))
+    told = json.loads(ended(write(cluster, server, sdk, again="by-partition"), 1200 if SOAK else 170))
+    digest = tuple(told["digest"])
     for logstore in (LOGSTORE, "by-partition"):
         found = held(server, logstore)
         assert (found.digest, found.duplicates, found.digest[0]) == (digest, 0, ROWS)
+    assert told["twins"] == [speed.TWIN] * 2
 
 
 def test_exactly_once_on_a_cluster_that_falls_apart(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:

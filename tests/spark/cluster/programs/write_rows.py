@@ -1,4 +1,5 @@
-"""Writes rows of the made-up web log with ``format("loghub")``; prints their digest as JSON.
+"""Writes rows of the made-up web log with ``format("loghub")``; prints as JSON their digest, and what encodes in the
+workers.
 
 One argument, JSON: ``options`` of the write, ``rows``, ``partitions``, ``again`` (a logstore that gets the same by
 ``write_partition``, or empty), ``slow`` (seconds for which the first attempt at the first partition rests before each
@@ -34,6 +35,13 @@ def resting(seconds: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return step
 
 
+def twin(_rows: Iterator[Any]) -> Iterator[str]:
+    """What encodes in the process of a worker."""
+    from producer.wire.speed import TWIN
+
+    yield TWIN
+
+
 def main() -> None:
     """Write, then tell."""
     from producer.spark import register, write_partition
@@ -45,7 +53,8 @@ def main() -> None:
     rows.write.format("loghub").options(**ASKED["options"]).mode("append").save()
     if ASKED["again"]:
         rows.foreachPartition(write_partition({**ASKED["options"], "logstore": ASKED["again"]}))
-    print(json.dumps({"digest": digest(source)}))
+    twins = session.sparkContext.range(2, numSlices=2).mapPartitions(twin).collect()
+    print(json.dumps({"digest": digest(source), "twins": twins}))
     session.stop()
 
 
