@@ -176,6 +176,13 @@ def test_every_link_leads_to_a_file(path: Path) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_table_is_torn(path: Path) -> None:
+    """A row of a table has its header above it: behind an empty line it would be shown as text with bars."""
+    torn = re.findall(r"^\|.*\n\n(\|.*)\n(?!\|[ :-]*-)", path.read_text(), re.MULTILINE)
+    assert not torn
+
+
 def test_every_option_is_documented_with_its_default() -> None:
     """``docs/configuration.md`` lists every option of the code, with its default, and no other; ``README.md`` some."""
     rows = {

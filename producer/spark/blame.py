@@ -39,4 +39,9 @@ def blames_rows(result: Result) -> bool:
     """Whether LogHub refused a request for what its rows are, so that others may be accepted: not for the network, the
     credentials, a logstore that does not exist, or a proxy on the way.
     """
-    return result.error_code in _FOR_ROWS
+    return blames_code(result.error_code)
+
+
+def blames_code(code: str) -> bool:
+    """Whether this error code is about rows."""
+    return code in _FOR_ROWS

@@ -10,19 +10,26 @@ number used.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import logging
+from collections.abc import Iterator
 
 from ..client import Producer
 from ..config import ProducerConfig
-from ..errors import ProducerError, ResultFailedError
+from ..errors import AttemptError, ProducerError, ResultFailedError
 from ..loggers import get_logger
 from ..numbering import SequenceKey
 from ..stream import Stream
-from .blame import blames_rows
+from .blame import blames_code, blames_rows
 from .options import Target, knows_credentials
 
 _log = get_logger("producer.spark.write")
+_failures = get_logger("producer.send_task")
+
+#: Whose threads they are.
+_NAME = "exactlyOnce-question"
 
 #: How often a question is asked again, the longest pause before, and the longest wait for an answer.
 _RETRIES, _LONGEST_PAUSE_MS, _PATIENCE = 3, 1000, 60.0
@@ -44,9 +51,9 @@ def uses_up_numbers(target: Target, config: ProducerConfig) -> bool:
     """
     if not knows_credentials(target):
         return False
-    quick = dataclasses.replace(config, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
+    quick = dataclasses.replace(config, name=_NAME, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
     try:
-        with Producer(config=quick) as producer:
+        with _refusals_are_no_news(), Producer(config=quick) as producer:
             producer.put_project_config(target.project)
             stream = producer.stream(target.project.project, target.logstore, idempotent=SequenceKey(_KEY))
             _refused(stream, 2)
@@ -69,3 +76,19 @@ def _refused(stream: Stream, number: int) -> bool:
         stream.resume()
         return True
     return False
+
+
+@contextlib.contextmanager
+def _refusals_are_no_news() -> Iterator[None]:
+    """Keep out of the log that the bodies were refused, as they should be: it reads as if records were lost."""
+    _failures.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        _failures.removeFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    ours = (record.threadName or "").startswith(_NAME)
+    given = record.args if isinstance(record.args, tuple) else ()
+    return not (ours and any(isinstance(error, AttemptError) and blames_code(error.code) for error in given))

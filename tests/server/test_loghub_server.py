@@ -31,6 +31,13 @@ def test_start_returns_when_the_port_accepts(server: LogHubServer) -> None:
     socket.create_connection((server.host, server.port), timeout=5).close()
 
 
+def test_the_applications_log_has_no_line_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    """Starting and stopping write nothing into the log of the application that the server runs in."""
+    with caplog.at_level("INFO"):
+        LogHubServer().start().close()
+    assert not [record for record in caplog.records if record.name.startswith("uvicorn")]
+
+
 def test_start_and_stop_are_fast() -> None:
     """Starting takes under 0.3 s, and stopping too, with an open keep-alive connection."""
     server = LogHubServer()

@@ -37,6 +37,12 @@ def test_service_that_frees_the_numbers_of_refused_requests_is_good(server: LogH
     assert server.count(PROJECT, LOGSTORE) == 0
 
 
+def test_the_question_does_not_frighten(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
+    """The refusals that the question provokes are in no log: nothing of anybody's was lost."""
+    assert not asks(server)
+    assert not caplog.records
+
+
 def test_service_that_uses_up_the_numbers_of_refused_requests_is_refused() -> None:
     """A job that could take refused rows for written ends before it begins, and says what to use instead."""
     with LogHubServer(refused_takes_number=True) as server:

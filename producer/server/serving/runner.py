@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -17,6 +18,7 @@ from .connection import LogHubConnection
 from .forks import close_in_children
 
 _START_SECONDS = 10.0
+_THREAD = "loghub-server"
 
 
 class Runner:
@@ -43,7 +45,8 @@ class Runner:
             )
         )
         self._listener = listener
-        self._thread = threading.Thread(target=self._run, name="loghub-server", daemon=True)
+        logging.getLogger("uvicorn.error").addFilter(_is_for_the_application)
+        self._thread = threading.Thread(target=self._run, name=_THREAD, daemon=True)
         self._thread.start()
         if not self._server.ready.wait(_START_SECONDS):
             raise ServerStartError(
@@ -60,6 +63,11 @@ class Runner:
     def _run(self) -> None:
         with contextlib.closing(self._listener):
             asyncio.run(self._server.serve(sockets=[self._listener]))
+
+
+def _is_for_the_application(record: logging.LogRecord) -> bool:
+    """Whether uvicorn's line is more than that a server inside the application starts or ends."""
+    return record.threadName != _THREAD or record.levelno >= logging.WARNING
 
 
 class _UvicornServer(uvicorn.Server):

@@ -34,6 +34,9 @@ from .replay import Found, Replay, find_segments
 #: A look into which a checkpoint of the running channel fell is begun anew so often.
 _LOOKS = 5
 
+#: So many directories a message names.
+_SHOWN = 5
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
@@ -203,13 +206,21 @@ def _check_is_ours(place: Directories, directory: str) -> None:
     if not disk.is_directory(directory):
         raise ChannelFormatError(name, f"{directory} is not a directory")
     names = disk.names(directory)
-    below = [other for other in names if disk.exists(f"{directory}/{other}/{LOCK_NAME}")]
-    if below and LOCK_NAME not in names:
-        message = f"{directory} holds the directories of several processes: name one of them: {', '.join(below)}"
-        raise ChannelFormatError(name, message)
+    if LOCK_NAME not in names:
+        _check_is_not_above(disk, name, directory, names)
     check_contents(name, directory, names)
     if not names and directory == place.main:
         raise ChannelFormatError(name, f"{directory} is empty: no channel was ever there")
+
+
+def _check_is_not_above(disk: Disk, name: str, directory: str, names: Sequence[str]) -> None:
+    agents = disk.names(f"{directory}/channels") if disk.is_directory(f"{directory}/channels") else []
+    below = [*names, *(f"channels/{other}/events" for other in agents)]
+    below = [other for other in below if disk.exists(f"{directory}/{other}/{LOCK_NAME}")]
+    if below:
+        some = ", ".join(below[:_SHOWN]) + (f" and {len(below) - _SHOWN} more" if len(below) > _SHOWN else "")
+        message = f"{directory} is no channel, but holds the directories of some: name one of them: {some}"
+        raise ChannelFormatError(name, message)
 
 
 def _examine(place: Directories, keys: KeyProvider | None, clock: Clock) -> DirectoryReport:

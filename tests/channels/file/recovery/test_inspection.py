@@ -198,3 +198,14 @@ def test_around_a_bad_sector_everything_is_told() -> None:
     assert report.events is not None
     assert 190 <= report.events < 200
     assert path == segment.path
+
+
+def test_a_directory_above_channels_names_some_of_them(tmp_path: Path) -> None:
+    """Who names an agent's state, or a base of many channels, is told what to name instead, in one line."""
+    FileChannel(tmp_path / "agent" / "channels" / "queue" / "events", minimum_free_space=0, reserve=0).close()
+    with pytest.raises(ChannelFormatError, match=r"name one of them: channels/queue/events$"):
+        examine(str(tmp_path / "agent"))
+    for number in range(7):
+        FileChannel(tmp_path / "base" / f"p{number}", minimum_free_space=0, reserve=0).close()
+    with pytest.raises(ChannelFormatError, match=r"name one of them: p\d, p\d, p\d, p\d, p\d and 2 more$"):
+        examine(str(tmp_path / "base"))
