@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...client import Producer
@@ -202,16 +202,17 @@ class LogHubSink:
             idempotent=key,
         )
 
-    def _sendable(self, batch: EventBatch, lane: _Lane) -> list[tuple[Record, int]]:
-        """The pieces of a batch; those of its events that can never be sent are refused, each alone. They have no part
-        in a number, so what comes behind need not wait for them.
+    def _sendable(self, batch: EventBatch, lane: _Lane) -> Iterable[tuple[Record, int]]:
+        """The pieces of a batch; those of its events that can never be sent are refused, each alone, or all of it if it
+        is too large as a whole. They have no part in a number, so what comes behind need not wait for them.
         """
         try:
             return self._pieces.of(batch)
-        except (LogSizeTooLargeError, InvalidArgumentError):
+        except (LogSizeTooLargeError, InvalidArgumentError) as error:
             reasons = self._pieces.unfit(batch)
             if not any(reasons):
-                raise
+                lane.refuse(batch, str(error))
+                return ()
             lane.refuse(batch.select(reasons), next(filter(None, reasons), "it cannot be sent"))
             return self._pieces.of(batch.select([not reason for reason in reasons]))
 

@@ -6,7 +6,7 @@ The same batch always gives the same pieces, since each has a number under which
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from ...clock import Clock
@@ -24,6 +24,8 @@ from ..packed_column import PackedColumn
 PIECE_BYTES, _PIECE_LOGS = 2 << 20, 40_960
 #: Pieces of a batch, at most: the numbers between those of two batches.
 MOST_PIECES = 4096
+#: Bytes of fields which all events share, in all pieces together; of more a batch is made in parts.
+_SHARED_BYTES = 16 << 20
 #: What a request may have besides its logs, bytes.
 _HEAD_BYTES = 64 << 10
 #: The first millisecond that a log's time cannot say.
@@ -58,19 +60,37 @@ class Pieces:
     def __init__(self, form: Form, clock: Clock) -> None:
         self._form, self._clock = form, clock
 
-    def of(self, batch: EventBatch) -> list[tuple[Record, int]]:
-        """The batch's records, a request's at a time, and how many each has.
+    def of(self, batch: EventBatch) -> Iterable[tuple[Record, int]]:
+        """The batch's records, a request's at a time, and how many each has. Where large headers are repeated in each
+        event they are made twice, and only one part of them is there at a time: first to see whether all can be sent.
 
         :raises LogSizeTooLargeError: one of the events, or all of them together, are too large.
         :raises InvalidArgumentError: a header is no text that can be sent.
         """
+        parts = self._parts(batch)
+        if len(parts) > 1:
+            _check(len(records) for part in parts for records, _ in self._pieces(part))
+            return (piece for part in parts for piece in self._pieces(part))
         pieces = list(self._pieces(batch))
-        if len(pieces) > MOST_PIECES:
-            raise LogSizeTooLargeError(len(pieces), MOST_PIECES, "a batch, counted in requests of 2 MiB,")
-        largest = max((len(records) for records, _ in pieces), default=0)
-        if largest > MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES:
-            raise LogSizeTooLargeError(largest, MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES, "an event as a log")
+        _check(len(records) for records, _ in pieces)
         return pieces
+
+    def _parts(self, batch: EventBatch) -> Sequence[EventBatch]:
+        """The batch, cut where all that its events share would be too much at once."""
+        shared = 0
+        if self._form.headers == "fields":
+            shared = sum(len(name) + len(value) for name, value in batch.shared.items())
+        if shared * batch.count <= _SHARED_BYTES:
+            return [batch]
+        bodies, rows = batch.bodies(), max(1, _SHARED_BYTES // shared)
+        return [
+            EventBatch.of_bodies(
+                bodies[at : at + rows],
+                batch.shared,
+                {name: column[at : at + rows] for name, column in batch.columns.items()},
+            )
+            for at in range(0, batch.count, rows)
+        ]
 
     def unfit(self, batch: EventBatch) -> list[str]:
         """Why each of its events can never be sent; empty for one that can."""
@@ -136,6 +156,19 @@ class Pieces:
         if text is None or not text.isdecimal() or len(text) > _TIME_DIGITS or not 0 <= int(text) < _END_OF_TIME:
             return None
         return int(text) // 1000, int(text) % 1000 * 1_000_000
+
+
+def _check(sizes: Iterable[int]) -> None:
+    """
+    :raises LogSizeTooLargeError: there are too many pieces, or one is too large.
+    """
+    count = largest = 0
+    for size in sizes:
+        count, largest = count + 1, max(size, largest)
+    if count > MOST_PIECES:
+        raise LogSizeTooLargeError(count, MOST_PIECES, "a batch, counted in requests of 2 MiB,")
+    if largest > MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES:
+        raise LogSizeTooLargeError(largest, MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES, "an event as a log")
 
 
 def _packed(name: str, column: PackedColumn) -> PackedField:

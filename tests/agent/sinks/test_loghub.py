@@ -15,6 +15,7 @@ from producer.agent.counters import Counters
 from producer.agent.interfaces import RefusedError, SinkError
 from producer.agent.options import AgentConfigError, read_options
 from producer.agent.sink_runner import SinkRunner
+from producer.agent.sinks import loghub_pieces
 from producer.agent.sinks.loghub import LogHubSink
 from producer.server import LogHubServer
 from producer.server.faults import answer, drop_answer
@@ -180,6 +181,20 @@ def test_an_event_that_no_request_can_carry_is_refused_alone(
             assert _deliver(channel, sink, letters)
         assert letters.held == 1
     assert _stored(server) == ["0", "2", "3"]
+
+
+def test_a_batch_of_more_requests_than_it_has_numbers_is_refused(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a whole: it goes to the dead letters, is not tried for ever, and nothing of it is stored."""
+    monkeypatch.setattr(loghub_pieces, "MOST_PIECES", 2)
+    with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
+        channel.put(EventBatch.of_bodies([b"never"] * 3, {"n": "x" * (2 << 20)}))
+        channel.put(EventBatch.of_lines(b"1\n"))
+        while channel.held:
+            assert _deliver(channel, sinks(headers="fields"), letters)
+        assert letters.held == 3
+    assert _stored(server) == ["1"]
 
 
 @pytest.mark.parametrize("tags", [{"t": "x" * 5000}, {"t": "\ud800"}], ids=["too long", "no text"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
@@ -11,8 +13,9 @@ from hypothesis import strategies as some
 
 from producer.agent.batch import EventBatch
 from producer.agent.event_format import read_batch, write_batch
+from producer.agent.sinks import loghub_pieces
 from producer.agent.sinks.loghub_pieces import Pieces
-from producer.errors import InvalidArgumentError
+from producer.errors import InvalidArgumentError, LogSizeTooLargeError
 from producer.records import LogItem
 from producer.testing import ManualClock
 from producer.wire.log_group import encode_log
@@ -81,6 +84,28 @@ def test_columns_become_the_fields_of_single_events(
     expected = _one_by_one(batch, form, 1000)
     made = Pieces(form, ManualClock(1000.0)).of(read_batch(write_batch(batch)) if kept else batch)
     assert made == [(expected, len(bodies))]
+    with patch.object(loghub_pieces, "_SHARED_BYTES", 0):  # then each event is a part
+        parts = list(Pieces(form, ManualClock(1000.0)).of(batch))
+    assert b"".join(bytes(records) for records, _ in parts) == expected
+    assert sum(count for _, count in parts) == len(bodies)
+
+
+def test_large_headers_that_all_events_share_take_a_bounded_memory() -> None:
+    """As fields of each event they are far more than the batch: no more than a part of them is there at once, and what
+    no request can carry is told before the first one is made.
+    """
+    shared, most = {"n": "x" * 1_000_000}, 3 * loghub_pieces._SHARED_BYTES
+    pieces = Pieces(_Form(headers="fields"), ManualClock())
+    tracemalloc.start()
+    try:
+        made = [(len(records), count) for records, count in pieces.of(EventBatch.of_bodies([b"a"] * 90, shared))]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(count for _, count in made) == 90
+    assert sum(size for size, _ in made) > 90_000_000 > most > peak
+    with pytest.raises(LogSizeTooLargeError, match="an event as a log"):
+        pieces.of(EventBatch.of_bodies([b"a", b"b"], {"n": "x" * (11 << 20)}))
 
 
 @pytest.mark.parametrize("columns", [{"n": ["1", "a\ud800"]}, {"\ud800": ["1", "2"]}, {"n": ["ß", "\ud800"]}])
