@@ -31,7 +31,7 @@ from .installation import PATIENCE
 from .report import insert
 from .server import null_server, unmeasured
 
-_DOCUMENT = Path("docs/agent.md")
+_DOCUMENT = Path("tests/benchmarks/MEASURED.md")
 _LOOK = 0.02
 _ACCESS = r'^(\S+) \S+ \S+ \[([^]]+)\] "([^"]*)" (\d+) (\d+) "-" "(.*)"$'
 #: Of the steady case: bytes a second, and of a line.
