@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..clock import Clock
 from .counters import Counters
+from .options import words_of
 
 #: Seconds of failures alone, after which a sink is not well: a restart of its destination takes less.
 FAILING = 10.0
@@ -34,7 +35,7 @@ class Health:
         """Nothing was delivered, and all is tried again."""
         now, begun = self._clock.monotonic(), self._begun
         self._begun = None
-        self._counters.last_error = f"{type(error).__name__}: {error}"
+        self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
         if self._failing_since is None:
             self._failing_since = now if begun is None else begun
 

@@ -23,7 +23,9 @@ from ..errors import ConfigError, ProducerError
 _T = TypeVar("_T")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _SHELLS = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
-_USERINFO = re.compile(r"(?<=://)[^\s/'\"]+(?=@)")
+#: Behind a password, which may have any character, the last ``@``; a path made of a URL has one slash only.
+_USERINFO = re.compile(r"(:/+)(?:[^\s/'\"@:]*:\S*|[^\s/'\"]+)@")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
 
@@ -69,7 +71,21 @@ def option(
 
 def without_userinfo(text: str) -> str:
     """A text in which no URL tells a user or a password."""
-    return _USERINFO.sub("***", text)
+    return _USERINFO.sub(r"\1***@", text)
+
+
+def words_of(error: BaseException) -> str:
+    """What it says, as logs and pages show it: libraries name addresses as they were given them."""
+    return without_userinfo(str(error))
+
+
+class _Address(str):
+    """A text that tells a user or a password; its ``repr`` does not, and so that of options neither."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(without_userinfo(str(self)))
 
 
 class _PublicError(ValueError):
@@ -354,11 +370,13 @@ def _flag(value: Any) -> bool:
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
-        return value
+        return _Address(value) if _USERINFO.search(value) else value
     raise ValueError(f"must be text, got {shown(value)}")
 
 
 def _path(value: Any) -> Path:
+    if isinstance(value, str) and _URL.match(value):
+        raise ValueError(f"must be a path of this machine, got the address {shown(value)}")
     if isinstance(value, str | Path) and str(value):
         return Path(value).expanduser()
     raise ValueError(f"must be a path, got {shown(value)}")

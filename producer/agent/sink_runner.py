@@ -19,6 +19,7 @@ from .counters import Counters
 from .health import Health
 from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, give_up, tick
 from .limits import Pace
+from .options import words_of
 from .repeated import RepeatedLog
 
 _log = get_logger("producer.agent.sink")
@@ -161,7 +162,7 @@ class SinkRunner:
         self._counters.add(EventDrainSuccessCount=taking.count - refused - later, EventRefusedCount=refused)
         _log.error(
             "sink %s: %d events were refused for good, and are in %s: %s",
-            *(self._name, refused, self._dead_letters.name, error),
+            *(self._name, refused, self._dead_letters.name, words_of(error)),
         )
         return True
 
@@ -170,8 +171,10 @@ class SinkRunner:
         self._counters.add(EventWriteFail=1)
         more = self._repeated.due(error)
         if more is not None:
-            channel = self._channel.name
-            _log.warning("sink %s: %d events go back to %s: %s%s", self._name, taking.count, channel, error, more)
+            _log.warning(
+                "sink %s: %d events go back to %s: %s%s",
+                *(self._name, taking.count, self._channel.name, words_of(error), more),
+            )
         later = taking.batches if isinstance(error, RefusedError) else _left_of(error, taking.batches)
         delivered = taking.count - _events(later)
         try:

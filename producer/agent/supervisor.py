@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import traceback
 from collections.abc import Callable
 
 from ..clock import Clock, Deadline, WaitingRoom
@@ -14,6 +15,7 @@ from ..errors import ProducerError
 from ..loggers import get_logger
 from .counters import Counters
 from .interfaces import Stop
+from .options import without_userinfo, words_of
 from .repeated import RepeatedLog
 
 _log = get_logger("producer.agent")
@@ -98,7 +100,7 @@ class Supervised:
             self._run(self._stop)
             return None
         except BaseException as error:  # noqa: BLE001  # also of who calls sys.exit: this is no main thread
-            self._counters.last_error = f"{type(error).__name__}: {error}"
+            self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
             self._counters.add(RestartCount=1)
             self._become(State.WAITING)
             return error
@@ -107,14 +109,19 @@ class Supervised:
         """Of an error with words of ours where it was raised says nothing."""
         more = self._repeated.due(error)
         if more is not None:
-            trace = None if isinstance(error, ProducerError | OSError) else error
             _log.error(
-                "%s %s failed, and is run again in %.0f s: %s: %s%s",
-                *(self.kind, self.name, pause, type(error).__name__, error, more),
-                exc_info=trace,
+                "%s %s failed, and is run again in %.0f s: %s: %s%s%s",
+                *(self.kind, self.name, pause, type(error).__name__, words_of(error), more, _trace_of(error)),
             )
 
     def _become(self, state: State) -> None:
         self.state = state
         self._room.wake_all()
         self._changed()
+
+
+def _trace_of(error: BaseException) -> str:
+    """Its lines; empty for an error with words of ours."""
+    if isinstance(error, ProducerError | OSError):
+        return ""
+    return "\n" + without_userinfo("".join(traceback.format_exception(error)).rstrip())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import logging
+import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,17 @@ import pytest
 
 from producer.agent import Agent, AgentConfigError
 from producer.agent.config import parse_toml
+from producer.agent.counters import Counters
+from producer.agent.interfaces import Stop
 from producer.agent.monitoring import MonitoringServer
 from producer.agent.options import fields_of, read_options
 from producer.agent.registry import BUILT_IN, class_of
 from producer.agent.sinks.http import HttpSink
 from producer.agent.sinks.objects import ObjectsSink
+from producer.agent.supervisor import Supervised
+from producer.testing import ManualClock
 
+from ..support.waiting import eventually
 from .components import made
 from .parts import until
 
@@ -45,6 +52,55 @@ def test_no_option_that_is_secret_is_in_the_repr_of_options(kind: str, name: str
     pytest.importorskip("confluent_kafka") if name == "kafka" else None
     for field in fields_of(class_of(kind, name).Options).values():
         assert field.repr is not field.metadata["secret"], field.name
+
+
+def _texts_for(hint: Any, text: str) -> Any:
+    """A text where an option may have it, in a list or a table if it must be; None for numbers and flags."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return [text]
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"k": text}
+    return text if {str, Path} & {hint, *arguments} else None
+
+
+@pytest.mark.parametrize("text", [f"ftp://me:{_SECRET}@h/in", f"ftp://me:a/b@'{_SECRET}@h/in", f"ftp://{_SECRET}@h"])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in BUILT_IN.items() for name in names])
+def test_no_option_shows_what_an_address_tells_of_users(kind: str, name: str, text: str) -> None:
+    """Every option of every component that takes texts: neither its error nor the options' repr, whatever it is for;
+    and of what is secret no other value either, of the right form or not.
+    """
+    pytest.importorskip("confluent_kafka") if name == "kafka" else None
+    cls = class_of(kind, name).Options
+    fields, hints = fields_of(cls), typing.get_type_hints(cls)
+    filled = {key: _texts_for(hints[key], text) for key in fields}
+    needed = {key: filled[key] or 1 for key, field in fields.items() if field.default is field.default_factory}
+    for key, field in fields.items():
+        more: list[Any] = [_SECRET, [_SECRET], {_SECRET: [_SECRET]}] if field.metadata["secret"] else []
+        for value in [filled[key] or text, *more]:
+            try:
+                told = repr(read_options(cls, {**needed, key: value}, f"{kind}.k1"))
+            except AgentConfigError as error:
+                told = f"{error} {error.problems!r}"
+            assert _SECRET not in told, key
+
+
+def test_a_component_that_fails_shows_no_password_of_an_address(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever library named it: neither the log, with the lines of where it was, nor the figures."""
+    counters, clock = Counters(), ManualClock()
+
+    def run(_stop: Stop) -> None:
+        try:
+            raise KeyError(f"http://me:{_SECRET}@h/")
+        except KeyError as error:
+            raise ValueError(f"no answer of http://me:{_SECRET}@h/") from error
+
+    part = Supervised("source", "r1", run, counters, clock)
+    part.start()
+    eventually(lambda: "no answer" in caplog.text)
+    part.stop()
+    assert _SECRET not in caplog.text + str(counters.last_error)
+    assert caplog.text.count("KeyError: 'http://***@h/'") == 1
 
 
 def test_a_proxys_password_is_in_neither_repr_nor_str() -> None:
