@@ -49,12 +49,16 @@ LOWEST_TESTS := tests/test_lower_bounds.py tests/test_config.py tests/test_send_
 	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py tests/server/operations/test_sql.py \
 	tests/integrations tests/agent/test_kafka.py tests/agent/test_forward.py tests/agent/test_otlp.py tests/agent/test_thrift.py
 
+# What `make test-pure` runs without what is compiled: what stands on both twins, and is tested with one at a time.
+PURE_TESTS := tests/ship/lines tests/ship/test_sending.py tests/ship/test_exactly_once.py tests/ship/test_standard_input.py \
+	tests/spark/writing/test_at_least_once.py tests/spark/writing/test_exactly_once.py tests/spark/reading/test_arrow.py
+
 # What is compiled, if there is a compiler; installed anew when it changes.
 COMPILED := $(wildcard setup.py producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
 SAY_TWIN := from producer.wire.speed import TWIN; \
 	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: no C compiler was found"}[TWIN])
 
-.PHONY: help run test test-lowest coverage soak bench check docs wheels clean java browser
+.PHONY: help run test test-lowest test-pure coverage soak bench check docs wheels clean java browser
 .NOTPARALLEL:
 
 help:
@@ -62,6 +66,7 @@ help:
 	@echo 'make test    run the whole test suite (TESTS=path for a part of it)'
 	@echo 'make coverage   likewise, and say which lines no test has run'
 	@echo 'make test-lowest   tests with the lowest versions of all libraries that pyproject.toml allows'
+	@echo 'make test-pure     tests of shipping and Spark without what is compiled'
 	@echo 'make soak    many more kills, crashes, random histories and requests than make test (about an hour)'
 	@echo 'make bench   ours beside its peers, into docs/benchmarks.md and its tables (FILE=path sends its lines, too)'
 	@echo 'make docs    the site, into site/index.html'
@@ -87,6 +92,10 @@ coverage: $(VENV)/.stamp-dev java browser
 test-lowest: $(LOWEST)/.stamp
 	@echo '==> running tests with the lowest versions of libraries'
 	@$(LOWEST)/bin/python -m pytest --hypothesis-profile quick $(LOWEST_TESTS)
+
+test-pure: $(VENV)/.stamp-dev java
+	@echo '==> running tests without what is compiled'
+	@PRODUCER_PURE=1 $(BIN)/python -m pytest -q $(PURE_TESTS)
 
 soak: $(VENV)/.stamp-dev browser
 	@echo '==> killing and crashing for a long time'
