@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,52 @@ def test_a_message_that_is_too_large_is_refused_alone(cluster: str, topic: str, 
     sink.close()
     assert [batch.bodies() for batch in raised.value.batches] == [[b"x" * 5000]]
     assert [message.value() for message in _messages(cluster, topic)] == [b"1", b"2"]
+
+
+def test_a_topic_may_be_named_after_headers(cluster: str, topic: str, tmp_path: Path) -> None:
+    """``%{name}`` is one; one that is not there is empty."""
+    options = KafkaSink.Options(bootstrap_servers=cluster, topic="%{kind}-%{number}%{none}")
+    sink = KafkaSink(options, context(tmp_path))
+    kind, number = topic.split("-")
+    sink.write([EventBatch.of_bodies([b"a"], {"kind": kind}, {"number": [number]})])
+    sink.close()
+    assert [message.value() for message in _messages(cluster, topic)] == [b"a"]
+
+
+@pytest.mark.parametrize(("header", "default", "partition"), [("2", 1, 2), (None, 1, 1), ("no number", 1, 1)])
+def test_a_header_or_the_default_chooses_the_partition(
+    cluster: str, topic: str, tmp_path: Path, header: str | None, default: int, partition: int
+) -> None:
+    """What is no number counts as none."""
+    values = {
+        "kafka.bootstrap.servers": cluster,
+        "kafka.topic": topic,
+        "partitionIdHeader": "p",
+        "defaultPartitionId": str(default),
+    }
+    options = read_options(KafkaSink.Options, from_flume(KafkaSink.Options, values), "sinks.k")
+    sink = KafkaSink(options, context(tmp_path))
+    sink.write([EventBatch.of_lines(b"a\n", {} if header is None else {"p": header})])
+    sink.close()
+    assert [message.partition() for message in _messages(cluster, topic)] == [partition]
+
+
+@pytest.mark.parametrize("header", ["77", "2147483648", "9" * 30])
+def test_an_event_for_a_partition_that_is_not_there_keeps_nothing_up(
+    cluster: str, topic: str, tmp_path: Path, header: str
+) -> None:
+    """It is refused alone, or its header counts as none if no partition can have such a number."""
+    options = KafkaSink.Options(bootstrap_servers=cluster, topic=topic, partition_id_header="p", config=_ONE_PARTITION)
+    sink = KafkaSink(options, context(tmp_path))
+    refused: list[bytes] = []
+    try:
+        sink.write([EventBatch.of_bodies([b"1", b"2"], {}, {"p": [header, None]})])
+    except RefusedError as error:
+        refused = [body for batch in error.batches for body in batch.bodies()]
+    sink.close()
+    stored = [message.value() for message in _messages(cluster, topic)]
+    assert (refused, stored) in (([b"1"], [b"2"]), ([], [b"1", b"2"]))
+    assert bool(refused) == (header == "77")
 
 
 def _running(source: Source, outlet: RecordingOutlet) -> Callable[[], None]:
@@ -272,6 +319,26 @@ class _Message:
 
     def offset(self) -> int:
         return self._offset
+
+
+def test_a_pattern_of_names_is_subscribed_to(cluster: str, topic: str, tmp_path: Path) -> None:
+    """All topics that match; the topic stands in the header that is named, beside one of the message's own."""
+    for name in (f"{topic}-a", f"{topic}-b", f"other-{topic}"):
+        client = Producer({"bootstrap.servers": cluster})
+        client.produce(name, name.encode(), headers={"topic": b"own"})
+        assert client.flush(20) == 0
+    options = replace(
+        _options(cluster, topic), topics=(), topics_regex=f"{topic}-[ab]", batch_size=1, topic_header="from"
+    )
+    outlet = RecordingOutlet()
+    end = _running(KafkaSource(options, context(tmp_path)), outlet)
+    eventually(lambda: len(outlet.bodies) == 2)
+    end()
+    events = [event for batch in outlet.committed for event in batch.events()]
+    assert {(headers["from"], headers["topic"], body) for headers, body in events} == {
+        (f"{topic}-{end}", "own", f"{topic}-{end}".encode()) for end in "ab"
+    }
+    assert not any("key" in headers for headers, _ in events)
 
 
 def test_flumes_keys_are_known() -> None:

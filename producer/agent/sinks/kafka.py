@@ -7,6 +7,7 @@ delivered again after a death of this process may be stored twice.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
 
 _POLL_SECONDS = 0.1
+_HEADER = re.compile(r"%\{([^}]+)\}")
+#: Of a partition's number fewer; more the client cannot be given.
+_DIGITS = 10
 
 
 class KafkaSink:
@@ -31,11 +35,12 @@ class KafkaSink:
         """Flume's Kafka sink's."""
 
         bootstrap_servers: str = option(flume="kafka.bootstrap.servers", doc="brokers, host:port, by commas")
-        topic: str = option("default-flume-topic", flume="kafka.topic", doc="the topic")
+        topic: str = option("default-flume-topic", flume="kafka.topic", doc="the topic; %{name} is a header")
         allow_topic_override: bool = option(True, doc="let a header choose the topic")
         topic_header: str = option("topic", doc="that header")
         key_header: str = option("key", doc="the header with a message's key")
         partition_id_header: str | None = option(None, doc="the header with the number of a partition")
+        default_partition_id: int | None = option(None, least=0, doc="the partition of events without such a header")
         headers: bool = option(True, doc="send headers with the messages")
         batch_size: int = option(10_000, flume="flumeBatchSize", least=1, doc="events delivered at once, at most")
         timeout: float = option(120.0, least=1, doc="seconds that a delivery may take")
@@ -96,15 +101,19 @@ class KafkaSink:
             topic = headers.get(options.topic_header) if options.allow_topic_override else None
             partition = headers.get(options.partition_id_header or "", "")
             message: dict[str, Any] = {
-                "topic": topic or options.topic,
+                "topic": topic or self._topic(headers),
                 "value": body,
                 "key": headers.get(options.key_header),
             }
-            if partition.isdecimal():
-                message["partition"] = int(partition)
+            number = int(partition) if partition.isdecimal() and len(partition) < _DIGITS else None
+            if number is not None or options.default_partition_id is not None:
+                message["partition"] = options.default_partition_id if number is None else number
             if options.headers:
                 message["headers"] = [(name, value.encode(errors="surrogatepass")) for name, value in headers.items()]
             self._hand_over(message, _told(failures, place), deadline)
+
+    def _topic(self, headers: Mapping[str, str]) -> str:
+        return _HEADER.sub(lambda found: headers.get(found[1], ""), self._options.topic)
 
     def _hand_over(self, message: dict[str, Any], told: Callable[[Any, Any], None], deadline: Deadline) -> None:
         from confluent_kafka import KafkaException  # noqa: PLC0415
@@ -156,7 +165,8 @@ def _is_for_good(error: Any) -> bool:
     from confluent_kafka import KafkaError  # noqa: PLC0415
 
     never = KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG
-    return error.code() in never
+    # A header that names a partition which is not there would keep up all that comes behind it.
+    return error.code() in (*never, KafkaError._UNKNOWN_PARTITION)
 
 
 def _logger() -> Any:

@@ -89,7 +89,9 @@ def test_what_cannot_work_is_refused_before_anything_starts(options, message):
 
 
 def test_a_serializer_class_of_somebodys_is_told():
-    """Flume's custom serializers are refused by their key, not left out."""
+    """Flume's custom serializers are refused by their key, not left out; a list of blanks names none."""
+    with pytest.raises(AgentConfigError, match="headers: must name a header"):
+        made_of_flume("interceptors", "regex_extractor", regex="(a)", serializers="   ")
     flume = {"serializers": "s1", "serializers.s1.type": "com.example.My$Serializer"}
     with pytest.raises(AgentConfigError, match=r"serializers\.s1\.type: no such option"):
         made_of_flume("interceptors", "regex_extractor", regex="(a)", **flume)

@@ -153,6 +153,8 @@ def test_only_who_is_known_is_heard(options, right, wrong):
         (b"POST //[ HTTP/1.1\r\nContent-Length: 1\r\n\r\n1", 400),
         (b"\x16\x03\x01\x02\x00\x01\n", 400),
         (b"GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"TRACE / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"OPTIONS / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405),
         (b"POST / HTTP/1.1\r\n\r\n", 411),
         (b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n", 400),

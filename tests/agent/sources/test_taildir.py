@@ -314,6 +314,19 @@ def test_idle_files_are_closed_and_read_again_when_they_are_written(tail: Tail) 
     assert tail.seen(1) == written
 
 
+def test_a_file_whose_time_stands_still_is_read_on(tail: Tail) -> None:
+    """Its size counts: what comes in the same tick of a file system's clock, or with its time set back, is seen."""
+    writer = Writer(tail.logs / "a.log")
+    written = writer.lines(1)
+    before = writer.path.stat().st_mtime_ns
+    assert tail.seen() == written
+    tail.look(121)  # until it is closed, and looked at now and then
+    written = writer.lines(2)
+    os.utime(writer.path, ns=(before, before))
+
+    assert tail.seen(1) == written
+
+
 def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     """All are read all the same."""
     tail = Tail(tmp_path, max_open_files=5)
