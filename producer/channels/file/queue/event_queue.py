@@ -49,6 +49,8 @@ class Columns:
 
     def entries(self, start: int, stop: int) -> list[Entry]:
         """Those at positions ``start`` to ``stop``."""
+        if stop - start == 1 and start < len(self.times):
+            return [Entry(self.sequences[start], self.pointers[start], self.lengths[start], self.times[start])]
         columns = (self.sequences, self.pointers, self.lengths, self.times)
         return list(map(Entry._make, zip(*(column[start:stop] for column in columns), strict=True)))
 

@@ -194,15 +194,10 @@ class Ledger:
 
     def recent_events(self, entries: Sequence[Entry]) -> list[Event] | None:
         """The events of entries that were just taken, if all of them are still in memory; they are no longer, then."""
+        sequences = [entry.sequence for entry in entries]
         with self.lock:
-            pop = self.recent.pop
-            payloads = [pop(entry.sequence) for entry in entries]
-        events = [
-            decode_event(payload, entry.sequence)
-            for entry, payload in zip(entries, payloads, strict=True)
-            if payload is not None
-        ]
-        return events if len(events) == len(entries) else None
+            payloads = self.recent.pop(sequences)
+        return list(map(decode_event, payloads, sequences)) if len(payloads) == len(entries) else None
 
     def put_back(self, taken: Taken, sequences: Iterable[int]) -> None:
         """Give these of ``taken`` back to the head."""

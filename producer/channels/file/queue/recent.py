@@ -7,7 +7,7 @@ takes an event for the second time, and a new channel on the same directory. The
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..store.format import PutPayload
 
@@ -36,12 +36,11 @@ class Recent:
             self._size += size
             self._payloads.update(enumerate(payloads, first))
 
-    def pop(self, sequence: int) -> PutPayload | None:
-        """The payload of an event that is taken; kept no longer."""
-        payload = self._payloads.pop(sequence, None)
-        if payload is not None:
-            self._size -= len(payload) + EVENT_OVERHEAD
-        return payload
+    def pop(self, sequences: Iterable[int]) -> list[PutPayload]:
+        """The payloads of events that are taken, of those that are here; kept no longer."""
+        payloads = [payload for sequence in sequences if (payload := self._payloads.pop(sequence, None)) is not None]
+        self._size -= sum(map(len, payloads)) + EVENT_OVERHEAD * len(payloads)
+        return payloads
 
     @property
     def size(self) -> int:

@@ -328,6 +328,7 @@ def encode_gap(seed: int, sequence: int, transaction: int, size: int) -> bytes:
 _blocks: dict[tuple[tuple[str, str | None], ...], bytes] = {}
 _NO_HEADERS = _LENGTH.pack(0)
 _mappings: dict[bytes, Mapping[str, str | None]] = {}
+_EMPTY: Mapping[str, str | None] = MappingProxyType({})
 
 
 def encode_event(event: Event) -> PutPayload:
@@ -403,6 +404,8 @@ def decode_event(payload: PutPayload | memoryview, sequence: int) -> Event:
         if end > len(payload):
             raise ValueError("the headers reach beyond the event")
         if payload.__class__ is bytes:
+            if end == 4:
+                return Event(_EMPTY, payload[4:], sequence)
             block = payload[4:end]
             return Event(_mappings.get(block) or _decode_headers(block), payload[end:], sequence)
         return Event(_decode_headers(bytes(payload[4:end])), bytes(payload[end:]), sequence)
