@@ -9,7 +9,7 @@ import enum
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from .clock import Clock
 from .config import ProjectConfig
@@ -169,7 +169,11 @@ class Sink(Protocol):
         """Release connections and threads; called once, after the last write."""
 
 
-@dataclass(frozen=True, slots=True)
+#: Stands for headers that nobody has given.
+_NEW: Any = type("_New", (), {"__repr__": lambda _: "{}"})()
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Event:
     """What a channel carries.
 
@@ -181,6 +185,17 @@ class Event:
     headers: Mapping[str, str | None] = field(default_factory=dict)
     body: bytes = b""
     sequence: int | None = field(default=None, compare=False)
+
+    def __init__(
+        self, headers: Mapping[str, str | None] = _NEW, body: bytes = b"", sequence: int | None = None
+    ) -> None:
+        # A dataclass that is frozen would ask object.__setattr__, and of a take that is a third of the time.
+        _set_headers(self, {} if headers is _NEW else headers)
+        _set_body(self, body)
+        _set_sequence(self, sequence)
+
+
+_set_headers, _set_body, _set_sequence = (vars(Event)[name].__set__ for name in ("headers", "body", "sequence"))
 
 
 class Stored(enum.Enum):
