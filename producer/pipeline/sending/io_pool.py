@@ -160,9 +160,6 @@ class IOThreadPool:
 
     def _next(self) -> Turn | None:
         """Wait for a batch that may go; None if none will come any more."""
-        turn = self._take(wait=False)  # who comes from an attempt often finds one at once
-        if turn is not None:
-            return turn
         taken: list[Turn] = []
 
         def something_to_do() -> bool:

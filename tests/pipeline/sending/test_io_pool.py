@@ -113,6 +113,27 @@ def _end(pool: IOThreadPool) -> None:
     assert pool.join(Deadline.after(SystemClock(), PATIENCE)) == []
 
 
+def test_a_thread_that_comes_from_an_attempt_takes_what_is_due_without_entering_the_waiting_room() -> None:
+    """It enters, which takes a lock twice, once nothing is due any more."""
+    done = threading.Event()
+    pool = _pool(lambda batch: (batch.key.project == "last" and done.set()) or Verdict.ACCEPTED, threads=1)
+    for project in ("first", "next", "last"):
+        pool.submit(_batch(project))
+    still_queued: list[int] = []
+    enter = pool._idle._enter
+
+    def entering(signal: SimpleQueue[None]) -> bool:
+        still_queued.append(pool.queued)
+        return enter(signal)
+
+    pool._idle._enter = entering  # type: ignore[method-assign]
+    pool.start()
+    passed(done)
+    eventually(lambda: len(pool._idle) == 1)
+    assert still_queued == [0]
+    _end(pool)
+
+
 def test_projects_take_turns_however_busy_one_of_them_is() -> None:
     """Of 100 batches of one project and 2 of another, the other's are the second and the fourth to go."""
     order: list[str] = []
