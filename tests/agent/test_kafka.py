@@ -18,7 +18,7 @@ from producer.agent.batch import EventBatch, Position
 from producer.agent.interfaces import RefusedError, Sink, SinkError, Source, Stop
 from producer.agent.options import from_flume, read_options
 from producer.agent.sinks.kafka import KafkaSink
-from producer.agent.sources.kafka import KafkaSource, _parts
+from producer.agent.sources.kafka import KafkaSource, _parts, _Reading
 from producer.agent.testing import RecordingOutlet, SinkConformance
 from producer.clock import Deadline, SystemClock
 from producer.errors import ConfigError
@@ -304,6 +304,19 @@ def test_the_group_is_told_of_what_is_delivered_where_a_channel_forgets(
         eventually(lambda: _offset(group, topic, 0) == 6)
         end()
         assert _offset(group, topic, 0) == 6
+
+
+def test_a_group_that_cannot_be_told_is_a_line_at_times(
+    cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried again at each look, such as while a group is dealt out anew; the log does not fill."""
+    consumer = Consumer({"bootstrap.servers": cluster, "group.id": f"group-{topic}"})
+    where = context(tmp_path)
+    reading = _Reading(_options(cluster, topic), where, consumer, RecordingOutlet(), Stop())
+    for offset in range(5):
+        reading._tell({("", -5): offset})
+    consumer.close()
+    assert caplog.text.count("the group was not told yet how far 1 partitions were read") == 1
 
 
 def test_a_batch_of_a_partition_ends_where_one_of_the_channels_is() -> None:

@@ -23,6 +23,7 @@ from ...loggers import get_logger
 from ..batch import EventBatch, Position
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
+from ..repeated import RepeatedLog
 
 _log = get_logger("producer.agent.kafka")
 
@@ -107,6 +108,7 @@ class _Reading:
         self._outlet, self._stop = outlet, stop
         self._member = _Member(consumer, stop)
         self._noted: dict[_Place, int | None] = {}
+        self._repeated = RepeatedLog(context.clock)
 
     def join(self) -> None:
         """Become a member of the group."""
@@ -202,10 +204,12 @@ class _Reading:
         try:
             self._consumer.commit(offsets=[_partition(place, end) for place, end in ends.items()], asynchronous=False)
         except KafkaException as error:
-            _log.warning(
-                "source %s: the group was not told how far %d partitions were read, messages may come again: %s",
-                *(self._context.name, len(ends), error),
-            )
+            more = self._repeated.due(error)  # while a group is dealt out anew it is tried at each look
+            if more is not None:
+                _log.warning(
+                    "source %s: the group was not told yet how far %d partitions were read: %s%s",
+                    *(self._context.name, len(ends), error, more),
+                )
         else:
             self._noted.update(ends)
 
