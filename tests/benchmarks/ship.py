@@ -73,7 +73,9 @@ class Result:
 
 def _repeated(path: Path, sample: bytes, megabytes: float) -> list[Path]:
     if not path.exists():
-        path.write_bytes(sample * int(megabytes * 1_000_000 // len(sample) + 1))
+        with path.open("wb") as file:
+            for _ in range(int(megabytes * 1_000_000 // len(sample) + 1)):
+                file.write(sample)
     return [path]
 
 
@@ -154,8 +156,9 @@ def size_of(paths: Sequence[Path]) -> int:
 
 
 def _plain_size(path: Path) -> int:
-    data = path.read_bytes()
-    return int.from_bytes(data[-4:], "little") if path.suffix == ".gz" else len(data)
+    if path.suffix != ".gz":
+        return path.stat().st_size
+    return int.from_bytes(path.read_bytes()[-4:], "little")
 
 
 @contextmanager
