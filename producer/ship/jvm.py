@@ -66,15 +66,16 @@ class Jvm:
         if os.getpid() != self._owner:
             return
         shutil.rmtree(self._folder, ignore_errors=True)
-        if self._process.poll() is not None:
-            return
-        try:
-            self._signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_SECONDS)
-        finally:
-            self._signal(signal.SIGKILL)
-            self._process.wait()
+        if self._process.poll() is None:
+            try:
+                self._signal(signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(END_SECONDS)
+            finally:
+                self._signal(signal.SIGKILL)
+                self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: nobody is left but a zombie
