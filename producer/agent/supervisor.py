@@ -108,11 +108,16 @@ class Supervised:
     def _tell(self, error: BaseException, pause: float) -> None:
         """Of an error with words of ours where it was raised says nothing."""
         more = self._repeated.due(error)
-        if more is not None:
-            _log.error(
-                "%s %s failed, and is run again in %.0f s: %s: %s%s%s",
-                *(self.kind, self.name, pause, type(error).__name__, words_of(error), more, _trace_of(error)),
-            )
+        if more is None:
+            return
+        trace, masked = _trace_of(error), ""
+        if trace != without_userinfo(trace):  # its text in place of the error itself, which would show a password
+            masked = f"\n{without_userinfo(trace)}"
+        _log.error(
+            "%s %s failed, and is run again in %.0f s: %s: %s%s%s",
+            *(self.kind, self.name, pause, type(error).__name__, words_of(error), more, masked),
+            exc_info=error if trace and not masked else None,
+        )
 
     def _become(self, state: State) -> None:
         self.state = state
@@ -124,4 +129,4 @@ def _trace_of(error: BaseException) -> str:
     """Its lines; empty for an error with words of ours."""
     if isinstance(error, ProducerError | OSError):
         return ""
-    return "\n" + without_userinfo("".join(traceback.format_exception(error)).rstrip())
+    return "".join(traceback.format_exception(error)).rstrip()
