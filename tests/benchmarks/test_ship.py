@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.benchmarks import ship
-from tests.benchmarks.ship import Result, report
+from tests.benchmarks.ship import CpuOfTree, Result, report
 
 
 def test_ship_is_measured_without_spark(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,3 +40,18 @@ def test_goals_are_told_with_their_verdict() -> None:
         "text, cluster of 2 workers / local[2]: 0.75   goal 0.9: missed",
         "cold, local, the whole command: 1.40 s   goal 1.5: met",
     ]
+
+
+def test_what_processes_have_spent_that_nobody_waits_for_is_counted() -> None:
+    """As Spark's Python workers: whoever has started them ignores their end."""
+    spend = "import time\nwhile time.process_time() < 0.2: pass\nprint()"
+    start = """
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", sys.argv[1]]).wait()
+"""
+    with subprocess.Popen([sys.executable, "-c", start, spend], stdout=subprocess.PIPE) as command:
+        spent = CpuOfTree(command.pid)
+        while command.poll() is None:
+            spent.look()
+    assert 0.15 < spent.seconds < 2

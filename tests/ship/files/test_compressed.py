@@ -1,0 +1,67 @@
+"""What is compressed is read as it was."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from producer.ship.files import compressed
+from producer.ship.files.compressed import DAMAGE, decompressing
+
+PLAIN = b"".join(b"%d a line of a log\n" % number for number in range(20_000))
+
+
+@pytest.fixture(params=["isal", "zlib"])
+def decompressor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What inflates gzip: the quick library, or where there is none, Python's."""
+    inflate: Callable[[int], Any] = zlib.decompressobj
+    if request.param == "isal":
+        inflate = pytest.importorskip("isal.isal_zlib").decompressobj
+    monkeypatch.setattr(compressed, "_decompressobj", inflate)
+
+
+def read(data: bytes) -> tuple[bytes, bool]:
+    """What could be read, and whether that was all."""
+    reader, parts = decompressing(io.BytesIO(data), "gzip"), list[bytes]()
+    try:
+        while part := reader.read1(50_000):
+            parts.append(part)
+    except DAMAGE:
+        return b"".join(parts), False
+    return b"".join(parts), True
+
+
+@pytest.mark.usefixtures("decompressor")
+def test_members_of_gzip_are_one_file() -> None:
+    """As ``gzip -dc`` has it: also with zeros behind them, as tapes leave, of which there are many."""
+    data = gzip.compress(PLAIN) + gzip.compress(b"") + gzip.compress(b"more\n") + bytes(40_000)
+    assert read(data) == (PLAIN + b"more\n", True)
+    assert read(gzip.compress(b"") * 3) == (b"", True)
+
+
+@pytest.mark.usefixtures("decompressor")
+def test_gzip_that_is_cut_off_is_never_taken_for_whole() -> None:
+    """What stands before the cut is read, but for some kilobytes, and then it is damage."""
+    data = gzip.compress(PLAIN)
+    for size in [1, 9, 10, 11, *range(20, len(data), 997), len(data) - 8, len(data) - 1]:
+        found, whole = read(data[:size])
+        assert (PLAIN.startswith(found), whole) == (True, False), size
+        assert len(found) >= len(zlib.decompressobj(31).decompress(data[:size])) - 1024, size
+
+
+@pytest.mark.usefixtures("decompressor")
+def test_damaged_gzip_is_told() -> None:
+    """Bits that changed, and what is behind the members and none; what stands before is read."""
+    random_ = random.Random(1)
+    data = gzip.compress(PLAIN)
+    for _ in range(50):
+        place = random_.randrange(10, len(data) - 4)
+        changed = data[:place] + bytes([data[place] ^ 1 << random_.randrange(8)]) + data[place + 1 :]
+        assert not read(changed)[1] or gzip.decompress(changed) == read(changed)[0], place
+    assert read(data + b"no gzip, but some text") == (PLAIN, False)
