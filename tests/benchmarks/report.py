@@ -1,7 +1,6 @@
 """Results as Markdown, put between markers; what stands around them is kept.
 
-What one decides by, the plots and the goals, goes into ``docs/benchmarks.md``, all tables into ``RESULTS.md`` beside
-this file.
+The plots go into ``docs/benchmarks.md``, goals and tables into ``RESULTS.md`` beside this file.
 """
 
 from __future__ import annotations
@@ -36,17 +35,19 @@ def insert(document: str, name: str, text: str) -> str:
 
 
 def summary(results: Results, plots: dict[str, str]) -> str:
-    """The plots and the goals.
+    """The plots, and how many goals are met.
 
     :param plots: names of files, as a link from the document takes them, and what they show.
     """
     pictures = [f"![{text}]({name})" for name, text in plots.items()]
-    return "\n\n".join([*pictures, f"## Goals\n\n{goals_table(verdicts(results))}"])
+    found = [verdict.met for verdict in verdicts(results) if verdict.met is not None]
+    return "\n\n".join([*pictures, f"Of {len(found)} goals {sum(found)} are met: [`{TABLES}`](../{TABLES})."])
 
 
 def report(cases: dict[str, Case], results: Results) -> str:
-    """The machine, and a table a case."""
-    return "\n\n".join([_machines(results), *(_section(case, results.get(case.id)) for case in cases.values())])
+    """The goals, the machine, and a table a case."""
+    goals = f"### Goals\n\n{goals_table(verdicts(results))}"
+    return "\n\n".join([goals, _machines(results), *(_section(case, results.get(case.id)) for case in cases.values())])
 
 
 def table(heads: Sequence[str], rows: Rows) -> str:
