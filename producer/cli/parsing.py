@@ -17,6 +17,21 @@ Actions = argparse._SubParsersAction  # its only name
 #: What begins with a dash and is a value: a number, or a time ago, also one whose unit is none.
 _NEGATIVE = re.compile(r"-\d+(\.\d*)?[a-zA-Z]*$|-\.\d+$")
 
+#: Flags that people know from other programs, or expect, and what they are called where there is such a flag.
+_ELSEWHERE = {
+    "--address": "--endpoint",
+    "--format": "--parser",
+    "--host": "--endpoint",
+    "--ignore": "--exclude",
+    "--jobs": "--workers",
+    "--processes": "--workers",
+    "--regex": "--pattern",
+    "--regexp": "--pattern",
+    "--separator": "--delimiter",
+    "--tail": "--follow",
+    "--url": "--endpoint",
+}
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that says which option or word was meant, and takes ``-1h`` for a value."""
@@ -59,6 +74,8 @@ class Parser(argparse.ArgumentParser):
         return name in self._option_string_actions
 
     def _near(self, name: str) -> str:
+        if (meant := _ELSEWHERE.get(name, "")) in self._option_string_actions:
+            return f": did you mean {meant}?"
         options = [option for option in self._option_string_actions if option.startswith("--")]
         return did_you_mean(name, options)
 

@@ -38,6 +38,8 @@ def ended(*arguments: str) -> int:
         (["serv"], "producer: no such command 'serv': did you mean serve? see producer --help\n"),
         (["serve", "--prot", "1"], "producer serve: unknown flag --prot: did you mean --port? see"),
         (["ship", "--endpont=x"], "producer ship: unknown flag --endpont: did you mean --endpoint? see"),
+        (["ship", "--regex", "x"], "producer ship: unknown flag --regex: did you mean --pattern? see"),
+        (["search", "--url=x"], "producer search: unknown flag --url: did you mean --endpoint? see"),
         (["agent", "--confg", "x"], "producer agent: unknown flag --confg: did you mean --config? see"),
         (["channel", "inspct", "x"], "producer channel: no such command 'inspct': did you mean inspect? see"),
         (["agent", "unit", "sytemd"], "no such choice 'sytemd': did you mean systemd? see"),
