@@ -75,7 +75,7 @@ class OutageLog:
         if silent is None:
             return
         _log.warning(
-            "%s: attempt %d failed: %s%s; the next one is in %.1f s%s",
+            "%s: attempt %d failed: %s%s; the next one is in %.3g s%s",
             place,
             attempt,
             error,
