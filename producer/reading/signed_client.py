@@ -29,7 +29,7 @@ from ..pipeline.sending.retry_rules import wait_backoff
 from ..sinks.http.authorities import authorities_of, check_authorities
 from ..sinks.http.connections import FollowedAdapter, Outgoing
 from ..sinks.http.failures import error_of_exception
-from ..sinks.http.proxies import proxies_for
+from ..sinks.http.proxies import proxies_for, through
 from ..sinks.http.transport import Answer
 from ..sinks.http.transport import Target as HttpTarget
 from ..sinks.loghub.classify import error_of_answer
@@ -181,7 +181,7 @@ class SignedClient:
                     allow_redirects=False,
                 )
             except (requests.RequestException, OSError, ValueError) as error:
-                raise error_of_exception(error, request.sent) from error
+                raise error_of_exception(error, request.sent, self._way()) from error
         answer = Answer(response.status_code, response.headers.get("x-log-requestid", ""), response.content)
         if answer.status != requests.codes.ok:
             raise self._learn(credentials, answer, response.headers)
@@ -212,12 +212,15 @@ class SignedClient:
 
     def _learn(self, credentials: Credentials, answer: Answer, headers: Mapping[str, str]) -> AttemptError:
         """The error of ``answer``, after what it teaches was noted: refused credentials, the server's time."""
-        error = error_of_answer(answer)
+        error = error_of_answer(answer, self._way())
         if isinstance(error, UnauthorizedError):
             self._credentials.refused(credentials)
         elif isinstance(error, ClockSkewError):
             self._clock_offset = _offset(headers.get("Date"), self._clock.time()) or self._clock_offset
         return error
+
+    def _way(self) -> str:
+        return through(self._http.base_url, self._session.proxies)
 
     def _sleep(self, seconds: float) -> None:
         self._clock.wait_for(SimpleQueue(), Deadline.after(self._clock, seconds))

@@ -31,16 +31,19 @@ _OBJECT = re.compile(r"^<[^>]*>: ")
 _CONNECTION = re.compile(r"^\w+\(host='([^']*)', port=(\d+)\): ")
 
 
-def error_of_exception(error: Exception, sent: Sent) -> AttemptError:
-    """The error that a failed exchange stands for."""
+def error_of_exception(error: Exception, sent: Sent, way: str = "") -> AttemptError:
+    """The error that a failed exchange stands for.
+
+    :param way: of :func:`~.proxies.through`.
+    """
     if sent is Sent.NOTHING:
-        return _never_sent(error)
+        return _never_sent(error, way)
     if isinstance(error, TimeoutError | urllib3.exceptions.TimeoutError):
-        return _without_answer("SocketTimeout", "no answer in time", error, sent)
-    return _without_answer("RequestError", "no answer", error, sent)
+        return _without_answer("SocketTimeout", f"no answer in time{way}", error, sent)
+    return _without_answer("RequestError", f"no answer{way}", error, sent)
 
 
-def _never_sent(error: Exception) -> AttemptError:
+def _never_sent(error: Exception, way: str) -> AttemptError:
     # A URL, a header or a name that cannot be sent; a certificate bundle that does not exist is a bare OSError, unlike
     # what comes from a socket.
     refused = isinstance(error, ValueError) and not isinstance(error, ssl.SSLError)  # a certificate's error is both
@@ -49,7 +52,7 @@ def _never_sent(error: Exception) -> AttemptError:
     stage = next((words for kinds, words in _STAGES if isinstance(error, kinds)), "no connection")
     cause = _innermost(error)
     hint = PLAIN_HTTP if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS else ""
-    return UnreachableError("RequestError", f"{stage}: {_words(cause)}{hint}")
+    return UnreachableError("RequestError", f"{stage}{way}: {_words(cause)}{hint}")
 
 
 def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> NetworkError:
@@ -57,16 +60,17 @@ def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> Netwo
     return NetworkError(code, f"{words}: {_reason(error)}", may_have_been_stored=sent is Sent.WHOLE)
 
 
-def error_of_limit(limit: str, sent: Sent) -> NetworkError:
+def error_of_limit(limit: str, sent: Sent, way: str = "") -> NetworkError:
     """The error of an exchange that was ended at its limit.
 
     :param limit: the limit, in words.
+    :param way: of :func:`~.proxies.through`.
     """
     if sent is Sent.NOTHING:
-        return UnreachableError("SocketTimeout", f"no connection within {limit}")
-    words = f"no complete answer within {limit}"
+        return UnreachableError("SocketTimeout", f"no connection within {limit}{way}")
+    words = f"no complete answer within {limit}{way}"
     if sent is Sent.PART:
-        words = f"the request did not leave completely within {limit}"
+        words = f"the request did not leave completely within {limit}{way}"
     return NetworkError("SocketTimeout", words, may_have_been_stored=sent is Sent.WHOLE)
 
 

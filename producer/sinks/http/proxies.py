@@ -42,6 +42,17 @@ def proxies_for(config: HttpConfig, base_url: str) -> Mapping[str, str]:
     return proxies
 
 
+def through(base_url: str, proxies: Mapping[str, str]) -> str:
+    """What an error of a request to ``base_url`` says of its proxy, behind its other words; empty without one.
+
+    :param proxies: of :func:`proxies_for`.
+    """
+    used = requests.utils.select_proxy(base_url, dict(proxies)) or ""
+    parts = urlsplit(used if "://" in used else f"http://{used}")
+    port = "" if parts.port is None else f":{parts.port}"
+    return f" (through the proxy {parts.scheme}://{parts.hostname}{port})" if parts.hostname else ""
+
+
 def check_proxy(option: str, url: str, schemes: tuple[str, ...] = _SCHEMES) -> None:
     """
     :param schemes: what the URL may begin with.

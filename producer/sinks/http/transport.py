@@ -26,7 +26,7 @@ from .answers import Received
 from .authorities import authorities_of
 from .connections import FollowedAdapter, Outgoing, Sent
 from .failures import error_of_exception, error_of_limit
-from .proxies import proxies_for
+from .proxies import proxies_for, through
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -176,9 +176,9 @@ class Transport:
                 connection, received = self._exchange(route, method, target, head, body)
             except Exception as error:
                 if watch.cut:
-                    raise error_of_limit(self._limit, request.sent) from error
+                    raise error_of_limit(self._limit, request.sent, through(base_url, proxies)) from error
                 if isinstance(error, _OF_THE_NETWORK):
-                    raise error_of_exception(error, request.sent) from error
+                    raise error_of_exception(error, request.sent, through(base_url, proxies)) from error
                 raise
         # A connection that is shut down also looks like one that the server closed after a complete answer.
         if received.last or watch.cut:
@@ -186,7 +186,7 @@ class Transport:
         # Not before the watchdog has let go of it: any thread may take it there, and close it.
         route.pool._put_conn(connection)
         if watch.cut:
-            raise error_of_limit(self._limit, request.sent)
+            raise error_of_limit(self._limit, request.sent, through(base_url, proxies))
         headers: Any = received.headers
         return Answer(received.status, headers.get("x-log-requestid", ""), received.body), headers
 

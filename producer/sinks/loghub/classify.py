@@ -74,9 +74,12 @@ def is_acknowledgement(answer: Answer) -> bool:
     return answer.status == 200 and (not answer.body or bool(answer.request_id))
 
 
-def error_of_answer(answer: Answer) -> AttemptError:
-    """The error that an answer other than an acknowledgement stands for."""
-    code, message = _parse(answer)
+def error_of_answer(answer: Answer, way: str = "") -> AttemptError:
+    """The error that an answer other than an acknowledgement stands for.
+
+    :param way: what is said of the proxy that may have given it.
+    """
+    code, message = _parse(answer, way)
     kind = _kind_of(code, answer.status)
     return kind(
         code,
@@ -107,11 +110,13 @@ def _general(code: str, status: int) -> type[AttemptError]:
     return RejectedError if 400 <= status < 500 else ServerError
 
 
-def _parse(answer: Answer) -> tuple[str, str]:
+def _parse(answer: Answer, way: str) -> tuple[str, str]:
     try:
         data = json.loads(answer.body)
         code, message = str(data["errorCode"])[:_MAX_CODE], str(data.get("errorMessage", ""))[:_MAX_MESSAGE]
         return one_line(code)[:_MAX_CODE], one_line(message)[:_MAX_MESSAGE]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         start = answer.body[:200].decode("utf-8", "backslashreplace")
-        return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error: {start!r}"
+        if answer.status == 407:
+            return BAD_RESPONSE, f"HTTP 407{way}: the proxy takes no request without a user and password that it knows"
+        return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error{way}: {start!r}"

@@ -33,6 +33,7 @@ from ...wire.prepared import Prepared, PreparedV1, PreparedV4
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
 from ..http.authorities import check_authorities
+from ..http.proxies import through
 from ..http.transport import Answer, Target, Transport, head_of, target_of
 from .classify import error_of_answer, is_acknowledgement
 from .codec import Codec
@@ -246,7 +247,7 @@ class LogHubSink(Sink):
         self, project: _Project, credentials: Credentials, answer: Answer, headers: Mapping[str, str]
     ) -> AttemptError:
         """The error of ``answer``, after what it teaches was noted: refused credentials, the server's time."""
-        error = error_of_answer(answer)
+        error = error_of_answer(answer, through(project.target.base_url, project.proxies))
         if isinstance(error, UnauthorizedError):
             project.credentials.refused(credentials)
         elif isinstance(error, ClockSkewError):

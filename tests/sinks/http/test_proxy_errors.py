@@ -1,0 +1,69 @@
+"""What a proxy does to a request is told with its name, and without its password."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig
+from producer.errors import ProducerError
+from producer.reading.errors import LogHubReadError
+from producer.reading.signed_client import Question, SignedClient
+from producer.sinks.http.transport import target_of
+
+_ANSWERS = {
+    "407": b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
+    "502": b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\n<p/>",
+    "closed": b"",
+}
+
+
+@contextmanager
+def _proxy(answer: bytes) -> Iterator[int]:
+    """The port of one that gives this to whoever asks for anything."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):  # it was closed
+                while True:
+                    connection, _ = listener.accept()
+                    with connection, connection.makefile("rb") as asked:
+                        while asked.readline().strip():
+                            pass
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("answer", _ANSWERS)
+def test_an_error_behind_a_proxy_names_it(answer: str, scheme: str) -> None:
+    """Of a send, of ``check`` and of a read; 407 with what to do, and nothing with the password."""
+    with _proxy(_ANSWERS[answer]) as port:
+        proxy = f"http://me:hidden@127.0.0.1:{port}"
+        project = ProjectConfig("p", endpoint=f"{scheme}://far.test", access_key_id="a", access_key_secret="s")
+        config = ProducerConfig(retries=0, http=HttpConfig(proxies={"http": proxy, "https": proxy}))
+        with Producer(project, config=config) as producer:
+            with pytest.raises(ProducerError) as checked:
+                producer.check("p")
+            future = producer.send("p", "l", {"a": "b"}, urgent=True)
+            sent = future.exception(10)
+        target = target_of("p", f"{scheme}://far.test")
+        with (
+            SignedClient(project, target, "here", names={"endpoint": "endpoint"}, config=config) as client,
+            pytest.raises(LogHubReadError) as read,
+        ):
+            client.ask("GetLogs", Question("/logstores/l"), lambda *_: None)
+    for told in (str(checked.value), str(sent), str(read.value)):
+        assert f"(through the proxy http://127.0.0.1:{port})" in told
+        assert "hidden" not in told
+        assert answer == "closed" or answer in told
+        assert answer != "407" or scheme == "https" or "a user and password that it knows" in told
