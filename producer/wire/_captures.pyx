@@ -140,6 +140,7 @@ cdef bint matches(const Program* program, Body body, size_t at, Span* spans) noe
                 number = step.target
             else:
                 trail.depth = 0  # before it goes back further, re would try the other alternative
+                forget_groups(program, step.target, spans)
         elif step.kind == JUMP:
             number = step.target
         else:
@@ -149,6 +150,15 @@ cdef bint matches(const Program* program, Body body, size_t at, Span* spans) noe
             if patience == 0 or not go_back(program, body, &trail, &number, &at):
                 return False
     return True
+
+
+cdef void forget_groups(const Program* program, size_t other, Span* spans) noexcept nogil:
+    """The other alternatives, the first of which begins there, take no part, as one did before a run took less."""
+    cdef const Step* step
+    for other in range(other, program.steps[other - 1].target):
+        step = program.steps + other
+        if step.kind == OPEN:
+            spans[step.target].start, spans[step.target].size = 0, ABSENT
 
 
 cdef inline bint note(Trail* trail, size_t number, size_t begin, size_t at) noexcept nogil:
@@ -161,8 +171,8 @@ cdef inline bint note(Trail* trail, size_t number, size_t begin, size_t at) noex
 
 
 cdef bint go_back(const Program* program, Body body, Trail* trail, size_t* number, size_t* at) noexcept nogil:
-    """Let the last run take one less, or a lazy one more; False if none can. No alternative lies behind it that was
-    taken: so all groups behind it are set anew."""
+    """Let the last run take one less, or a lazy one more; False if none can. Behind it no alternative was taken but
+    last ones: so all groups behind it are set anew, unless another alternative is taken now."""
     cdef Run* run
     cdef const Step* step
     while trail.depth:

@@ -402,3 +402,17 @@ def test_the_end_of_the_sink_does_not_wait_for_a_broker_that_is_away(tmp_path: P
     thread.join(5)
     sink.close()
     assert "1 messages were not acknowledged before the sink had to end" in str(errors)
+
+def test_a_partition_that_ends_before_what_group_and_channels_have_is_read(
+    cluster: str, topic: str, tmp_path: Path
+) -> None:
+    """It is another one than they knew, also where both agree."""
+    _produced(cluster, topic, 1, 10)
+    outlet, options = RecordingOutlet(), _options(cluster, topic)
+    outlet.pass_over(Position(f"{options.group_id}/{topic}-0", 50))
+    with _group(cluster, options.group_id) as group:
+        group.commit(offsets=[TopicPartition(topic, 0, 50)], asynchronous=False)
+        end = _running(KafkaSource(options, context(tmp_path)), outlet)
+        eventually(lambda: len(outlet.bodies) == 10)
+        end()
+        assert _offset(group, topic, 0) == 10

@@ -67,6 +67,7 @@ _PATTERNS = st.builds(
 @_compiled
 @example("^([ab]+)(?:c(d))?(.*)$", ["abce"], re.ASCII, False)  # what may be left out is, before the run takes less
 @example("^([ab]+)(cd|ab|c)(.*)$", ["abce"], re.ASCII, False)
+@example("^(a*)(?:a|(b))[bc]$", ["aab"], re.ASCII, False)  # the last alternative takes no part, as it did before
 @example("([^b]*?)$", ["a\n"], re.ASCII, False)  # the end is also before the last newline
 @example("([^b]*?)a$", ["aa\n"], re.ASCII, False)
 @example("(?s)(.*?).$", ["a\n\n"], re.DOTALL, False)
