@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from producer.agent.batch import EventBatch, Position
@@ -306,6 +306,78 @@ def test_the_group_is_told_of_what_is_delivered_where_a_channel_forgets(
         assert _offset(group, topic, 0) == 6
 
 
+def test_a_partition_that_ends_before_what_group_and_channels_have_is_read_as_a_new_one(
+    cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is another one, also where both agree: nothing of it is passed over, and the group is told anew."""
+    _produced(cluster, topic, 1, 10)
+    outlet, options = RecordingOutlet(), _options(cluster, topic)
+    outlet.pass_over(Position(f"{options.group_id}/{topic}-0", 50))
+    with _group(cluster, options.group_id) as group:
+        group.commit(offsets=[TopicPartition(topic, 0, 50)], asynchronous=False)
+        end = _running(KafkaSource(options, context(tmp_path)), outlet)
+        eventually(lambda: len(outlet.bodies) == 10)
+        end()
+        assert _offset(group, topic, 0) == 10
+    assert "but Kafka gives it from offset 0 on, where it was at 50: it is read as a new one" in caplog.text
+
+
+class _Told:
+    """A group that hears what it is told, but the first time.
+
+    :ivar offsets: what it was told.
+    """
+
+    def __init__(self, messages: Sequence[_Message]) -> None:
+        self._messages, self._failed = list(messages), False
+        self.offsets: list[int] = []
+
+    def committed(self, partitions: Sequence[Any], timeout: float) -> Sequence[Any]:
+        return [TopicPartition("t", 0, OFFSET_INVALID)]
+
+    def consume(self, count: int, timeout: float) -> list[_Message]:
+        given, self._messages = self._messages[:count], self._messages[count:]
+        return given
+
+    def commit(self, offsets: Sequence[Any], asynchronous: bool) -> None:
+        if not self._failed:
+            self._failed = True
+            raise KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))
+        self.offsets += [each.offset for each in offsets]
+
+
+def test_the_group_is_told_later_where_a_partition_was_begun(tmp_path: Path) -> None:
+    """If it could not be at first: not where it is by then, for what lies between is not delivered yet."""
+    consumer = _Told([_Message(offset) for offset in range(4)])
+    reading = _Reading(_options("", "t", batch_size=2), context(tmp_path), consumer, _Unsafe(), Stop())
+    reading._assigned(consumer, [TopicPartition("t", 0)])
+    assert reading.look()
+    assert reading.look()
+    assert consumer.offsets == [0]
+
+
+def test_a_partition_that_begins_anew_among_the_messages_of_one_look_is_read(tmp_path: Path) -> None:
+    """Its offsets lie below those before: they are put, and the group is told of them."""
+    consumer, outlet = _Told([_Message(offset) for offset in (7, 8, 9, 0, 1, 2)]), RecordingOutlet()
+    reading = _Reading(_options("", "t", batch_size=6), context(tmp_path), consumer, outlet, Stop())
+    reading._assigned(consumer, [TopicPartition("t", 0)])
+    assert reading.look()
+    assert [body for batch in outlet.committed for body in batch.bodies()] == [b"7", b"8", b"9", b"0", b"1", b"2"]
+    assert consumer.offsets == [0, 3]
+
+
+def test_what_waited_while_its_partition_was_dealt_out_anew_is_not_put(tmp_path: Path) -> None:
+    """Kafka gives it again, from where the group is."""
+    consumer, outlet = _Told([_Message(offset) for offset in (0, 1, 2)]), RecordingOutlet()
+    reading = _Reading(_options("", "t"), context(tmp_path), consumer, outlet, Stop())
+    reading._assigned(consumer, [TopicPartition("t", 0)])
+    runs = reading._runs(consumer.consume(3, 0))
+    reading._lost(consumer, [TopicPartition("t", 0)])
+    reading._assigned(consumer, [TopicPartition("t", 0)])
+    assert all(reading._put(share, run) for share, run in runs)
+    assert outlet.bodies == []
+
+
 def test_a_group_that_cannot_be_told_is_a_line_at_times(
     cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -327,11 +399,34 @@ def test_a_batch_of_a_partition_ends_where_one_of_the_channels_is() -> None:
 
 
 class _Message:
+    """Of partition 0 of a topic; its offset is its value."""
+
     def __init__(self, offset: int) -> None:
         self._offset = offset
 
     def offset(self) -> int:
         return self._offset
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def value(self) -> bytes:
+        return b"%d" % self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 0, 0
+
+    def key(self) -> None:
+        return None
+
+    def headers(self) -> None:
+        return None
+
+    def error(self) -> None:
+        return None
 
 
 def test_a_pattern_of_names_is_subscribed_to(cluster: str, topic: str, tmp_path: Path) -> None:
@@ -402,17 +497,3 @@ def test_the_end_of_the_sink_does_not_wait_for_a_broker_that_is_away(tmp_path: P
     thread.join(5)
     sink.close()
     assert "1 messages were not acknowledged before the sink had to end" in str(errors)
-
-def test_a_partition_that_ends_before_what_group_and_channels_have_is_read(
-    cluster: str, topic: str, tmp_path: Path
-) -> None:
-    """It is another one than they knew, also where both agree."""
-    _produced(cluster, topic, 1, 10)
-    outlet, options = RecordingOutlet(), _options(cluster, topic)
-    outlet.pass_over(Position(f"{options.group_id}/{topic}-0", 50))
-    with _group(cluster, options.group_id) as group:
-        group.commit(offsets=[TopicPartition(topic, 0, 50)], asynchronous=False)
-        end = _running(KafkaSource(options, context(tmp_path)), outlet)
-        eventually(lambda: len(outlet.bodies) == 10)
-        end()
-        assert _offset(group, topic, 0) == 10

@@ -3,7 +3,8 @@
 A batch is of one partition, and its offsets are its position (:mod:`..positions`): what a channel on the disk has when
 the agent dies is passed over when Kafka gives it again. The group is told of what nobody can lose any more
 (:meth:`~..interfaces.Outlet.safe_end`), and where each partition was begun: a partition of which it knows nothing is
-another one than that of which the channels know.
+another one than that of which the channels know. So is one that Kafka gives from a lower offset on than where it was:
+a topic that was made again, or lost its end.
 
 A channel that is full stops the reading, and the membership goes on: the client is asked for nothing but news of the
 group meanwhile.
@@ -95,10 +96,25 @@ class KafkaSource:
         return Consumer(settings, logger=_log)
 
 
+@dataclass(slots=True, eq=False)
+class _Share:
+    """A partition, from the moment when it becomes this member's until it is taken away.
+
+    :ivar noted: the offset that the group has; None if it has none.
+    :ivar next: no message is to come from before it.
+    :ivar begun: the first offset that came of one of which the group knows nothing.
+    """
+
+    place: _Place
+    noted: int | None
+    next: int
+    begun: int | None = None
+
+
 class _Reading:
     """One run of the source.
 
-    :ivar _noted: of each partition that is this member's, the offset that the group has; None if it has none.
+    :ivar _shares: the partitions that are this member's.
     """
 
     def __init__(
@@ -107,7 +123,7 @@ class _Reading:
         self._options, self._context, self._consumer = options, context, consumer
         self._outlet, self._stop = outlet, stop
         self._member = _Member(consumer, stop)
-        self._noted: dict[_Place, int | None] = {}
+        self._shares: dict[_Place, _Share] = {}
         self._repeated = RepeatedLog(context.clock)
 
     def join(self) -> None:
@@ -119,25 +135,51 @@ class _Reading:
     def look(self) -> bool:
         """Put what has come; False if it had to stop before."""
         messages = self._consumer.consume(self._options.batch_size, timeout=self._options.batch_duration)
-        by_place: dict[_Place, list[Any]] = {}
-        for message in messages:
-            if self._is_message(message):
-                by_place.setdefault((message.topic(), message.partition()), []).append(message)
-        done = all(self._put(place, some) for place, some in by_place.items())
-        self._commit(self._noted)
+        runs = self._runs(filter(self._is_message, messages))
+        done = all(self._put(share, run) for share, run in runs)
+        self._commit(self._shares)
         return done
 
-    def _put(self, place: _Place, messages: Sequence[Any]) -> bool:
-        if place not in self._noted:  # it went to another member while a channel had no room
+    def _runs(self, messages: Iterable[Any]) -> list[tuple[_Share, list[Any]]]:
+        """Messages by their partitions, those of each in order of their offsets; where an offset is not behind the one
+        before, a run of its own begins.
+        """
+        runs: list[tuple[_Share, list[Any]]] = []
+        newest: dict[_Place, list[Any]] = {}
+        for message in messages:
+            place = message.topic(), message.partition()
+            run = newest.get(place)
+            if place in self._shares and (run is None or message.offset() <= run[-1].offset()):
+                run = newest[place] = []
+                runs.append((self._shares[place], run))
+            if run is not None:
+                run.append(message)
+        return runs
+
+    def _put(self, share: _Share, messages: Sequence[Any]) -> bool:
+        place, first = share.place, messages[0].offset()
+        if self._shares.get(place) is not share:  # it was dealt out anew while a channel had no room
             return True
-        if self._noted[place] is None:
-            self._tell({place: messages[0].offset()})
+        if first < share.next:
+            self._begin_anew(share, first)
+        share.next = messages[-1].offset() + 1
+        if share.noted is None:  # it may be that the group could not be told before
+            share.begun = first if share.begun is None else share.begun
+            self._tell({place: share.begun})
         name = self._name(place)
         for part in _parts(messages, self._outlet.ends(name)):
             batch = self._batch(part, Position(name, part[-1].offset() + 1))
             if not self._outlet.put_until(batch, self._member):
                 return False
         return True
+
+    def _begin_anew(self, share: _Share, first: int) -> None:
+        """Kafka gives a partition from before where it was: it is another one, or has lost its end."""
+        share.noted = share.begun = None
+        end = self._outlet.ends(self._name(share.place))[-1]
+        if end > first:
+            self._say_anew(share.place, end, f"Kafka gives it from offset {first} on, where it was at {share.next}")
+            self._outlet.forget(self._name(share.place))
 
     def _name(self, place: _Place) -> str:
         """Of the position; another group may be that of another cluster."""
@@ -158,7 +200,7 @@ class _Reading:
             end = self._outlet.ends(self._name(place))[-1]
             if end > (offset or 0) and not self._goes_on(place, offset, end):
                 self._outlet.forget(self._name(place))
-            self._noted[place] = offset
+            self._shares[place] = _Share(place, offset, offset or 0)
 
     def _goes_on(self, place: _Place, offset: int | None, end: int) -> bool:
         """Whether a partition of which the channels have more than the group is still the one that they know."""
@@ -189,12 +231,12 @@ class _Reading:
 
     def _lost(self, _consumer: Any, partitions: Sequence[Any]) -> None:
         for each in partitions:
-            self._noted.pop((each.topic, each.partition), None)
+            self._shares.pop((each.topic, each.partition), None)
 
     def _commit(self, places: Iterable[_Place]) -> None:
         """Tell the group of what is safe, and what it does not know."""
-        safe = {place: self._outlet.safe_end(self._name(place)) for place in places if place in self._noted}
-        news = {place: end for place, end in safe.items() if end > (self._noted[place] or 0)}
+        safe = {place: self._outlet.safe_end(self._name(place)) for place in places if place in self._shares}
+        news = {place: end for place, end in safe.items() if end > (self._shares[place].noted or 0)}
         if news:
             self._tell(news)
 
@@ -211,7 +253,9 @@ class _Reading:
                     *(self._context.name, len(ends), error, more),
                 )
         else:
-            self._noted.update(ends)
+            for place, end in ends.items():
+                if place in self._shares:  # a rebalance may come while the group is told
+                    self._shares[place].noted = end
 
     def _batch(self, messages: Sequence[Any], position: Position) -> EventBatch:
         columns: dict[str, list[str | None]] = {
