@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -54,16 +55,37 @@ class StageThread:
     def __init__(self, name: str, loop: Callable[[], None]) -> None:
         self.name = name
         self._loop = loop
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread: threading.Thread | None = None  # set by itself
+        self._claim = threading.Lock()  # of the thread that runs the loop
+        self._begun = threading.Lock()
+        self._begun.acquire()
 
     def start(self) -> None:
-        """Start the thread.
+        """Start the thread; a second time only if the first was interrupted before that.
 
         :raises RuntimeError: the interpreter is shutting down, or the system has no more threads.
         """
-        self._thread.start()
+        if not self.started:
+            # One that was interrupted may have started a thread or not, which a `Thread` does not tell.
+            self._start(threading.Thread(target=self._run, name=self.name, daemon=True))
+            self._begun.acquire()
+
+    @staticmethod
+    def _start(thread: threading.Thread) -> None:
+        handled = sys.exc_info()[1]
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # An interrupt in the midst of it may have it fail at a lock: that is no news of what the system can.
+            if error.__context__ is not None and error.__context__ is not handled:
+                raise error.__context__ from None
+            raise
 
     def _run(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
+        self._begun.release()
         with at_work():
             while True:
                 try:
@@ -76,8 +98,8 @@ class StageThread:
 
     @property
     def started(self) -> bool:
-        """Whether :meth:`start` was called."""
-        return self._thread.ident is not None
+        """Whether its thread has begun."""
+        return self._thread is not None
 
     @property
     def current(self) -> bool:
@@ -86,11 +108,12 @@ class StageThread:
 
     def join(self, clock: Clock, deadline: Deadline) -> bool:
         """Wait until the thread has ended; whether it has. Its own thread does not wait for itself."""
-        if not self.started:
+        thread = self._thread
+        if thread is None:
             return True
         if self.current:
             _log.warning("%s: close was called on this very thread, which ends after its work", self.name)
             return True
         left = deadline.remaining(clock)
-        self._thread.join(None if left is None else min(left, threading.TIMEOUT_MAX))
-        return not self._thread.is_alive()
+        thread.join(None if left is None else min(left, threading.TIMEOUT_MAX))
+        return not thread.is_alive()

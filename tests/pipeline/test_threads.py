@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from producer.pipeline.threads import stand_back
-from tests.support.waiting import Call
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from producer.clock import NO_DEADLINE, Deadline, SystemClock
+from producer.pipeline.threads import StageThread, stand_back
+from tests.channels.interrupts import interrupted_everywhere
+from tests.support.waiting import PATIENCE, Call
 
 
 class _Taken:
@@ -31,3 +38,58 @@ def test_who_stands_back_takes_no_place_in_the_line_for_a_lock() -> None:
     Call(lambda: stand_back(lock)).result()
     assert lock.asked == [False] * 3
     assert lock.released == 1
+
+
+def test_a_start_that_was_interrupted_is_made_up_for_by_the_next_one(without_coverage: None) -> None:
+    """Wherever the interrupt came; one thread runs the loop, once."""
+    clock = SystemClock()
+
+    def scenario() -> tuple[Callable[[], None], Callable[[bool], None]]:
+        runs = list[int]()
+        thread = StageThread("t", lambda: runs.append(1))
+
+        def check(_interrupted: bool) -> None:
+            thread.start()
+            thread.start()
+            assert thread.started
+            assert thread.join(clock, Deadline.after(clock, PATIENCE))
+            assert runs == [1]
+
+        return thread.start, check
+
+    interrupted_everywhere(scenario, 2)
+
+
+def test_an_interrupt_of_a_start_is_not_taken_for_a_lack_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it made the start fail at a lock, it is what comes out; and the next start is as good as a first one."""
+    thread, start = StageThread("t", lambda: None), threading.Thread.start
+
+    def interrupted(self: threading.Thread) -> None:
+        start(self)
+        try:
+            raise KeyboardInterrupt
+        finally:
+            threading.Lock().release()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            thread.start()
+    thread.start()
+    assert thread.join(SystemClock(), NO_DEADLINE)
+
+
+def test_a_lack_of_threads_is_told_also_by_who_handles_another_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not taken for an interrupt."""
+
+    def full(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    thread = StageThread("t", lambda: None)
+    try:
+        raise ValueError
+    except ValueError:
+        with pytest.raises(RuntimeError, match="can't start"):
+            thread.start()
+    assert not thread.started
