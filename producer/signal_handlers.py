@@ -9,12 +9,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from .signal_wakeup import wake_for
-
 
 @contextmanager
 def handling(handlers: Mapping[int, Callable[[int, FrameType | None], object]]) -> Iterator[dict[int, Any]]:
-    """Inside the block these handlers run, within some milliseconds, whatever the main thread waits in.
+    """Inside the block these handlers are in place; :func:`~.signal_wakeup.wake_for` has them run soon.
 
     The value of the block are the former handlers, which are put back at its end; what is changed there is put back in
     their place. On a thread that is not the main one, which alone may install handlers, nothing is done.
@@ -26,7 +24,6 @@ def handling(handlers: Mapping[int, Callable[[int, FrameType | None], object]]) 
     try:
         for number, handler in handlers.items():
             former[number] = signal.signal(number, handler)
-        wake_for(handlers)
         yield former
     finally:
         for number, handler in former.items():

@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 import types
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from .forks import Stage, call_in_child
 
@@ -32,13 +32,14 @@ _identity: tuple[int, int] | None = None  # device and inode of the pipe
 _answers = 0  # the other thread reads it
 
 
-def wake_for(signals: Iterable[int]) -> None:
+def wake_for(signals: Collection[int]) -> None:
     """Have the handlers of these signals run within some milliseconds, whatever the main thread waits in.
 
     Nothing is done where SIGURG, which is ignored as a rule, or the descriptor of ``signal.set_wakeup_fd`` is in use
-    already, or threads are gevent's: such a main thread has a loop that wakes by itself. Call it on the main thread.
+    already, or threads are gevent's: such a main thread has a loop that wakes by itself; nor for no signals. Call it on
+    the main thread.
     """
-    if not _possible():
+    if not signals or not _possible():
         return
     _wanted.update(signals)
     _listen()

@@ -8,7 +8,11 @@ import threading
 
 import pytest
 
+from producer import signal_wakeup
+from producer.ship.jvm import held_interrupts
+from producer.ship.stopping import stopping_on_signals
 from producer.signal_handlers import call_former, handling
+from tests.support.waiting import Call
 
 
 def test_handlers_are_there_for_the_block_and_the_former_ones_after_it() -> None:
@@ -66,3 +70,15 @@ def test_only_a_former_handler_that_can_be_called_is() -> None:
     for number in (1, 2, 3):
         call_former(former, number, None)
     assert came == [(2, None)]
+
+
+def test_a_block_by_itself_changes_nothing_else_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who needs his main thread woken asks for that; on another thread there is nothing to wake for."""
+    monkeypatch.setattr(signal_wakeup, "_listen", lambda: pytest.fail("a thread and a pipe for signals"))
+    with handling({signal.SIGUSR1: lambda *_: None}):
+        pass
+    with held_interrupts():
+        pass
+    stop = threading.Event()
+    call = Call(lambda: stopping_on_signals(stop).__enter__())
+    assert call.result() is None

@@ -24,6 +24,7 @@ from ..agent.options import Problem
 from ..errors import ProducerError
 from ..loggers import get_logger
 from ..signal_handlers import call_former, handling
+from ..signal_wakeup import wake_for
 
 _log = get_logger("producer.agent")
 #: What whoever looks on wants to know of its life; in the log at any level but the highest ones.
@@ -169,6 +170,7 @@ class Program:
 
         with handling({signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}) as former:
             try:
+                wake_for(former)
                 yield
             finally:
                 if self._ends_process:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..signal_handlers import handling
+from ..signal_wakeup import wake_for
 from .exit_codes import ExitCode
 from .output import tell_error
 from .parsing import set_examples
@@ -148,7 +149,8 @@ def _access_log(handler: logging.Handler | None) -> Iterator[None]:
 def _ended_by_signals() -> Iterator[threading.Event]:
     """An event that SIGTERM and SIGINT set."""
     ended = threading.Event()
-    with handling(dict.fromkeys((signal.SIGTERM, signal.SIGINT), lambda *_: ended.set())):
+    with handling(dict.fromkeys((signal.SIGTERM, signal.SIGINT), lambda *_: ended.set())) as former:
+        wake_for(former)
         yield ended
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from ..signal_handlers import call_former, handling
+from ..signal_wakeup import wake_for
 
 
 @contextmanager
@@ -24,4 +25,5 @@ def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
         stop.set()
 
     with handling({signal.SIGTERM: handle, signal.SIGINT: handle}) as former:
+        wake_for(former)
         yield
