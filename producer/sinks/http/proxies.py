@@ -49,8 +49,8 @@ def through(base_url: str, proxies: Mapping[str, str]) -> str:
     """
     used = requests.utils.select_proxy(base_url, dict(proxies)) or ""
     parts = urlsplit(used if "://" in used else f"http://{used}")
-    port = "" if parts.port is None else f":{parts.port}"
-    return f" (through the proxy {parts.scheme}://{parts.hostname}{port})" if parts.hostname else ""
+    place = parts.netloc.rpartition("@")[2]  # not the user and the password
+    return f" (through the proxy {parts.scheme}://{place})" if place else ""
 
 
 def check_proxy(option: str, url: str, schemes: tuple[str, ...] = _SCHEMES) -> None:

@@ -13,6 +13,7 @@ from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig
 from producer.errors import ProducerError
 from producer.reading.errors import LogHubReadError
 from producer.reading.signed_client import Question, SignedClient
+from producer.sinks.http.proxies import through
 from producer.sinks.http.transport import target_of
 
 _ANSWERS = {
@@ -67,3 +68,18 @@ def test_an_error_behind_a_proxy_names_it(answer: str, scheme: str) -> None:
         assert "hidden" not in told
         assert answer == "closed" or answer in told
         assert answer != "407" or scheme == "https" or "a user and password that it knows" in told
+
+
+@pytest.mark.parametrize(
+    ("proxy", "told"),
+    [
+        ("http://me:hidden@proxy:3128", " (through the proxy http://proxy:3128)"),
+        ("http://me:hidden@[::1]:3128/", " (through the proxy http://[::1]:3128)"),
+        ("proxy", " (through the proxy http://proxy)"),
+        ("socks5h://me@proxy:1080", " (through the proxy socks5h://proxy:1080)"),
+    ],
+)
+def test_a_proxy_is_told_by_its_address_alone(proxy: str, told: str) -> None:
+    """With its scheme and port, and a number of IPv6 in its brackets; without one there is nothing to tell."""
+    assert through("https://far.test", {"https": proxy}) == told
+    assert through("http://far.test", {"https": proxy}) == through("http://far.test", {}) == ""
