@@ -136,16 +136,25 @@ def ship(port: int, arguments: Sequence[str], paths: Sequence[Path], line_bytes:
         env=unmeasured() | {"COLUMNS": "200"},
     ) as command:
         spent = CpuOfTree(command.pid)
-        while command.poll() is None:
-            assert time.monotonic() < began + PATIENCE
-            time.sleep(_LOOK_SECONDS)
-            spent.look()
-        seconds, output = time.monotonic() - began, command.communicate()[0]
+        output = _finish(command, spent, began + PATIENCE)
+        seconds = time.monotonic() - began
     assert command.returncode == 0, output
     found = _RATE.search(output)
     assert found is not None, output
     assert take_counts(port)["raw_bytes"] > line_bytes
     return Result(float(found[1].replace(",", "")), spent.seconds / line_bytes * 1e9, seconds)
+
+
+def _finish(command: subprocess.Popen[str], spent: CpuOfTree, end: float) -> str:
+    """What it prints until it has ended, or is ended at the limit."""
+    while True:
+        try:
+            return command.communicate(timeout=_LOOK_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            spent.look()
+            if time.monotonic() > end:
+                command.kill()
+                raise
 
 
 class CpuOfTree:

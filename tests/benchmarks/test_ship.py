@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -40,6 +42,17 @@ def test_goals_are_told_with_their_verdict() -> None:
         "text, cluster of 2 workers / local[2]: 0.75   goal 0.9: missed",
         "cold, local, the whole command: 1.40 s   goal 1.5: met",
     ]
+
+
+def test_a_command_that_does_not_end_is_ended_at_its_limit() -> None:
+    """However much it prints: nobody waits for it."""
+    endless = "import time; print('x' * 1_000_000, flush=True); time.sleep(1000)"
+    with (
+        subprocess.Popen([sys.executable, "-c", endless], stdout=subprocess.PIPE, text=True) as command,
+        pytest.raises(subprocess.TimeoutExpired),
+    ):
+        ship._finish(command, CpuOfTree(command.pid), time.monotonic() + 0.1)
+    assert command.returncode == -signal.SIGKILL
 
 
 def test_what_processes_have_spent_that_nobody_waits_for_is_counted() -> None:
