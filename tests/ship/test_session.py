@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from producer.ship import session
+from producer.ship import jvm, session
 from producer.ship.failure import describe
 
 _TRACE = """\
@@ -121,3 +121,16 @@ def test_what_an_interrupt_does_to_the_bridge_is_not_logged(
             except BrokenPipeError:
                 log.exception("while %s", error.__name__)
     assert [record.getMessage() for record in caplog.records if record.exc_info] == ["while LookupError"]
+
+
+@pytest.mark.parametrize("program", ["cat", "true"])
+def test_the_pipe_to_a_jvm_is_closed_with_it(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it has ended by itself."""
+    process = subprocess.Popen([program], stdin=subprocess.PIPE, process_group=0)
+    monkeypatch.setattr(jvm, "_popen", lambda *_: process)
+    started = jvm.Jvm({})
+    if program == "true":
+        process.wait()
+    started.end()
+    assert process.stdin is not None
+    assert (process.stdin.closed, process.returncode is None) == (True, False)

@@ -160,3 +160,10 @@ def test_what_works_is_not_looked_up() -> None:
     assert not log.any
     log.failed("p", NO_ROUTE, attempt=1, delay=1.0)
     assert log.any
+
+
+def test_a_pause_of_milliseconds_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Not as none."""
+    with caplog.at_level(logging.WARNING, "producer"):
+        OutageLog(ManualClock()).failed("p", NO_ROUTE, attempt=1, delay=0.0051)
+    assert "the next one is in 0.0051 s" in caplog.text
