@@ -118,6 +118,7 @@ class Followed:
     @property
     def is_connected(self) -> bool:
         """Whether nothing has come since the last answer, not even the end of the connection."""
+        self._go_out()  # it was taken from its pool for that, and the pool no longer knows of it
         sock = self.sock
         if sock is None or not hasattr(select, "poll"):
             return bool(super().is_connected)  # type: ignore[misc]
@@ -140,10 +141,14 @@ class Followed:
 
     def request(self, *args: Any, **options: Any) -> None:
         """See :class:`urllib3.connection.HTTPConnection`."""
+        self._go_out()
+        super().request(*args, **options)  # type: ignore[misc]
+
+    def _go_out(self) -> None:
+        """This thread's request is sent by this connection."""
         outgoing: Outgoing | None = getattr(_here, "request", None)
         if outgoing is not None:
             outgoing.connection = self
-        super().request(*args, **options)  # type: ignore[misc]
 
     def _new_conn(self) -> Any:
         sock = super()._new_conn()  # type: ignore[misc]

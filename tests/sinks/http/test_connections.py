@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import itertools
+import select
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -222,3 +224,31 @@ def test_an_interrupt_closes_the_connection_that_a_request_was_made_over(monkeyp
         with pytest.raises(KeyboardInterrupt), Outgoing() as request:
             session.get(f"{server.endpoint}/logstores")
         assert (request.connection is answers[0].connection, answers[0].connection.sock) == (True, None)
+
+
+def test_an_interrupt_closes_the_connection_that_a_pool_was_giving_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the pool looks whether the other end has closed it: the pool has it no more, and nobody has it yet."""
+
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    made: list[Any] = []
+    monkeypatch.setattr(Followed, "_new_conn", noting(made, Followed._new_conn))
+    session = requests.Session()
+    session.mount("http://", FollowedAdapter())
+    with LogHubServer() as server, session:
+        session.get(f"{server.endpoint}/logstores")
+        monkeypatch.setattr(select, "poll", interrupted)
+        with pytest.raises(KeyboardInterrupt), Outgoing():
+            session.get(f"{server.endpoint}/logstores")
+        assert [sock.fileno() for sock in made] == [-1]
+
+
+def noting(made: list[Any], make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``make``, which notes in ``made`` what it has made."""
+
+    def note(connection: Any) -> Any:
+        made.append(make(connection))
+        return made[-1]
+
+    return note
