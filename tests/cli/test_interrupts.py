@@ -24,6 +24,14 @@ PATIENCE = 60.0
 _KEYS = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
 
 
+@pytest.fixture(autouse=True)
+def not_below_nohup() -> Iterator[None]:
+    """Commands take over that a signal is ignored; the tests may be run so."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def filled(tmp_path: Path) -> Path:
     """The directory of a channel with a record that no server takes."""

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 #: A line has no more bytes, and a head no more headers.
 _LONGEST_LINE, _MOST_HEADERS = 65536, 100
 #: What is read at once, bytes: more than an acknowledgement has.
-_FIRST = 16 * 1024
+FIRST = 16 * 1024
 #: An error of a server is a few hundred bytes; whatever sends more is something else.
 _MAX_ANSWER = 64 * 1024
 #: Headers with which an answer is more than a head and a body of a known length.
@@ -148,14 +148,14 @@ class Received(NamedTuple):
     last: bool
 
 
-def receive(sock: Any, method: str) -> Received:
+def receive(sock: Any, data: bytes, method: str) -> Received:
     """Read the answer to a request from its socket.
 
+    :param data: what was read of it before; nothing if the connection has ended.
     :param method: of the request.
     :raises http.client.HTTPException: it is none, it is not whole, or does not say how long it is.
     :raises OSError: the connection failed.
     """
-    data = sock.recv(_FIRST) or b""  # TLS within TLS says 0 at its end
     received = _whole(data)
     if received is not None:
         return received

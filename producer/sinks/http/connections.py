@@ -18,12 +18,10 @@ from __future__ import annotations
 import enum
 import http.client
 import re
-import select
 import socket
 import struct
 import sys
 import threading
-from contextlib import suppress
 from functools import cache
 from types import TracebackType
 from typing import Any, Self
@@ -32,11 +30,9 @@ import requests.adapters
 from urllib3 import HTTPConnectionPool, PoolManager
 
 from ...tls import closed_if_it_fails
-from .answers import Received, Response, receive
+from .answers import FIRST, Received, Response, receive
+from .at_once import exchange_at_once, looks_quiet
 from .watchdog import guard, lend, take_back
-
-#: A body of no more bytes is copied behind its head, to be sent with it.
-_SENT_WITH_HEAD = 16 * 1024
 
 # How a kernel is told for how long to wait on a socket; None where that may be another way.
 _TIMEVAL = struct.Struct("@ll") if sys.platform == "linux" and sys.maxsize > 2**32 else None
@@ -111,26 +107,18 @@ class Followed:
     sock: Any
     timeout: Any
     response_class = Response
-    # Of the socket that this was last made for: tells whether anything has come; how long it waits, seconds.
-    _poll: tuple[Any, Any] = None, None
+    # How long a socket waits, seconds, of the one that was told last.
     _patience: tuple[Any, float] = None, 0.0
 
     @property
     def is_connected(self) -> bool:
         """Whether nothing has come since the last answer, not even the end of the connection."""
         self._go_out()  # it was taken from its pool for that, and the pool no longer knows of it
-        sock = self.sock
-        if sock is None or not hasattr(select, "poll"):
-            return bool(super().is_connected)  # type: ignore[misc]
-        if self._poll[0] is not sock:
-            poll = select.poll()
-            poll.register(sock, select.POLLIN)
-            self._poll = sock, poll
-        return not self._poll[1].poll(0)
+        return self.sock is not None and looks_quiet(self.sock.fileno())
 
     def close(self) -> None:
         """See :class:`urllib3.connection.HTTPConnection`."""
-        self._poll, self._patience = (None, None), (None, 0.0)
+        self._patience = None, 0.0
         take_back()
         super().close()  # type: ignore[misc]
 
@@ -172,16 +160,25 @@ class Followed:
         lend(self.sock.fileno())  # see `close`
         begin = b"%b %b HTTP/1.1\r\n%b\r\n\r\n" % (method.encode("ascii"), target.encode("ascii"), head)
         self._wait_at_most(timeout)
-        # A server may answer and close before it has read all; its answer is there to be read.
-        broken = True
         try:
-            with suppress(BrokenPipeError, ConnectionResetError):
-                self._send_all(begin, body)
-                broken = False
-            received = receive(self.sock, method)
+            whole, first = self._begin_exchange(begin, body)
+            received = receive(self.sock, first, method)
         except BlockingIOError:  # so a kernel says that the time is over
             raise TimeoutError("timed out") from None
-        return received._replace(last=True) if broken else received
+        return received if whole else received._replace(last=True)
+
+    def _begin_exchange(self, begin: bytes, body: bytes) -> tuple[bool, bytes]:
+        """Send the parts of a request, note what has left, and read the first bytes of the answer.
+
+        :returns: whether all of it has left, and those bytes.
+        """
+        request: Outgoing = getattr(_here, "request", None) or Outgoing()
+        request.sent = Sent.WHOLE  # an interrupt may come before it is known
+        sent, error, first = exchange_at_once(self.sock, begin, body, FIRST)
+        request.sent = Sent.WHOLE if sent == len(begin) + len(body) else Sent.PART
+        if error is not None:
+            raise error
+        return request.sent is Sent.WHOLE, first
 
     def _wait_at_most(self, timeout: float) -> None:
         """Let no call of the socket wait longer. Of a plain one the kernel keeps the time: else Python asks it first
@@ -198,18 +195,6 @@ class Followed:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             sock.settimeout(None)
         self._patience = sock, timeout
-
-    def _send_all(self, begin: bytes, body: bytes) -> None:
-        """Send the parts of a request, and note what has left."""
-        request: Outgoing = getattr(_here, "request", None) or Outgoing()
-        send = http.client.HTTPConnection.send
-        request.sent = Sent.PART
-        if len(body) > _SENT_WITH_HEAD:
-            send(self, begin)  # type: ignore[arg-type]
-            send(self, body)  # type: ignore[arg-type]
-        else:
-            send(self, begin + body)  # type: ignore[arg-type]
-        request.sent = Sent.WHOLE
 
 
 @cache

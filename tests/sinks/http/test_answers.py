@@ -79,7 +79,7 @@ def _receive(pieces: list[bytes]) -> Any:
             return pieces.pop(0) if pieces else b""
 
     try:
-        received = receive(Socket(), "POST")
+        received = receive(Socket(), Socket().recv(0), "POST")
     except (http.client.HTTPException, ValueError) as error:
         return type(error)
     names = ("content-length", "x-log-requestid", "connection", "date")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import itertools
-import select
 import socket
 import sys
 import threading
@@ -20,6 +19,8 @@ from producer import HttpConfig
 from producer.clock import SystemClock
 from producer.errors import MisconfiguredError
 from producer.server import LogHubServer
+from producer.sinks.http import connections
+from producer.sinks.http.at_once import exchange_at_once
 from producer.sinks.http.connections import Followed, FollowedAdapter, Outgoing
 from producer.sinks.http.transport import Transport
 from producer.sinks.http.watchdog import Watchdog
@@ -32,19 +33,6 @@ class Pair(Followed, http.client.HTTPConnection):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__("h")
         self.sock = sock
-
-
-@pytest.mark.parametrize(("size", "calls"), [(1, 1), (16 * 1024, 1), (16 * 1024 + 1, 2)])
-def test_a_small_body_leaves_with_its_head(size: int, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request of one log is one call of the socket; a large body is not copied."""
-    sent: list[bytes] = []
-    monkeypatch.setattr(http.client.HTTPConnection, "send", lambda _, data: sent.append(data))
-    here, there = socket.socketpair()
-    with here, there:
-        there.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        assert Pair(here).exchange("POST", "/", b"Host: h", b"x" * size, 20).status == 200
-    assert b"".join(sent) == b"POST / HTTP/1.1\r\nHost: h\r\n\r\n" + b"x" * size
-    assert len(sent) == calls
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\r\nAuthorization: b", "\u4e2d"])
@@ -70,26 +58,24 @@ def test_a_connection_over_which_a_request_did_not_leave_completely_is_not_used_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server may answer before it has read all: what is still to come of the request would be taken for the next."""
-    connections: list[socket.socket] = []
+    accepted: list[socket.socket] = []
 
     def serve(listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
                 connection, _ = listener.accept()
-                connections.append(connection)
+                accepted.append(connection)
                 threading.Thread(target=_answer_each, args=(connection,), daemon=True).start()
 
-    broken = iter([True, False])
+    broken = iter([1])
 
-    def send(self: http.client.HTTPConnection, data: bytes) -> None:
-        real(self, data)
-        if next(broken, False):
-            raise BrokenPipeError("the server reads no more")
+    def exchange(*given: Any) -> tuple[int, OSError | None, bytes]:
+        sent, error, answer = exchange_at_once(*given)
+        return sent - next(broken, 0), error, answer
 
-    real = http.client.HTTPConnection.send
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
-        monkeypatch.setattr(http.client.HTTPConnection, "send", send)
+        monkeypatch.setattr(connections, "exchange_at_once", exchange)
         transport, proxies = Transport(HttpConfig(proxies={}), 1, SystemClock(), "broken"), {}
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
@@ -98,9 +84,9 @@ def test_a_connection_over_which_a_request_did_not_leave_completely_is_not_used_
                 assert answer.status == 200
         finally:
             transport.close()
-            for connection in connections:
+            for connection in accepted:
                 connection.close()
-    assert len(connections) == 2
+    assert len(accepted) == 2
 
 
 def _answer_each(connection: socket.socket) -> None:
@@ -229,7 +215,7 @@ def test_an_interrupt_closes_the_connection_that_a_request_was_made_over(monkeyp
 def test_an_interrupt_closes_the_connection_that_a_pool_was_giving_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the pool looks whether the other end has closed it: the pool has it no more, and nobody has it yet."""
 
-    def interrupted() -> Any:
+    def interrupted(_descriptor: int) -> bool:
         raise KeyboardInterrupt
 
     made: list[Any] = []
@@ -238,7 +224,7 @@ def test_an_interrupt_closes_the_connection_that_a_pool_was_giving_away(monkeypa
     session.mount("http://", FollowedAdapter())
     with LogHubServer() as server, session:
         session.get(f"{server.endpoint}/logstores")
-        monkeypatch.setattr(select, "poll", interrupted)
+        monkeypatch.setattr(connections, "looks_quiet", interrupted)
         with pytest.raises(KeyboardInterrupt), Outgoing():
             session.get(f"{server.endpoint}/logstores")
         assert [sock.fileno() for sock in made] == [-1]

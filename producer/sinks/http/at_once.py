@@ -1,0 +1,54 @@
+"""What is asked of a socket for one small request, in as few steps as can be: at each step of the kernel another thread
+may take the interpreter. Compiled, a request and its answer are one such step.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import Any
+
+from ...twins import either
+
+#: A body of no more bytes is copied behind its head, to be sent with it.
+_SENT_WITH_HEAD = 16 * 1024
+
+
+def exchange(sock: Any, head: bytes, body: bytes, most: int) -> tuple[int, OSError | None, bytes]:
+    """Write a request, and read the first of its answer.
+
+    A server may answer and close before it has read all: then its answer is there to be read.
+
+    :param sock: one that waits, for as long as it was told to.
+    :param most: bytes of the answer.
+    :returns: how many bytes of the request have left, what went wrong, and the first bytes of the answer; nothing where
+        something went wrong, or at the connection's end.
+    """
+    sent = 0
+    try:
+        for part in (head + body,) if len(body) <= _SENT_WITH_HEAD else (head, body):
+            view = memoryview(part)
+            while view:
+                some = sock.send(view)
+                sent, view = sent + some, view[some:]
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    except OSError as error:
+        return sent, error, b""
+    try:
+        return sent, None, sock.recv(most) or b""  # TLS within TLS says 0 at its end
+    except OSError as error:
+        return sent, error, b""
+
+
+def is_quiet(descriptor: int) -> bool:
+    """Whether there is nothing to be read from a socket, not even its end."""
+    if not hasattr(select, "poll"):
+        return not select.select([descriptor], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return not poll.poll(0)
+
+
+_COMPILED = f"{__package__}._at_once"
+exchange_at_once = either(_COMPILED, "exchange", exchange)
+looks_quiet = either(_COMPILED, "is_quiet", is_quiet)
