@@ -239,10 +239,10 @@ class Producer:
 
         return await wrap_future(self._waiting.submit(send))
 
-    def _open_records(self, key: StreamKey) -> OpenRecords | None:
-        """The end of the stream's open batch; None if it has none."""
+    def _open_records(self, future: SendFuture) -> OpenRecords | None:
+        """Where the next log of a send's stream may go; None if there is no such place."""
         pipeline = self._pipeline
-        return None if pipeline is None else pipeline.open_records(key)
+        return None if pipeline is None else pipeline.open_records(future)
 
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
         if callback is not None:

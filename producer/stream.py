@@ -35,7 +35,7 @@ class Owner(Protocol):
 
     def _make_pipeline(self) -> Sender: ...
 
-    def _open_records(self, key: StreamKey) -> OpenRecords | None: ...
+    def _open_records(self, future: SendFuture) -> OpenRecords | None: ...
 
     def _send(self, key: StreamKey, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture: ...
 
@@ -92,14 +92,11 @@ class Stream:
             return self._send(log, callback)
 
     def _send(self, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
-        """Send what the open batch did not take, or was never offered."""
-        records = self._open
-        if type(log) in (dict, LogItem) and (records is None or records.closed):
-            records = self._open = self._producer._open_records(self.key)
-            future = None if records is None else records.add(log, callback)
-            if future is not None:
-                return future
-        return self._producer._send(self.key, log, callback)
+        """Send what the open batch did not take, or was never offered; the next log finds the batch that took it."""
+        future = self._producer._send(self.key, log, callback)
+        if type(log) in (dict, LogItem):
+            self._open = self._producer._open_records(future)
+        return future
 
     def hurry(self) -> None:
         """Send what was accepted of this stream now, without waiting for ``linger_ms``; returns at once.

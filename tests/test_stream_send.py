@@ -57,6 +57,8 @@ def test_logs_take_the_short_way_from_the_second_of_a_batch_on() -> None:
     """The general way is taken once for each batch; seconds, other names, and what came between change nothing."""
     producer, pipeline = by_hand()
     stream = producer.stream("p", "l")
+    stream.send(LOG)
+    assert takes_short_way(stream)
     for number in range(1000):
         stream.send({"m": f"{number}"})
     assert producer.general == 1

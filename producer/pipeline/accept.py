@@ -185,9 +185,12 @@ class Admission:
             self.hand_on()
         self._be_watched()
 
-    def open_records(self, key: StreamKey) -> OpenRecords | None:
-        """Where logs of a stream go without a closer look; None if there is no such place."""
-        return None if self._threads.late else self.accumulator.open_records(key)
+    def open_records(self, future: SendFuture) -> OpenRecords | None:
+        """Where the next logs of a send's stream go without a closer look: the batch that took it, while that is open;
+        None if there is no such place.
+        """
+        batch = future._holder
+        return batch.open if isinstance(batch, ProducerBatch) and not self._threads.late else None
 
     # What all of them do.
 

@@ -38,8 +38,8 @@ class Sender(Protocol):
     def check_size(self, piece: Piece) -> None:
         """Raise if a piece could never be accepted."""
 
-    def open_records(self, key: StreamKey) -> OpenRecords | None:
-        """Where logs of a stream go without a closer look; None if there is no such place."""
+    def open_records(self, future: SendFuture) -> OpenRecords | None:
+        """Where the next logs of a send's stream go without a closer look; None if there is no such place."""
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
         """Why an ordered stream is stopped; None if it is not."""

@@ -2,7 +2,8 @@
 """The compiled twin of ``open_records.py``, which says what everything is; and futures that cost little.
 
 The interpreter lock is the only lock: between the first look at the counts and the last change of them nothing runs
-that could let another thread in, or raise. What may, such as the conversion of values, comes before.
+that could let another thread in, or raise. What may, such as the conversion of values, comes before. The file is long
+since all that sees into ``OpenRecords`` stands in it.
 """
 
 cimport cython
@@ -10,7 +11,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from producer.wire._bytes cimport delimited
@@ -22,7 +23,7 @@ from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ...futures import SendFuture as PureFuture
 from ...records import LogItem
 from ...wire.log_group import encode_log
-from .open_records import ONE_LOG_EACH, RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
+from .open_records import FIRST_QUANTUM, MAX_QUANTUM, ONE_LOG_EACH, RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
 
 cdef extern from "<time.h>":
     struct timespec:
@@ -63,6 +64,7 @@ cdef int kept_count = 0
 
 cdef object TIME_OF_DAY = time.time
 cdef Py_ssize_t RECORD_OVERHEAD = PURE_RECORD_OVERHEAD
+cdef Py_ssize_t LEAST_QUANTUM = FIRST_QUANTUM, MOST_QUANTUM = MAX_QUANTUM
 cdef Py_ssize_t MOST_BYTES = MAX_BATCH_SIZE_IN_BYTES, MOST_LOGS = MAX_BATCH_COUNT
 
 
@@ -415,3 +417,32 @@ cdef class OpenRecords:
     def _records(self):
         parts = [*(self._finished or ()), *([] if self._buffer is None else [self._buffer])]
         return [bytes(part) for part in parts]
+
+
+def grant_at_once(budget, open_records, Py_ssize_t charge):
+    """What ``MemoryBudget.grant`` does where nobody else is at the budget, and there is enough; whether it did. Of very
+    many streams each asks after its first log, and is granted little.
+    """
+    if type(open_records) is not OpenRecords or budget.lock._is_owned() or not budget.lock.acquire(False):
+        return False
+    try:
+        return grant_if_free(budget, <OpenRecords> open_records, charge)
+    finally:
+        budget.lock.release()
+
+
+cdef grant_if_free(budget, OpenRecords records, Py_ssize_t charge):
+    cdef dict creditors = budget._creditors
+    cdef Py_ssize_t count = len(creditors), sharers = budget._sharers, quantum, largest = records.quantum
+    if records._holder is None or budget.waiters or budget.closed:
+        return False
+    largest = max(min(max(2 * largest, LEAST_QUANTUM), MOST_QUANTUM), charge)
+    quantum = max(min(largest, (budget.limit - budget.used) // max(sharers - count, count, 1)), charge)
+    used, granted = budget.used + quantum, records.granted + quantum
+    if used > budget.limit:
+        return False
+    creditors[records] = None
+    budget.used = used
+    records.granted = granted
+    records.quantum = largest
+    return True

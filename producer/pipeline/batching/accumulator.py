@@ -364,11 +364,6 @@ class LogAccumulator:
                 return
             del self._idle[key], self._streams[key]
 
-    def open_records(self, key: StreamKey) -> PureOpenRecords | None:
-        """The end of the stream's open batch; None if it has none: a guess, for it may be closed by now."""
-        batch = self._open.get(key)
-        return None if batch is None else batch.open
-
     def _seal(self, batch: ProducerBatch) -> None:
         """Let a batch take no more records; what it has not spent goes back. The caller holds the lock."""
         records, taking = batch.open, self._forming if batch.forming else self._open

@@ -20,13 +20,17 @@ from types import TracebackType
 
 from ...clock import Clock, Deadline
 from ...errors import ProducerClosedError, ProducerError, SendTimeoutError
+from ...twins import either
 from ..threads import stand_back
-from .open_records import OpenRecords
+from .open_records import FIRST_QUANTUM, MAX_QUANTUM, OpenRecords
 
-#: What an open batch may have of the budget beyond what its records owe, bytes. It begins with a few logs, less than a
-#: batch itself is charged, and doubles with each grant, so that of many streams each has little.
-FIRST_QUANTUM = 2 * 1024
-MAX_QUANTUM = 64 * 1024
+
+def _never_at_once(budget: MemoryBudget, open_records: OpenRecords, charge: int) -> bool:  # noqa: ARG001
+    """See :meth:`MemoryBudget.grant`, whose usual case the compiled twin does; in Python there is no shorter way."""
+    return False
+
+
+_grant_at_once = either(f"{__package__}._open_records", "grant_at_once", _never_at_once)
 
 
 class MemoryBudget:
@@ -127,6 +131,8 @@ class MemoryBudget:
 
         :raises ProducerError: see :meth:`refuse_reentry`.
         """
+        if _grant_at_once(self, open_records, charge):
+            return True
         self.refuse_reentry()
         with self.lock:
             if open_records.closed:
@@ -138,7 +144,6 @@ class MemoryBudget:
                 largest, (self.limit - self.used) // max(self._sharers - len(self._creditors), len(self._creditors), 1)
             )
             quantum = max(quantum, charge)
-            # Written out: with many streams each log of the first few of a stream comes here.
             if missing > quantum or self.waiters or self.closed or self.used + quantum > self.limit:
                 if not self.make_free(missing):
                     return False

@@ -27,6 +27,11 @@ from ...wire.text import Fallback
 #: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
 RECORD_OVERHEAD = 320
 
+#: What an open batch may have of the budget beyond what its records owe, bytes. It begins with a few logs, less than a
+#: batch itself is charged, and doubles with each grant, so that of many streams each has little.
+FIRST_QUANTUM = 2 * 1024
+MAX_QUANTUM = 64 * 1024
+
 #: Where every send is of one log; shared, since most batches are like that.
 ONE_LOG_EACH: Mapping[int, int] = MappingProxyType({})
 

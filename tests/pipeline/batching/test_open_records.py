@@ -472,6 +472,56 @@ def test_what_is_left_of_the_memory_is_shared_by_the_streams_that_ask_for_it(
     assert len(asked) < logs / 4
 
 
+grants = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 100_000)), max_size=30)
+
+
+@given(grants, st.integers(1, 2**18), st.sampled_from(["", "waited for", "closed", "held"]))
+def test_memory_is_granted_by_one_rule(asked: list[tuple[int, int]], limit: int, state: str) -> None:
+    """Whichever twin an open batch is of, it is granted the same, of the same memory, or refused; also while others
+    wait, and behind the close."""
+
+    def granted(twin: type[OpenRecords]) -> list[Any]:
+        budget = MemoryBudget(limit, ManualClock())
+        batches = [twin(Holder(), budget, lambda: 1.0, (2**30, 2**30), 0) for _ in range(3)]
+        seen: list[Any] = []
+        for turn, (number, charge) in enumerate(asked):
+            if turn == 10 and state == "waited for":
+                budget.waiters.append(Reservation(budget, None))
+            budget.closed = turn >= 10 and state == "closed"
+            if turn == 10 and state == "held":
+                batches[number].forget()
+            seen.append(budget.grant(batches[number], charge))
+            seen += [budget.used, *((one.granted, one.quantum) for one in batches)]
+            assert budget.used == sum(one.granted for one in batches) <= limit
+        return seen
+
+    assert len({str(granted(twin)) for twin in OPEN_RECORDS.values()}) == 1
+
+
+def test_a_grant_waits_for_who_changes_the_budget() -> None:
+    """While another thread is in the midst of a change, nothing is granted; behind it, it is."""
+    budget = MemoryBudget(10_000, ManualClock())
+    records = accumulator.OpenRecords(Holder(), budget, lambda: 1.0, (2**30, 2**30), 0)
+    waited: list[int] = []
+
+    class Taken:
+        """The lock of the budget, which another thread has until somebody waits for it."""
+
+        _is_owned = staticmethod(lambda: False)
+        acquire = staticmethod(lambda _blocking: False)
+
+        def __enter__(self) -> None:
+            waited.append(budget.used)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    budget.lock = Taken()  # type: ignore[assignment]
+    assert budget.grant(records, 100)
+    assert waited == [0]
+    assert records.granted == budget.used == FIRST_QUANTUM
+
+
 def test_many_streams_of_few_logs_hold_little_in_advance() -> None:
     """A hundred thousand open batches must not take 64 KiB each: what is granted is in proportion to what is sent."""
     producer, pipeline = by_hand(linger_ms=100_000)
@@ -762,7 +812,7 @@ def test_an_interrupted_send_by_the_short_way_is_complete_or_has_not_happened(
         told: list[Result] = []
 
         def check(interrupted: bool) -> None:
-            assert producer.general == general
+            assert producer.general <= general + closed  # what another handle opened is found by the general way
             there = open_batch(pipeline).sends - before
             assert there in ((0, 1) if interrupted else (1,))
             for handle in (stream, other):
@@ -796,8 +846,8 @@ def test_an_interrupted_take_leaves_nobody_who_adds_to_a_batch_that_is_out(witho
     interrupted_everywhere(scenario, 3)
 
 
-def test_an_interrupted_look_for_the_open_batch_loses_nothing(without_coverage: None) -> None:
-    """Wherever it falls, logs go on to be sent, each once."""
+def test_an_interrupted_first_log_of_a_handle_loses_nothing(without_coverage: None) -> None:
+    """Wherever it falls, it is whole or not there, and logs go on to be sent, each once."""
 
     def scenario() -> Any:
         producer, pipeline = by_hand()
@@ -809,11 +859,13 @@ def test_an_interrupted_look_for_the_open_batch_loses_nothing(without_coverage: 
             for _ in range(3):
                 stream.send(LOG)
                 other.send({"b": "y"})
-            assert Counter(_consistent(producer, pipeline)) == {"x": 16, "y": 3}
+            found = Counter(_consistent(producer, pipeline))
+            assert found.pop("z", 0) in ((0, 1) if interrupted else (1,))
+            assert found == {"x": 16, "y": 3}
 
-        return lambda: pipeline.accumulator.open_records(other.key), check
+        return lambda: other.send({"b": "z"}), check
 
-    interrupted_everywhere(scenario, 1)
+    interrupted_everywhere(scenario, 30)
 
 
 @pytest.mark.parametrize("short", [False, True], ids=["enough", "short"])
@@ -828,7 +880,6 @@ def test_an_interrupted_grant_is_the_batchs_or_nobodys(short: bool, without_cove
         log = {"m": "x" * 600}
         known(other, log, 9)
         stream.send(log)
-        stream._open = pipeline.open_records(stream.key)
         memory = Reservation(pipeline.budget, 0)
         if short:
             memory.acquire(60_000 - pipeline.budget.used)
@@ -845,7 +896,7 @@ def test_an_interrupted_grant_is_the_batchs_or_nobodys(short: bool, without_cove
 
         return lambda: stream.send(log), check
 
-    interrupted_everywhere(scenario, places(8, 4))
+    interrupted_everywhere(scenario, places(8, 4 if short else 2))  # what is there is granted by one call
 
 
 @pytest.mark.parametrize("log", [LOG, [LOG, LOG]], ids=["log", "list"])
