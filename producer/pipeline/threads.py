@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..clock import Clock, Deadline
+from ..forks import Stage, call_in_child
 from ..loggers import get_logger
 from ..own_threads import at_work
 
@@ -20,6 +21,11 @@ _PAUSE = 0.1
 
 # How long a thread that finds a lock taken leaves the interpreter to its owner, seconds.
 _STAND_BACK = 50e-6
+
+
+# Of the threads below that run.
+_idents: set[int] = set()
+call_in_child(_idents.clear, Stage.LOCKS)
 
 
 class Acquirable(Protocol):
@@ -39,8 +45,8 @@ def stand_back(lock: Acquirable) -> None:
     meanwhile waits as well, and so on for good: each use of the lock is then a switch of threads. Who stands back until
     it is free takes it while it runs.
     """
-    if threading.get_ident() == threading.main_thread().ident:
-        return  # which an interrupt could make leave the lock behind
+    if threading.get_ident() not in _idents:
+        return  # an interrupt could make the main thread leave the lock behind
     while not lock.acquire(blocking=False):
         time.sleep(_STAND_BACK)
     lock.release()
@@ -86,15 +92,20 @@ class StageThread:
             return
         self._thread = threading.current_thread()
         self._begun.release()
+        _idents.add(threading.get_ident())
         with at_work():
-            while True:
-                try:
-                    self._loop()
-                except BaseException:  # noqa: BLE001  # a bug in one job, or its sys.exit(), must not end those after it
-                    _log.exception("%s: an unexpected error; the thread goes on", self.name)
-                    time.sleep(_PAUSE)
-                else:
-                    return
+            while not self._ended():
+                pass
+        _idents.discard(threading.get_ident())
+
+    def _ended(self) -> bool:
+        try:
+            self._loop()
+        except BaseException:  # noqa: BLE001  # a bug in one job, or its sys.exit(), must not end those after it
+            _log.exception("%s: an unexpected error; the thread goes on", self.name)
+            time.sleep(_PAUSE)
+            return False
+        return True
 
     @property
     def started(self) -> bool:

@@ -34,6 +34,8 @@ from .values import said
 
 #: What is kept of names and lengths, bytes; of longer names and values nothing is.
 MAX_KEPT_BYTES = 4 * 1024 * 1024
+# Lengths below it take one byte.
+_ONE_BYTE = 0x80
 _MAX_NAME, _MAX_LENGTH = 256, 16_384
 # What a name occupies, and a length of it, besides their texts. Measured on CPython 3.11.
 _NAME_BYTES, _LENGTH_BYTES = 320, 160
@@ -56,7 +58,11 @@ def tail_size(topic: str, source: str, tags: Iterable[tuple[str, str]]) -> int:
 
 def encode_tag(name: str, value: str) -> bytes:
     """One tag more, to stand behind a tail."""
-    return delimited(0x32, _pair(name.encode(), value.encode()))
+    key, text = name.encode(), value.encode()
+    size = len(key) + len(text) + 4
+    if size < _ONE_BYTE:  # as those of pack ids, one a batch
+        return b"\x32%c\x0a%c%b\x12%c%b" % (size, len(key), key, len(text), text)
+    return delimited(0x32, _pair(key, text))
 
 
 def split_records(body: bytes) -> Iterator[bytes]:

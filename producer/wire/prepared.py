@@ -7,7 +7,7 @@ Version 4 signs the body's digest among the sorted headers; it is signed as any 
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
@@ -68,7 +68,7 @@ class PreparedV1:
         )
         # What stands before the digest, the date and the size, and behind them.
         self._method, self._type, self._names, self._end = text.split(_CUT, 3)
-        self._signer = hmac.new(key.access_key_secret.encode(), digestmod="sha1")
+        self._secret = key.access_key_secret.encode()
         self._date = -1, ""
 
     def head(self, body: bytes, raw_size: int, now: float) -> bytes:
@@ -76,9 +76,7 @@ class PreparedV1:
         date = self._date_of(int(now))
         md5 = hashlib.md5(body, usedforsecurity=False).hexdigest().upper() if body else ""
         text = f"{self._method}{md5}{self._type}{date}{self._names}{raw_size}{self._end}"
-        signer = self._signer.copy()
-        signer.update(text.encode())
-        signature = base64.b64encode(signer.digest()).decode()
+        signature = binascii.b2a_base64(hmac.digest(self._secret, text.encode(), "sha1"), newline=False).decode()
         digest = f"Content-MD5: {md5}\r\n" if body else ""
         # Proxies may drop Date. This copy overrides it on the server, and is not part of what was signed.
         end = f"{signature}\r\n{digest}Date: {date}\r\nx-log-date: {date}\r\n{_RAW_SIZE}: {raw_size}"

@@ -10,7 +10,7 @@ import pytest
 from producer.clock import NO_DEADLINE, Deadline, SystemClock
 from producer.pipeline.threads import StageThread, stand_back
 from tests.channels.interrupts import interrupted_everywhere
-from tests.support.waiting import PATIENCE, Call
+from tests.support.waiting import PATIENCE
 
 
 class _Taken:
@@ -29,13 +29,15 @@ class _Taken:
 
 
 def test_who_stands_back_takes_no_place_in_the_line_for_a_lock() -> None:
-    """It looks again and again until the lock is free, and leaves it free; on the main thread, which an interrupt may
-    meet, it does nothing.
+    """It looks again and again until the lock is free, and leaves it free; on a thread of the user's, which an
+    interrupt may meet, it does nothing.
     """
     lock = _Taken()
     stand_back(lock)
     assert lock.asked == []
-    Call(lambda: stand_back(lock)).result()
+    thread = StageThread("t", lambda: stand_back(lock))
+    thread.start()
+    assert thread.join(SystemClock(), Deadline.after(SystemClock(), PATIENCE))
     assert lock.asked == [False] * 3
     assert lock.released == 1
 

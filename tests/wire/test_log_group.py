@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from producer import InvalidArgumentError, LogItem
 from producer.wire import log_group as module
-from producer.wire.log_group import encode_log, encode_tail, split_records, tail_size
+from producer.wire.log_group import encode_log, encode_tag, encode_tail, split_records, tail_size
 from producer.wire.protobuf import read_varint, varint
 from producer.wire.text import text_of
 from tests.support.log_group_schema import LogGroup, contents_of
@@ -141,6 +141,13 @@ def test_the_size_of_a_tail_is_its_length(length: int, character: str) -> None:
     text = character * length
     for topic, source, tags in ((text, "", []), ("", text, []), (text, text, [(text, "v"), ("n", text), ("", "")])):
         assert tail_size(topic, source, tags) == len(encode_tail(topic, source, tags))
+
+
+@pytest.mark.parametrize("length", [0, 1, 110, 111, 112, 113, 114, 127, 128, 20_000])
+def test_a_tag_behind_a_tail_is_as_one_in_it(length: int) -> None:
+    """Of any length, beside those that one byte says."""
+    name, value = "__pack_id__", "x" * length
+    assert encode_tail("", "", ()) + encode_tag(name, value) == encode_tail("", "", [(name, value)])
 
 
 @given(st.integers(0, 2**64))

@@ -335,7 +335,7 @@ class ProducerBatch:
         holder.heed(position, future)
 
     def _move(self, to: BatchState) -> bool:
-        if self.state.final:
+        if self.state in _FINAL:
             return False
         if to not in TRANSITIONS[self.state]:
             raise RuntimeError(f"a batch cannot go from {self.state.value} to {to.value}")

@@ -46,6 +46,7 @@ class AdaptiveLimit:
 
     :param most: where it begins, and what it never exceeds.
     :param adaptive: False keeps it there.
+    :ivar value: the limit at this moment, at least 1.
     """
 
     __slots__ = (
@@ -61,10 +62,11 @@ class AdaptiveLimit:
         "_reached",
         "_round",
         "_window",
+        "value",
     )
 
     def __init__(self, most: int, *, adaptive: bool = True) -> None:
-        self._most = self._limit = most
+        self._most = self._limit = self.value = most
         self._adaptive = adaptive
         self._look: int | None = None  # in place of the limit, to see the base
         self._changed = -math.inf  # attempts that began before tell of another limit
@@ -75,11 +77,6 @@ class AdaptiveLimit:
         self._reached = False
         self._round: list[float] = []
         self._answers = 0  # in this round
-
-    @property
-    def value(self) -> int:
-        """The limit at this moment, at least 1."""
-        return self._limit if self._look is None else self._look
 
     @property
     def untouched(self) -> bool:
@@ -122,6 +119,7 @@ class AdaptiveLimit:
         crowded = bool(self._round) and _longer(median(self._round), self._base, _CROWDED)
         if self._reached and not crowded:
             self._limit += 1
+            self.value = self._limit
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -160,10 +158,11 @@ class AdaptiveLimit:
         less = max(1, int(0.5 * self._limit * self._base / latency))
         if less < self._limit:
             self._set(self._limit, now)
-            self._look = less
+            self._look = self.value = less
 
     def _set(self, limit: int, now: float) -> None:
-        self._limit, self._look = limit, None
+        self._limit = self.value = limit
+        self._look = None
         self._changed = now
         self._window = []
         self._late = False

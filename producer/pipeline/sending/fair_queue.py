@@ -148,7 +148,7 @@ class FairQueue:
     @property
     def alarm(self) -> float:
         """When :meth:`wake` is to be called, monotonic seconds; infinite for never."""
-        first = self._alarms.first()
+        first = self._alarms.first() if self._alarms.members else None
         return math.inf if first is None else first[0]
 
     @property
@@ -213,7 +213,8 @@ class FairQueue:
         ):
             self._arm(destination)
             self._arm(logstore)
-        self._refresh(logstore)
+        if destination.queued:
+            self._refresh(logstore)
         self._rest(logstore, now)
 
     def wake(self, now: float) -> None:
@@ -272,7 +273,12 @@ class FairQueue:
 
     def _refresh(self, logstore: Logstore) -> None:
         """What may go has changed."""
-        destination, first = logstore.destination, logstore.by_turn.first()
+        destination = logstore.destination
+        if not destination.queued:
+            destination.may_go.remove(logstore)
+            destination.share.ready.remove(destination)
+            return
+        first = logstore.by_turn.first()
         if first is not None and (self._ignoring_gates or logstore.gate.has_room()):
             destination.may_go.put(logstore, first[0])
         else:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 import http.client
+import queue
 import re
 import socket
 import struct
@@ -197,10 +198,45 @@ class Followed:
         self._patience = sock, timeout
 
 
+class Idle:
+    """The connections of a pool that wait for a request, the one that was used last first. As a queue of the standard
+    library, where nobody waits for it: that one takes a lock, and a dozen calls, to let others wait.
+
+    :param maxsize: so many, or about that.
+    """
+
+    def __init__(self, maxsize: int) -> None:
+        self._maxsize = maxsize
+        self._connections: list[Any] = []
+
+    def get(self, block: bool = False, timeout: float | None = None) -> Any:  # noqa: ARG002  # as of a queue
+        """The last one.
+
+        :raises queue.Empty: there is none.
+        """
+        try:
+            return self._connections.pop()
+        except IndexError:
+            raise queue.Empty from None
+
+    def put(self, connection: Any, block: bool = False, timeout: float | None = None) -> None:  # noqa: ARG002
+        """Add one.
+
+        :raises queue.Full: there are enough.
+        """
+        if len(self._connections) >= self._maxsize:
+            raise queue.Full
+        self._connections.append(connection)
+
+    def qsize(self) -> int:
+        """How many there are."""
+        return len(self._connections)
+
+
 @cache
 def _followed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
     """The same kind of pool, with such connections."""
     if issubclass(pool.ConnectionCls, Followed):
         return pool
     connection = type(f"Followed{pool.ConnectionCls.__name__}", (Followed, pool.ConnectionCls), {})
-    return type(f"Followed{pool.__name__}", (pool,), {"ConnectionCls": connection})
+    return type(f"Followed{pool.__name__}", (pool,), {"ConnectionCls": connection, "QueueCls": Idle})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import itertools
+import queue
 import socket
 import sys
 import threading
@@ -21,7 +22,7 @@ from producer.errors import MisconfiguredError
 from producer.server import LogHubServer
 from producer.sinks.http import connections
 from producer.sinks.http.at_once import exchange_at_once
-from producer.sinks.http.connections import Followed, FollowedAdapter, Outgoing
+from producer.sinks.http.connections import Followed, FollowedAdapter, Idle, Outgoing
 from producer.sinks.http.transport import Transport
 from producer.sinks.http.watchdog import Watchdog
 from producer.testing import ManualClock
@@ -238,3 +239,16 @@ def noting(made: list[Any], make: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return made[-1]
 
     return note
+
+
+def test_of_idle_connections_the_last_one_is_used_first_and_no_more_are_kept_than_wanted() -> None:
+    """As a queue of the standard library: who comes to one that is empty or full is told."""
+    idle = Idle(2)
+    for connection in ("first", "last"):
+        idle.put(connection)
+    with pytest.raises(queue.Full):
+        idle.put("one more", block=False)
+    assert idle.qsize() == 2
+    assert [idle.get(), idle.get(block=False)] == ["last", "first"]
+    with pytest.raises(queue.Empty):
+        idle.get(block=False, timeout=1)
