@@ -301,7 +301,7 @@ cdef class OpenRecords:
         cdef Py_ssize_t length = len(record)
         cdef SendFuture future = new_future()
         cdef bint is_small = type(record) is bytes and length <= SMALL and not self._apart
-        if self._finished is None:
+        if not is_small and self._finished is None:
             self._finished = []
         if logs != 1 and self._logs_of_send is None:
             self._logs_of_send = {}
@@ -313,7 +313,7 @@ cdef class OpenRecords:
             self._reserve(length)
         else:
             self._finish_buffer()
-        finished = len(self._finished)
+        finished = 0 if is_small else len(self._finished)
         try:
             if not is_small:
                 self._finished.append(record)
@@ -322,7 +322,8 @@ cdef class OpenRecords:
             if callback is not None:
                 self._add_callback(callback)
         except MemoryError:
-            del self._finished[finished:]
+            if not is_small:
+                del self._finished[finished:]
             if self._logs_of_send is not None:
                 self._logs_of_send.pop(self.sends, None)
             raise

@@ -485,10 +485,10 @@ def test_memory_is_granted_by_one_rule(asked: list[tuple[int, int]], limit: int,
         batches = [twin(Holder(), budget, lambda: 1.0, (2**30, 2**30), 0) for _ in range(3)]
         seen: list[Any] = []
         for turn, (number, charge) in enumerate(asked):
-            if turn == 10 and state == "waited for":
+            if turn == 3 and state == "waited for":
                 budget.waiters.append(Reservation(budget, None))
-            budget.closed = turn >= 10 and state == "closed"
-            if turn == 10 and state == "held":
+            budget.closed = turn >= 3 and state == "closed"
+            if turn == 3 and state == "held":
                 batches[number].forget()
             seen.append(budget.grant(batches[number], charge))
             seen += [budget.used, *((one.granted, one.quantum) for one in batches)]
