@@ -447,3 +447,21 @@ cdef grant_if_free(budget, OpenRecords records, Py_ssize_t charge):
     records.granted = granted
     records.quantum = largest
     return True
+
+
+def reclaim_at_once(budget):
+    """Take back what batches of this kind have not spent; the caller holds the lock. While memory is short that is done
+    several times for each batch that is settled, of as many batches as there are streams.
+    """
+    cdef dict creditors = budget._creditors
+    cdef Py_ssize_t freed = 0
+    cdef OpenRecords records
+    for one in creditors:
+        if type(one) is not OpenRecords:
+            return
+        freed += <Py_ssize_t> (<OpenRecords> one).granted - (<OpenRecords> one).spent
+    used = budget.used - freed
+    for records in creditors:
+        records.granted = records.spent
+    budget.used = used
+    creditors.clear()

@@ -30,6 +30,11 @@ def _never_at_once(budget: MemoryBudget, open_records: OpenRecords, charge: int)
     return False
 
 
+def _never_reclaimed(budget: MemoryBudget) -> None:
+    """Likewise of :meth:`MemoryBudget.make_free`, which takes back from all that were granted some."""
+
+
+_reclaim_at_once = either(f"{__package__}._open_records", "reclaim_at_once", _never_reclaimed)
 _grant_at_once = either(f"{__package__}._open_records", "grant_at_once", _never_at_once)
 
 
@@ -105,6 +110,7 @@ class MemoryBudget:
 
     def _reclaim(self) -> None:
         self._sharers = max(2 * len(self._creditors), self._sharers - self._sharers // 8)
+        _reclaim_at_once(self)
         while self._creditors:
             records, _ = self._creditors.popitem()
             before = records.granted
