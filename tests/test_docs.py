@@ -169,7 +169,7 @@ def test_every_block_says_what_it_is() -> None:
     assert [str(block) for block in BLOCKS if not block.language] == []
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "tests/benchmarks/RESULTS.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*DOCUMENTS, *sorted((ROOT / "tests").rglob("*.md"))], ids=lambda path: path.name)
 def test_every_link_leads_to_a_file(path: Path) -> None:
     """Relative links name files of the project."""
     links = [link for link in LINK.findall(FENCE.sub("", path.read_text())) if "://" not in link]

@@ -29,7 +29,7 @@ class LogHubServer:
     ::
 
         with LogHubServer() as server:
-            send_logs_to(server.endpoint, server.access_key_id, server.access_key_secret)
+            send_logs_to(ProjectConfig("my-project", **server.connection))
             assert server.count("my-project", "app-log") == 3
 
     It is reached under ``{project}.{host}:{port}`` in the Host header at ``endpoint``. All methods may be called from
@@ -207,6 +207,21 @@ class LogHubServer:
         """The secret of the first access key."""
         key = self._access_keys[self.access_key_id]
         return key if isinstance(key, str) else key.secret
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """Endpoint and first access key, by the names of their options: ``ProjectConfig("app", **server.connection)``.
+
+        The token is in it if the key has one.
+        """
+        key = self._access_keys[self.access_key_id]
+        token = None if isinstance(key, str) else key.security_token
+        options = {
+            "endpoint": self.endpoint,
+            "access_key_id": self.access_key_id,
+            "access_key_secret": self.access_key_secret,
+        }
+        return options if token is None else options | {"security_token": token}
 
     @property
     def access_keys(self) -> dict[str, AccessKey | str]:

@@ -7,7 +7,7 @@ from producer.server import Limits
 from producer.server.errors import STATUS_OF
 
 KIB, MIB = 1024, 1024 * 1024
-TEXT = (Path(__file__).parents[2] / "docs" / "embedded-server.md").read_text()
+TEXT = (Path(__file__).parent / "protocol.md").read_text()
 
 
 def test_every_error_code_is_documented_with_its_status() -> None:

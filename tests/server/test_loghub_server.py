@@ -171,6 +171,24 @@ def test_an_ipv6_server_has_a_bracketed_endpoint() -> None:
         assert "errorCode" in requests.get(server.endpoint, timeout=5).json()
 
 
+@pytest.mark.parametrize(
+    ("key", "token"),
+    [("a-secret", {}), (AccessKey(secret="a-secret", security_token="token-1"), {"security_token": "token-1"})],
+)
+def test_a_connection_is_what_a_project_needs(key: AccessKey | str, token: dict[str, str]) -> None:
+    """``ProjectConfig(name, **server.connection)`` reaches the server and signs, with a token where one is wanted."""
+    with LogHubServer(access_keys={"an-id": key}) as server:
+        assert server.connection == {
+            "endpoint": server.endpoint,
+            "access_key_id": "an-id",
+            "access_key_secret": "a-secret",
+            **token,
+        }
+        with producer.Producer(producer.ProjectConfig(PROJECT, **server.connection)) as sender:
+            sender.send(PROJECT, LOGSTORE, {"n": "1"}).result(timeout=10)
+        assert server.count(PROJECT, LOGSTORE) == 1
+
+
 def test_requests_tell_what_was_asked_and_when(server: LogHubServer, client: Client) -> None:
     """Each request leaves a record with time, operation, place, status and sizes, by the time its answer is read."""
     raw = log_group("a", "b")

@@ -1,4 +1,4 @@
-"""The calls of the official SDK against the embedded server, as docs/embedded-server.md tells them."""
+"""The calls of the official SDK against the embedded server, as protocol.md tells them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from producer.server import LogHubServer
 
 from .official import run_program
 
-TEXT = (Path(__file__).parents[2] / "docs" / "embedded-server.md").read_text()
+TEXT = (Path(__file__).parent / "protocol.md").read_text()
 
 
 def test_the_official_sdk_can_do_what_the_documentation_says() -> None:
