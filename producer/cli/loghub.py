@@ -5,25 +5,21 @@ Source: LogHub protocol, Reading back / admin; the official SDKs for searches.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from ..config import ProjectConfig
-from ..reading.errors import LogHubReadError
-from ..reading.logstore import LogstoreReader, Page, body_of
+from ..reading.logstore import LogstoreReader, Page
+from ..reading.search import LogstoreSearch
 from ..reading.signed_client import Question, SignedClient
-from ..sinks.http.transport import Answer, Target, target_of
+from ..sinks.http.transport import Target, target_of
 from ..wire.read_log_group import Fields, read_groups
 from .profiles import Settings
 
-#: Logs of one answer of GetLogs, and names of one answer of a list, at most.
-PAGE, _NAMES_AT_ONCE = 100, 500
-#: How often an answer that is not complete is asked for again.
-_INCOMPLETE = 20
+#: Names of one answer of a list, at most.
+_NAMES_AT_ONCE = 500
 #: Attempts after the first one: somebody waits for the answer.
 _RETRIES = 2
 
@@ -46,20 +42,6 @@ _NOBODY = {"RequestError": "is a LogHub running there? `producer serve` starts o
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 #: What cuts text into words.
 _BETWEEN_WORDS = ", '\";=()[]{}?@&<>/:\n\t\r"
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """Which logs.
-
-    :ivar begin: Unix seconds.
-    :ivar end: Unix seconds; behind the last one.
-    :ivar query: keywords, and SQL behind ``|``.
-    """
-
-    begin: int
-    end: int
-    query: str = "*"
 
 
 class LogHub:
@@ -119,28 +101,10 @@ class LogHub:
         every_word = {"token": list(_BETWEEN_WORDS), "caseSensitive": False, "chn": False}
         self._post("CreateIndex", f"{self._logstore}/index", {"line": every_word})
 
-    def search(self, search: Search, *, newest_first: bool = False, offset: int = 0, line: int = PAGE) -> list[Fields]:
-        """Logs that match; at most a page of them. With SQL, the rows.
-
-        :raises LogHubReadError: LogHub does not say, or not all of it after several questions.
-        """
-        wanted = {"from": search.begin, "to": search.end, "query": search.query, "topic": ""}
-        if "|" not in search.query:
-            wanted |= {"offset": offset, "line": line, "reverse": newest_first}
-        for _ in range(_INCOMPLETE):
-            complete, logs = self._client.ask("GetLogs", Question.of_json(f"{self._logstore}/logs", wanted), _found)
-            if complete:
-                return logs
-        raise _incomplete("GetLogs")
-
-    def histogram(self, search: Search) -> list[Mapping[str, Any]]:
-        """How many logs match: begin, end and count of each part of the range."""
-        asked = {"type": "histogram", "from": str(search.begin), "to": str(search.end), "query": search.query}
-        for _ in range(_INCOMPLETE):
-            parts = self._client.json("GetHistograms", Question(self._logstore, asked), list)
-            if all(part.get("progress", "Complete") == "Complete" for part in parts):
-                return parts
-        raise _incomplete("GetHistograms")
+    @property
+    def searching(self) -> LogstoreSearch:
+        """What finds logs of the logstore."""
+        return LogstoreSearch(self._client, self._settings.needed("logstore"))
 
     def context(self, pack_id: str, pack_meta: str, before: int, after: int) -> list[Fields]:
         """The log that both name, and those that its sender sent before and after it."""
@@ -184,14 +148,3 @@ def _without_project(project: ProjectConfig) -> Target:
 
 def _logs_of(body: bytes) -> list[Fields]:
     return [log for group in read_groups(body) for log in group]
-
-
-def _found(answer: Answer, headers: Mapping[str, str]) -> tuple[bool, list[Fields]]:
-    """Whether that is all, and the logs."""
-    content = json.loads(body_of(answer, headers))
-    return content["meta"].get("progress", "Complete") == "Complete", list(content["data"])
-
-
-def _incomplete(what: str) -> Exception:
-
-    return LogHubReadError(f"{what}: LogHub had no complete answer after {_INCOMPLETE} questions: narrow the time")

@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Iterator
 
+from ..reading.search import PAGE, LogstoreSearch, Search
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
-from .loghub import PAGE, LogHub, Search
+from .loghub import LogHub
 from .output import form_of, tell, writer
 from .profiles import UsageError, resolve
 from .times import shown, time_of
@@ -23,7 +24,7 @@ def search(args: argparse.Namespace) -> int:
     query = f"{args.query}|with_pack_meta" if args.pack_meta else args.query
     with LogHub(resolve(args, os.environ)) as loghub:
         wanted = _search(args, query)
-        pages = _pages(loghub, wanted, args.limit, newest_first=not args.oldest)
+        pages = _pages(loghub.searching, wanted, args.limit, newest_first=not args.oldest)
         printed = writer(args.output, FIRST)
         if args.oldest:
             found = 0
@@ -40,23 +41,23 @@ def search(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _pages(loghub: LogHub, wanted: Search, limit: int, *, newest_first: bool) -> Iterator[list[Fields]]:
+def _pages(searching: LogstoreSearch, wanted: Search, limit: int, *, newest_first: bool) -> Iterator[list[Fields]]:
     """Up to ``limit`` logs, a page at a time; tells if there are more."""
     offset = 0
     while offset < limit:
-        page = loghub.search(wanted, newest_first=newest_first, offset=offset, line=min(PAGE, limit - offset))
+        page = searching.logs(wanted, newest_first=newest_first, offset=offset, line=min(PAGE, limit - offset))
         yield page
         offset += len(page)
         if len(page) < PAGE and offset < limit:
             return
-    if loghub.search(wanted, newest_first=newest_first, offset=offset, line=1):
+    if searching.logs(wanted, newest_first=newest_first, offset=offset, line=1):
         tell(f"the {'newest' if newest_first else 'oldest'} {limit} logs; there are more (--limit)")
 
 
 def count(args: argparse.Namespace) -> int:
     """How many logs match; the exit code."""
     with LogHub(resolve(args, os.environ)) as loghub:
-        parts = loghub.histogram(_search(args, args.query))
+        parts = loghub.searching.histogram(_search(args, args.query))
     if args.histogram:
         printed = writer(args.output, ("from", "to", "count"))
         time_as = shown if form_of(args.output) == "table" else int
@@ -78,7 +79,7 @@ def sql(args: argparse.Namespace) -> int:
     """Rows that SQL makes of logs; the exit code."""
     statement = args.statement if "|" in args.statement else f"* | {args.statement}"
     with LogHub(resolve(args, os.environ)) as loghub:
-        rows = loghub.search(_search(args, statement))
+        rows = loghub.searching.logs(_search(args, statement))
     printed = writer(args.output)
     # What the service adds to every row.
     printed.write({name: value for name, value in row.items() if name not in FIRST[:2]} for row in rows)

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 
 from ..errors import AttemptError
 from ..reading.errors import LogHubReadError
+from ..reading.search import PAGE, Search
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
-from .loghub import PAGE, LogHub, Search
+from .loghub import LogHub
 from .output import Writer, tell, writer
 from .profiles import UsageError, resolve
 from .progress import Progress
@@ -54,7 +55,7 @@ def _newest(loghub: LogHub, count: int, wanted: re.Pattern[str] | None) -> list[
     for offset in itertools.count(0, PAGE):
         if len(found) >= count:
             break
-        page = loghub.search(search, newest_first=True, offset=offset)
+        page = loghub.searching.logs(search, newest_first=True, offset=offset)
         found += (log for log in page if _fits(log, wanted))
         if len(page) < PAGE:
             break

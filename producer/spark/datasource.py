@@ -37,9 +37,9 @@ class LogHubSource(DataSource):
 
     def schema(self) -> StructType:
         """What is read where the user gives no schema."""
-        from .reading import default_schema  # noqa: PLC0415  (see the module)
+        from .reading import CURSOR, default_schema  # noqa: PLC0415  (see the module)
 
-        return default_schema()
+        return default_schema(without=CURSOR if "query" in self.options else "")
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a batch."""

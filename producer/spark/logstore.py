@@ -10,6 +10,7 @@ from typing import Self
 from ..clock import Clock
 from ..config import ProducerConfig
 from ..reading.logstore import LogstoreReader, Page
+from ..reading.search import LogstoreSearch
 from ..reading.signed_client import SignedClient
 from ..sinks.http.transport import target_of
 from ..wire.cursors import cursor_at, position_of
@@ -70,6 +71,11 @@ class LogstoreClient(LogstoreReader):
     def target(self) -> Target:
         """The logstore, and who signs."""
         return self._target
+
+    @property
+    def searching(self) -> LogstoreSearch:
+        """What finds logs of the logstore."""
+        return LogstoreSearch(self._signed, self._target.logstore)
 
     def close(self) -> None:
         """Close the connections."""

@@ -61,6 +61,9 @@ READ_OPTIONS: dict[str, str] = {
     "maxSecondsPerTrigger": "in a micro-batch only what each shard received in so many seconds",
     "pullCount": "LogGroups in one request, 1 to 1000",
     "partitionsPerShard": "of a batch: into about so many partitions each shard is divided, by time of receipt",
+    "query": "of a batch: only logs that match, in LogHub's query language; needs startingTime",
+    "startingTime": "with query: the first time of logs, Unix seconds or as 2026-01-31T12:00:00Z",
+    "endingTime": "with query: logs before this time; default: now",
     "pushFilters": "true: a batch looks at the conditions of WHERE itself; needs PySpark 4.1",
     "receivedWithin": "with pushFilters: seconds between a log's time and its receipt, at most, so that a condition on "
     "__time__ says what need not be read",

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..options import READ_OPTIONS
-from .batch import FilteringReader, LogHubReader
+from .batch import FilteringQueryReader, FilteringReader, LogHubReader
 from .plan import ReadPlan
-from .schema import default_schema
+from .query import QueryReader
+from .schema import CURSOR, default_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-__all__ = ["READ_OPTIONS", "batch_reader", "default_schema", "stream_reader"]
+__all__ = ["CURSOR", "READ_OPTIONS", "batch_reader", "default_schema", "stream_reader"]
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -25,6 +26,8 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
     :raises ConfigError: an option or the schema is wrong.
     """
     plan = ReadPlan.of(options, schema)
+    if plan.query is not None:
+        return FilteringQueryReader(plan) if plan.push_filters else QueryReader(plan)
     return FilteringReader(plan) if plan.push_filters else LogHubReader(plan)
 
 

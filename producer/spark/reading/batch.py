@@ -14,6 +14,7 @@ from ..logstore import LogstoreClient
 from .filters import conditions_of, times_of
 from .offsets import LATEST, parse_offsets
 from .plan import ReadPlan
+from .query import QueryReader
 from .ranges import ShardRange, divided, ranges_between, read_range, received_between
 
 
@@ -64,17 +65,18 @@ class LogHubReader(DataSourceReader):
         return read_range(self._plan, partition)
 
 
-class FilteringReader(LogHubReader):
-    """A reader that hands out no rows of which it knows that Spark would drop them.
+class Filtering:
+    """A reader, as which it is made, that hands out no rows of which it knows that Spark would drop them.
 
     A class of its own: unless ``spark.sql.python.filterPushdown.enabled`` is true, Spark refuses one of these.
 
-    :param plan: what to read.
-    :raises ConfigError: as :class:`LogHubReader`; PySpark is older than 4.1.
+    :raises ConfigError: PySpark is older than 4.1.
     """
 
+    _plan: ReadPlan
+
     def __init__(self, plan: ReadPlan) -> None:
-        super().__init__(plan)
+        super().__init__(plan)  # type: ignore[call-arg]
         if not hasattr(DataSourceReader, "pushFilters"):
             raise ConfigError("pushFilters", f"needs PySpark 4.1 or newer, this is {pyspark.__version__}", "true")
 
@@ -85,3 +87,11 @@ class FilteringReader(LogHubReader):
         """
         self._plan = replace(self._plan, conditions=conditions_of(filters, self._plan.schema))
         return filters
+
+
+class FilteringReader(Filtering, LogHubReader):
+    """Of shards."""
+
+
+class FilteringQueryReader(Filtering, QueryReader):
+    """Of a query."""

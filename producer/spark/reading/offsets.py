@@ -101,6 +101,21 @@ def parse_offsets(option: str, text: str) -> Offsets:
     return Offsets(option, _seconds(option, text, math.floor(time.timestamp())), {})
 
 
+def seconds_of(option: str, text: str) -> int:
+    """The Unix seconds that an option gives, as they are or as a time.
+
+    :raises ConfigError: it gives none.
+    """
+    try:
+        number = text.strip()
+        time = int(number) if number.isascii() and number.isdigit() else math.floor(_time_of(number).timestamp())
+    except ValueError:
+        time = 0
+    if not 0 < time < 1 << 32:
+        raise ConfigError(option, "must be Unix seconds, or a time such as 2026-01-31T12:00:00Z", text)
+    return time
+
+
 def _of_shards(option: str, text: str) -> dict[str, Place]:
     try:
         given: dict[str, Any] = json.loads(text)

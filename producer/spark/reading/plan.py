@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -60,6 +61,9 @@ class ReadPlan:
     :ivar partitions: ``partitionsPerShard``, or None.
     :ivar push_filters: ``pushFilters``.
     :ivar received_within: ``receivedWithin``, seconds, or None.
+    :ivar query: ``query``, or None.
+    :ivar since: ``startingTime``, or None.
+    :ivar until: ``endingTime``, or None.
     :ivar conditions: which rows are asked for, as far as a reader can tell; all of them are to hold.
     """
 
@@ -76,6 +80,9 @@ class ReadPlan:
     partitions: int | None = None
     push_filters: bool = False
     received_within: int | None = None
+    query: str | None = None
+    since: str | None = None
+    until: str | None = None
     conditions: tuple[Condition, ...] = ()
 
     @classmethod
@@ -91,6 +98,7 @@ class ReadPlan:
             others=[*WRITE_OPTIONS, *producer_option_names()],
         )
         check_schema(schema)
+        _check_query(options)
         return cls(
             target=_readable(target_of(options)),
             config=producer_config({"max_retry_backoff_ms": str(_MAX_BACKOFF_MS), **options}),
@@ -105,6 +113,9 @@ class ReadPlan:
             partitions=_whole_number(options, "partitionsPerShard", MAX_PARTITIONS),
             push_filters=_is_true(options, "pushFilters"),
             received_within=_whole_number(options, "receivedWithin", MAX_SECONDS),
+            query=options.get("query"),
+            since=options.get("startingTime"),
+            until=options.get("endingTime"),
         )
 
     def client(self) -> LogstoreClient:
@@ -133,6 +144,27 @@ def _readable(target: Target) -> Target:
         )
         raise ConfigError("accessKeyId", rule, None)
     return target
+
+
+# What says where in shards to read.
+_OF_SHARDS = ("startingOffsets", "endingOffsets", "shards", "partitionsPerShard", "pullCount", "receivedWithin",
+              "maxRowsPerTrigger", "maxSecondsPerTrigger")  # fmt: skip
+
+
+def _check_query(options: Mapping[str, str]) -> None:
+    query = options.get("query")
+    if query is None:
+        for name in ("startingTime", "endingTime"):
+            if name in options:
+                rule = "is for query; without one there are startingOffsets and endingOffsets, by the time of receipt"
+                raise ConfigError(name, rule, options[name])
+        return
+    for name in _OF_SHARDS:
+        if name in options:
+            rule = "is not for query, which knows no shards: use startingTime and endingTime, of the logs' own time"
+            raise ConfigError(name, rule, options[name])
+    if "|" in re.sub(r'"(?:[^"\\]|\\.)*"', "", query):
+        raise ConfigError("query", "must be a search without SQL: that is Spark's here", query)
 
 
 def _is_failfast(mode: str) -> bool:

@@ -27,9 +27,12 @@ FIXED: dict[str, DataType] = {
 }
 
 
-def default_schema() -> StructType:
-    """The schema of a read that names none."""
-    return StructType([StructField(name, kind) for name, kind in FIXED.items()])
+def default_schema(*, without: str = "") -> StructType:
+    """The schema of a read that names none.
+
+    :param without: a column that it cannot have.
+    """
+    return StructType([StructField(name, kind) for name, kind in FIXED.items() if name != without])
 
 
 def check_schema(schema: StructType) -> None:

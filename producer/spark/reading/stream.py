@@ -30,6 +30,8 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, plan: ReadPlan) -> None:
+        if plan.query is not None:
+            raise ConfigError("query", "is for a batch: what matches later is not told", plan.query)
         if plan.ending is not None:
             raise ConfigError("endingOffsets", "is for a batch: a stream has no end", plan.ending)
         if plan.partitions is not None:

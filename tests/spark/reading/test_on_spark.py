@@ -73,6 +73,17 @@ def test_what_a_producer_sent_is_what_spark_reads(session: SparkSession, server:
     }
 
 
+def test_a_query_is_answered_by_loghub(session: SparkSession, server: LogHubServer) -> None:
+    """Only what matches reaches Spark, with the columns that a read without one has, but for the cursor."""
+    send(server, range(100))
+    rows = read(session, server, query="even: true and n: 42", startingTime=str(NOON)).collect()
+    assert [(row["contents"]["n"], row["__topic__"], row["__tags__"]) for row in rows] == [
+        ("42", "topic 0", {"env": "test"})
+    ]
+    assert "__cursor__" not in rows[0]
+    assert {request.operation for request in server.requests} & {"GetLogs", "PullLogs"} == {"GetLogs"}
+
+
 def test_columns_of_the_user_have_types(session: SparkSession, server: LogHubServer) -> None:
     """Casts, JSON, a column that no log has, and aggregation over them."""
     send(server, range(100))
