@@ -9,7 +9,9 @@ from producer.agent.blueprint import draw
 from producer.agent.config import parse_toml
 from producer.agent.registry import BUILT_IN, INSTEAD
 
-DOCUMENTS = [Path(__file__).parents[2] / f"docs/agent{part}.md" for part in ("", "-sources", "-sinks")]
+DOCUMENTS = [
+    Path(__file__).parents[2] / f"docs/{name}.md" for name in ("agent", "agent-sources", "agent-sinks", "flume")
+]
 TEXT = "\n".join(document.read_text() for document in DOCUMENTS)
 
 
