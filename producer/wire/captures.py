@@ -6,8 +6,6 @@ characters, runs of characters of one kind, and groups: ``^(\\S+) \\[([^]]+)\\] 
 character match, then more. Of alternatives, and of what may be left out, only the first one is tried that may begin
 here. So what the steps find is what ``re`` finds. Where they find nothing, or a body has other characters than
 ASCII's, nothing is known, and ``re`` is asked; so each answer is that of ``re``, whatever the pattern.
-
-What a character may be is learned from ``re`` itself, which is asked for each of the 128.
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from re import _compiler as compiler  # type: ignore[attr-defined]
 from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
 from ..twins import compiled
+from .first_characters import SINGLE, FirstCharacters, Items, UnknownItemError
 
 _ONE, _GREEDY, _POSSESSIVE, _LAZY, _OPEN, _SHUT, _CHOICE, _JUMP, _END = range(9)
 #: Kind, least, most, where to or which group, which characters, and which ones end a lazy run.
@@ -28,15 +26,12 @@ _STEP = struct.Struct("=4I128s128s")
 _NONE, _ALL = bytes(128), b"\1" * 128
 _MOST = 2**32 - 1
 _MOST_STEPS = 1000
-_SINGLE = (codes.LITERAL, codes.NOT_LITERAL, codes.IN, codes.ANY)
+_ASCII = [chr(code) for code in range(128)]
 _REPEATS = {codes.MAX_REPEAT: _GREEDY, codes.POSSESSIVE_REPEAT: _POSSESSIVE, codes.MIN_REPEAT: _LAZY}
 
 _capture: Callable[..., tuple[bytes, list[tuple[bytes, bytes]]]] | None = getattr(
     compiled(f"{__package__}._captures"), "capture", None
 )
-
-#: A row of what a pattern is made of, as ``re`` has parsed it.
-_Items = Sequence[tuple[Any, Any]]
 
 
 class Captured(NamedTuple):
@@ -57,16 +52,16 @@ class Steps:
     :param whole: they match a body from its first to its last character, as ``fullmatch``.
     """
 
-    def __init__(self, items: _Items, flags: int, slots: Mapping[int, int], *, whole: bool = False) -> None:
+    def __init__(self, items: Items, flags: int, slots: Mapping[int, int], *, whole: bool = False) -> None:
         self._flags, self._slots, self._steps = flags, slots, list[bytes]()
-        self._known: dict[str, bytes] = {}
+        self._firsts = FirstCharacters(flags, _ASCII)
         rest = list(items)
         begins = bool(rest) and rest[0][0] is codes.AT and _is_beginning(rest.pop(0)[1])
         self._anchored = begins or whole
         end = rest.pop()[1] if rest and rest[-1][0] is codes.AT else None
         self._ended = _is_end(end) if end is not None else whole
         self._before_newline = end is codes.AT_END and not whole  # ``$`` is also before a newline that is the last one
-        first = self._first(rest)
+        first = self._firsts.of(rest)
         self._begin = _ALL if first is None else first
         self._add_all(rest, None)
         if self._ended:
@@ -81,19 +76,19 @@ class Steps:
         assert _capture is not None  # noqa: S101  # there are no steps without it
         return Captured(*_capture(self._program, len(self._slots), self._begin, self._anchored, count, ends, data))
 
-    def _add_all(self, items: _Items, following: _Items | None) -> None:
+    def _add_all(self, items: Items, following: Items | None) -> None:
         """
         :param following: what comes behind them; None for the end of the pattern.
         """
         for number, (code, argument) in enumerate(items):
             rest = [*items[number + 1 :], *(following or ())]
-            if code in _SINGLE:
-                self._add(_ONE, ones=self._characters((code, argument)))
+            if code in SINGLE:
+                self._add(_ONE, ones=self._firsts.taken_by((code, argument)))
             elif code in _REPEATS and _is_run(argument):
                 until = self._next(rest) if code is codes.MIN_REPEAT else _NONE
-                ones = self._characters(argument[2][0])
+                ones = self._firsts.taken_by(argument[2][0])
                 if code is codes.MIN_REPEAT and not rest and self._before_newline and ones[ord("\n")]:
-                    raise _NoStepsError  # it ends before the last newline, or behind it
+                    raise UnknownItemError  # it ends before the last newline, or behind it
                 self._add(_REPEATS[code], argument[0], argument[1], ones=ones, until=until)
             elif code is codes.SUBPATTERN and not argument[1] and not argument[2]:
                 self._add_group(argument[0], argument[3], rest)
@@ -102,9 +97,9 @@ class Steps:
             elif code is codes.MAX_REPEAT and tuple(argument[:2]) == (0, 1):
                 self._add_branches([argument[2]], (), rest)
             else:
-                raise _NoStepsError
+                raise UnknownItemError
 
-    def _add_group(self, number: int | None, items: _Items, rest: _Items) -> None:
+    def _add_group(self, number: int | None, items: Items, rest: Items) -> None:
         slot = None if number is None else self._slots.get(number)
         if slot is not None:
             self._add(_OPEN, target=slot)
@@ -112,13 +107,13 @@ class Steps:
         if slot is not None:
             self._add(_SHUT, target=slot)
 
-    def _add_branches(self, branches: Iterable[_Items], last: _Items, rest: _Items) -> None:
+    def _add_branches(self, branches: Iterable[Items], last: Items, rest: Items) -> None:
         """One whose first character is not there cannot be; who has it, is tried, and no other one."""
         jumps = []
         for branch in branches:
-            first = self._first(branch)
+            first = self._firsts.of(branch)
             if first is None:
-                raise _NoStepsError
+                raise UnknownItemError
             choice = self._add(_CHOICE, ones=first)
             self._add_all(branch, rest)
             jumps.append(self._add(_JUMP))
@@ -131,67 +126,21 @@ class Steps:
         self, kind: int, least: int = 0, most: int = 0, *, target: int = 0, ones: bytes = _NONE, until: bytes = _NONE
     ) -> int:
         if len(self._steps) >= _MOST_STEPS or least > _MOST:
-            raise _NoStepsError
+            raise UnknownItemError
         self._steps.append(_STEP.pack(kind, least, min(int(most), _MOST), target, ones, until))
         return len(self._steps) - 1
 
-    def _characters(self, item: tuple[Any, Any]) -> bytes:
-        """Which characters an item takes, a byte each."""
-        text = repr(item)
-        if text not in self._known:
-            state = parser.State()
-            state.flags, state.str = self._flags, ""
-            match = compiler.compile(parser.SubPattern(state, [item]), self._flags).fullmatch
-            self._known[text] = bytes(match(chr(code)) is not None for code in range(128))
-        return self._known[text]
-
-    def _next(self, rest: _Items) -> bytes:
+    def _next(self, rest: Items) -> bytes:
         """What ends a lazy run: the character behind it; the end where the pattern ends so, and else anything."""
         if not rest:
             return _NONE if self._ended else _ALL
         for code, argument in rest:
-            if code in _SINGLE:
-                return self._characters((code, argument))
+            if code in SINGLE:
+                return self._firsts.taken_by((code, argument))
             if code is codes.SUBPATTERN and not argument[1] and not argument[2] and len(argument[3]):
                 return self._next(argument[3])
             break
-        raise _NoStepsError
-
-    def _first(self, items: _Items) -> bytes | None:
-        """Which characters can be its first; None if it may have none."""
-        found = _NONE
-        for code, argument in items:
-            ones, needed = self._first_of(code, argument)
-            found = bytes(one | other for one, other in zip(found, ones, strict=True))
-            if needed:
-                return found
-        return None
-
-    def _first_of(self, code: Any, argument: Any) -> tuple[bytes, bool]:
-        """Which characters can be the first of an item, and whether it has one at least."""
-        if code in _SINGLE:
-            return self._characters((code, argument)), True
-        if code in _REPEATS:
-            return self._first_of_all(argument[2]), argument[0] > 0 and self._first(argument[2]) is not None
-        if code is codes.SUBPATTERN:
-            return self._first_of_all(argument[3]), self._first(argument[3]) is not None
-        if code is codes.BRANCH:
-            parts = [self._first_of_all(branch) for branch in argument[1]]
-            return bytes(map(max, *parts)), all(self._first(branch) is not None for branch in argument[1])
-        raise _NoStepsError
-
-    def _first_of_all(self, items: _Items) -> bytes:
-        found = _NONE
-        for code, argument in items:
-            ones, needed = self._first_of(code, argument)
-            found = bytes(map(max, found, ones))
-            if needed:
-                break
-        return found
-
-
-class _NoStepsError(Exception):
-    """The pattern has what is not known here."""
+        raise UnknownItemError
 
 
 def steps_of(pattern: re.Pattern[str], groups: Sequence[int], *, whole: bool = False) -> Steps | None:
@@ -207,21 +156,21 @@ def steps_of(pattern: re.Pattern[str], groups: Sequence[int], *, whole: bool = F
         return None
     try:
         return Steps(parser.parse(pattern.pattern, pattern.flags), pattern.flags, slots, whole=whole)
-    except _NoStepsError:
+    except UnknownItemError:
         return None
 
 
 def _is_run(argument: Any) -> bool:
-    return len(argument[2]) == 1 and argument[2][0][0] in _SINGLE
+    return len(argument[2]) == 1 and argument[2][0][0] in SINGLE
 
 
 def _is_beginning(where: Any) -> bool:
     if where in (codes.AT_BEGINNING, codes.AT_BEGINNING_STRING):
         return True
-    raise _NoStepsError
+    raise UnknownItemError
 
 
 def _is_end(where: Any) -> bool:
     if where in (codes.AT_END, codes.AT_END_STRING):
         return True
-    raise _NoStepsError
+    raise UnknownItemError

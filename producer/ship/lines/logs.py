@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...wire.first_characters import first_bytes
 from ...wire.log_start import SEEN_BYTES
 from .line import Block, Line, character_boundary, read_some, seek_to_line
 
@@ -142,6 +143,7 @@ class LogSplitter:
         self.ended = False
         self._max = max_log_bytes
         self._match = pattern.match
+        self._first_bytes = np.frombuffer(first_bytes(pattern), np.bool_)
         self._end = end
         self._data = b""  # from the log or piece on that is not complete
         self._base = position  # of the data
@@ -187,26 +189,34 @@ class LogSplitter:
     def _starts(self, *, final: bool) -> Places:
         """Where in the data lines begin that are start lines, and were not looked at before."""
         data, begin = self._data, self._line
-        codes = np.frombuffer(data, np.uint8)[begin:]
-        firsts = np.concatenate([[0], np.flatnonzero(codes == _LINE_FEED) + 1]) + begin
-        lines = data[begin:].split(b"\n")
+        codes = np.frombuffer(data, np.uint8)
+        feeds = np.flatnonzero(codes[begin:] == _LINE_FEED) + begin
+        firsts, ends = np.append(begin, feeds + 1), np.append(feeds, len(data))
         # The last one has no line end yet, and may be none at all.
-        known = (final and bool(lines[-1])) or len(lines[-1]) >= SEEN_BYTES or (self._known and len(lines) == 1)
-        if not known:
-            lines.pop()
-        self._line = len(data) if known else int(firsts[len(lines)])
-        if b"\r\n" in data:
-            lines[:-1] = [line.removesuffix(b"\r") for line in lines[:-1]]
-            if not known and lines:
-                lines[-1] = lines[-1].removesuffix(b"\r")
-        if max(map(len, lines), default=0) > SEEN_BYTES:
-            lines = [line[:SEEN_BYTES] for line in lines]
-        matched = np.fromiter(map(bool, map(self._match, lines)), bool, len(lines))
-        if lines and (self._known or self._fresh):
+        rest = len(data) - int(firsts[-1])
+        known = (final and rest > 0) or rest >= SEEN_BYTES or (self._known and not len(feeds))
+        self._line = len(data) if known else int(firsts[-1])
+        count = len(feeds) + known
+        matched = self._matched(firsts[:count], ends[:count])
+        if count and (self._known or self._fresh):
             matched[0] = False
-        self._fresh, self._known = self._fresh and not lines, known
-        found: Places = firsts[: len(lines)][matched]
+        self._fresh, self._known = self._fresh and not count, known
+        found: Places = firsts[:count][matched]
         return found
+
+    def _matched(self, firsts: Places, ends: Places) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which lines are start lines, of those between these places; of all those the pattern is asked for that begin
+        as what it matches.
+        """
+        codes = np.frombuffer(self._data, np.uint8)
+        matched = self._first_bytes[codes[np.minimum(firsts, len(codes) - 1)]] if len(codes) else np.zeros(0, np.bool_)
+        asked = np.flatnonzero(matched)
+        firsts, ends = firsts[asked], ends[asked]
+        ends = ends - ((ends < len(codes)) & (ends > firsts) & (codes[ends - 1] == _CARRIAGE_RETURN))
+        places = zip(firsts.tolist(), np.minimum(ends, firsts + SEEN_BYTES).tolist(), strict=True)
+        data, match = self._data, self._match
+        matched[asked] = [match(data[first:end]) is not None for first, end in places]
+        return matched
 
     def _logs(self, starts: Places) -> Iterator[LogBlock | Line]:
         """The logs before the last of these starts, which begins the next one."""
