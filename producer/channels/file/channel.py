@@ -36,7 +36,7 @@ from .recovery.recovery import recover
 from .store.directories import Directories
 from .store.disk import Disk
 from .store.encryption import OVERHEAD, KeyProvider, check_available
-from .store.format import PutPayload, encode_events
+from .store.format import PutPayload, encode_event
 from .store.notes import FileNotes
 from .store.segments import Segments
 from .store.space import Space
@@ -343,7 +343,7 @@ class FileChannel:
         self._ledger.count_puts(len(events))
         if len(events) > self.options.transaction_capacity:
             raise TransactionFullError(self.name, "puts", self.options.transaction_capacity)
-        last = self.commit_puts(encode_events(events), timeout)
+        last = self.commit_puts([encode_event(event) for event in events], timeout)
         return self.options.promise, last
 
     # -- what its transactions call

@@ -339,36 +339,8 @@ def encode_event(event: Event) -> PutPayload:
     try:
         headers, body = event.headers, event.body
     except AttributeError:
-        raise _no_event(event) from None
-    return _joined(_encode_headers(headers) if headers else _NO_HEADERS, body)
-
-
-def encode_events(events: Sequence[Event]) -> list[PutPayload]:
-    """As :func:`encode_event` of each; what several in a row have as their headers, as one object that nobody changes
-    meanwhile, is looked up once.
-
-    :raises InvalidArgumentError: one is not an event, or cannot be stored.
-    """
-    payloads: list[PutPayload] = []
-    last: Mapping[str, str | None] | None = None
-    block = _NO_HEADERS
-    for event in events:
-        try:
-            headers, body = event.headers, event.body
-        except AttributeError:
-            raise _no_event(event) from None
-        if headers is not last:
-            last, block = headers, _encode_headers(headers) if headers else _NO_HEADERS
-        small = body.__class__ is bytes and len(block) + len(body) < _PARTED
-        payloads.append(block + body if small else _joined(block, body))
-    return payloads
-
-
-def _no_event(event: object) -> InvalidArgumentError:
-    return InvalidArgumentError(f"put: an Event is needed, got {type(event).__qualname__}")
-
-
-def _joined(block: bytes, body: bytes) -> PutPayload:
+        raise InvalidArgumentError(f"put: an Event is needed, got {type(event).__qualname__}") from None
+    block = _encode_headers(headers) if headers else _NO_HEADERS
     if body.__class__ is not bytes:
         body = _as_bytes(body)
     if len(block) + len(body) > MAX_PAYLOAD - 60:

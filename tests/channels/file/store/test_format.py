@@ -40,7 +40,6 @@ from producer.channels.file.store.format import (
     decode_segment_header,
     encode_commit,
     encode_event,
-    encode_events,
     encode_live,
     encode_puts,
     encode_record,
@@ -343,33 +342,3 @@ def test_the_checksum_of_an_ordinary_event_lets_no_other_thread_run(monkeypatch:
     assert put_at(frame, memoryview(frame), 0, len(payload), 5, 1) == bytes(payload)
     assert sum(sizes) > 200_000
     assert max(sizes) <= 5 * 1024
-
-
-class _Counted(dict[str, str | None]):
-    asked = 0
-
-    def items(self) -> Any:
-        self.asked += 1
-        return super().items()
-
-
-def test_events_that_are_put_together_are_stored_as_each_alone() -> None:
-    """Events put in one call are stored byte for byte as each by itself, whichever share their headers."""
-    shared, other = {"a": "1", "b": None}, {"a": "2"}
-    bodies = (b"", b"x", b"y" * 4000, b"z" * 5000, bytearray(b"w"), None)
-    headers = (shared, shared, other, {}, shared, dict(shared), None)
-    events = [Event(one, body) for body in bodies for one in headers]  # type: ignore[arg-type]
-    assert [bytes(one) for one in encode_events(events)] == [bytes(encode_event(one)) for one in events]
-
-
-def test_headers_that_events_share_are_looked_up_once() -> None:
-    """Of events in a row with one headers object its names and values are read once, not for each event."""
-    shared = _Counted({"a": "1"})
-    encode_events([Event(shared, b"%d" % number) for number in range(100)])
-    assert shared.asked == 1
-
-
-def test_what_is_no_event_among_others_is_refused_by_name() -> None:
-    """Something that is no event among those put in one call is refused with its type."""
-    with pytest.raises(InvalidArgumentError, match="an Event is needed, got int"):
-        encode_events([Event({}, b"x"), 5])  # type: ignore[list-item]
