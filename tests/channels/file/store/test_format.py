@@ -342,3 +342,11 @@ def test_the_checksum_of_an_ordinary_event_lets_no_other_thread_run(monkeypatch:
     assert put_at(frame, memoryview(frame), 0, len(payload), 5, 1) == bytes(payload)
     assert sum(sizes) > 200_000
     assert max(sizes) <= 5 * 1024
+
+
+@pytest.mark.parametrize("size", [0, 1, 5 * 1024, 5 * 1024 + 1, 60_000, 300_000])
+def test_checksums_are_those_of_zlib(size: int) -> None:
+    """Whatever reckons them, at once or in pieces, from any start: a log is read on other machines, too."""
+    data = random.Random(size).randbytes(size)
+    for start in (0, 1, 0xFFFFFFFF):
+        assert format_.checksum(data, start) == format_.crc32(data, start) == zlib.crc32(data, start)
