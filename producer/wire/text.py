@@ -137,10 +137,15 @@ def text_of(value: Any, name: str, default: Default | None = None) -> str | byte
     """
     quick = _QUICK.get(type(value))
     try:
-        return quick(value) if quick is not None else _general_text(value, name, default)
+        if quick is not None:
+            return quick(value)
+    except ValueError as error:  # an integer of thousands of digits; anything else is a signal handler's
+        raise InvalidArgumentError(f"field {name!r}: {said(error)}") from error
+    try:
+        return _general_text(value, name, default)
     except (InvalidArgumentError, MemoryError):
         raise
-    except ValueError as error:  # an integer of thousands of digits, a released memoryview
+    except ValueError as error:  # a released memoryview
         raise InvalidArgumentError(f"field {name!r}: {said(error)}") from error
     except Exception as error:  # whatever a type of somebody else's raises where it is looked at
         raise InvalidArgumentError(

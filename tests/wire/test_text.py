@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer import InvalidArgumentError, LogItem, StreamKey
+from producer.wire import text
 from producer.wire.text import text_of, time_of
 
 
@@ -75,6 +76,22 @@ def test_other_types_are_refused_with_the_field_and_the_type(value: object) -> N
     """The error names the field, the type, and what would do."""
     with pytest.raises(InvalidArgumentError, match=r"field 'x'.*make it text, a number"):
         text_of(value, "x")
+
+
+def test_what_a_signal_handler_raises_is_not_blamed_on_a_plain_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of text and numbers nothing is somebody else's that could raise; the exception goes on as it is."""
+
+    class HandlerError(Exception):
+        pass
+
+    def interrupted(_value: str) -> str:
+        raise HandlerError
+
+    monkeypatch.setitem(text._QUICK, str, interrupted)
+    with pytest.raises(HandlerError):
+        text_of("x", "f")
+    with pytest.raises(InvalidArgumentError, match="field 'f': Exceeds the limit"):
+        text_of(10**5000, "f")
 
 
 def test_a_time_may_be_missing_seconds_or_an_aware_datetime() -> None:
