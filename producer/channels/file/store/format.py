@@ -16,7 +16,7 @@ from typing import TypeAlias
 from ....errors import InvalidArgumentError
 from ....interfaces import Event
 
-try:  # not for every kind of machine; of a list of logs it takes a fifth of the time
+try:  # not for every kind of machine; of a list of logs it takes a third of the time
     from isal.isal_zlib import crc32
 except ImportError:
     from zlib import crc32
