@@ -6,6 +6,7 @@ Source: LogHub protocol, Reading back; the official SDK for the rest.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from .signed_client import Question, SignedClient
 
 #: Logs of one answer of GetLogs, at most.
 PAGE = 100
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 # How often an answer that is not complete is asked for again.
 _INCOMPLETE = 20
 
@@ -49,7 +51,7 @@ class LogstoreSearch:
     def logs(self, search: Search, *, newest_first: bool = False, offset: int = 0, line: int = PAGE) -> list[Fields]:
         """Logs that match, in order of time; at most a page of them. With SQL, the rows."""
         wanted = {"from": search.begin, "to": search.end, "query": search.query, "topic": ""}
-        if "|" not in search.query:
+        if command_of(search.query) in ("", "with_pack_meta"):  # SQL says itself which rows it wants
             wanted |= {"offset": offset, "line": line, "reverse": newest_first}
         for _ in range(_INCOMPLETE):
             complete, logs = self._client.ask("GetLogs", Question.of_json(f"{self._path}/logs", wanted), _found)
@@ -65,6 +67,11 @@ class LogstoreSearch:
             if all(part.get("progress", "Complete") == "Complete" for part in parts):
                 return parts
         raise _incomplete("GetHistograms")
+
+
+def command_of(query: str) -> str:
+    """What stands behind the first ``|`` outside quotation marks, in lower case; empty if there is none."""
+    return _QUOTED.sub("", query).partition("|")[2].strip().lower()
 
 
 def _found(answer: Answer, headers: Mapping[str, str]) -> tuple[bool, list[Fields]]:

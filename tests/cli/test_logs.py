@@ -282,6 +282,16 @@ def test_the_server_counts_selects_and_finds_neighbours(run: Run, filled: LogHub
     assert "cli" in [project["projectName"] for project in json.loads(run("projects", "-o", "json")[1])]
 
 
+@pytest.mark.parametrize("asked", [["*", "--pack-meta"], ['way: "a|b"']])
+def test_a_bar_that_is_no_sql_does_not_end_the_paging(run: Run, server: LogHubServer, asked: list[str]) -> None:
+    """That of ``with_pack_meta``, and one in quotation marks: each log is printed, once."""
+    with Producer(ProjectConfig("cli", **server.connection)) as producer:
+        stream = producer.stream("cli", os.environ["LOGHUB_LOGSTORE"])
+        stream.send_many([{"n": n, "way": "a|b"} for n in range(250)])
+    found = [json.loads(line)["n"] for line in run("search", *asked, "--limit", "300", "-o", "jsonl")[1].splitlines()]
+    assert sorted(map(int, found)) == list(range(250))
+
+
 def test_count_adds_the_parts_of_the_histogram(run: Run, server: LogHubServer) -> None:
     """A number, or each part; a histogram that is not complete is asked for again."""
     parts = [{"from": 1, "to": 2, "count": 3, "progress": "Complete"}, {"from": 2, "to": 3, "count": 4}]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from pyspark.sql.types import StructType
 from ...config import ProducerConfig
 from ...errors import ConfigError
 from ...reading.logstore import MAX_PULL_COUNT
+from ...reading.search import command_of
 from ..logstore import LogstoreClient
 from ..options import (
     READ_OPTIONS,
@@ -163,7 +163,7 @@ def _check_query(options: Mapping[str, str]) -> None:
         if name in options:
             rule = "is not for query, which knows no shards: use startingTime and endingTime, of the logs' own time"
             raise ConfigError(name, rule, options[name])
-    if "|" in re.sub(r'"(?:[^"\\]|\\.)*"', "", query):
+    if command_of(query):
         raise ConfigError("query", "must be a search without SQL: that is Spark's here", query)
 
 

@@ -163,5 +163,9 @@ def test_a_query_needs_its_first_time_and_is_for_batches(server: LogHubServer) -
 
 
 def test_a_quoted_bar_is_no_sql(filled: LogHubServer) -> None:
-    """It is a part of what is looked for."""
+    """It is a part of what is looked for, and all that matches is read, a page after the other."""
     assert numbers(filled, query='level: "a|b"') == []
+    with Producer(project_of(filled)) as producer:
+        logs = [LogItem({"n": n, "way": "a|b"}, time=FIRST + 20) for n in range(250)]
+        producer.stream(PROJECT, LOGSTORE).send_many(logs)
+    assert numbers(filled, query='way: "a|b"') == list(range(250))
