@@ -45,23 +45,24 @@ def exchange(sock not None, bytes head not None, bytes body not None, Py_ssize_t
     cdef iovec[2] parts
     parts[0].iov_base, parts[0].iov_len = PyBytes_AS_STRING(head), len(head)
     parts[1].iov_base, parts[1].iov_len = PyBytes_AS_STRING(body), len(body)
-    cdef Py_ssize_t sent = 0, got = 0
+    cdef Py_ssize_t got = 0
     cdef bytes answer = PyBytes_FromStringAndSize(NULL, most)
     cdef char* into = PyBytes_AS_STRING(answer)
     while error == EINTR:
         with nogil:
-            error = write(descriptor, parts, &sent)
+            error = write(descriptor, parts)
             if error != EINTR and (error == 0 or error == EPIPE or error == ECONNRESET):
                 got = recv(descriptor, into, most, 0)
                 error = errno if got < 0 else 0
         if error == EINTR:
             PyErr_CheckSignals()
+    whole = parts[0].iov_len == 0 and parts[1].iov_len == 0
     if error != 0:
-        return sent, OSError(error, os.strerror(error)), b""
-    return sent, None, answer[:got]
+        return whole, OSError(error, os.strerror(error)), b""
+    return whole, None, answer[:got]
 
 
-cdef int write(int descriptor, iovec* parts, Py_ssize_t* sent) noexcept nogil:
+cdef int write(int descriptor, iovec* parts) noexcept nogil:
     """0, or what went wrong; what has left is taken from the parts."""
     cdef msghdr message
     cdef Py_ssize_t some
@@ -72,7 +73,6 @@ cdef int write(int descriptor, iovec* parts, Py_ssize_t* sent) noexcept nogil:
         some = sendmsg(descriptor, &message, MSG_NOSIGNAL)
         if some < 0:
             return errno
-        sent[0] += some
         taken = some
         of_head = min(taken, parts[0].iov_len)
         parts[0].iov_base, parts[0].iov_len = <char*> parts[0].iov_base + of_head, parts[0].iov_len - of_head

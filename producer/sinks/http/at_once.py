@@ -13,31 +13,29 @@ from ...twins import either
 _SENT_WITH_HEAD = 16 * 1024
 
 
-def exchange(sock: Any, head: bytes, body: bytes, most: int) -> tuple[int, OSError | None, bytes]:
+def exchange(sock: Any, head: bytes, body: bytes, most: int) -> tuple[bool, OSError | None, bytes]:
     """Write a request, and read the first of its answer.
 
     A server may answer and close before it has read all: then its answer is there to be read.
 
     :param sock: one that waits, for as long as it was told to.
     :param most: bytes of the answer.
-    :returns: how many bytes of the request have left, what went wrong, and the first bytes of the answer; nothing where
+    :returns: whether all of the request has left, what went wrong, and the first bytes of the answer; nothing where
         something went wrong, or at the connection's end.
     """
-    sent = 0
+    whole = False
     try:
         for part in (head + body,) if len(body) <= _SENT_WITH_HEAD else (head, body):
-            view = memoryview(part)
-            while view:
-                some = sock.send(view)
-                sent, view = sent + some, view[some:]
+            sock.sendall(part)  # not every kind of TLS has another way
+        whole = True
     except (BrokenPipeError, ConnectionResetError):
         pass
     except OSError as error:
-        return sent, error, b""
+        return whole, error, b""
     try:
-        return sent, None, sock.recv(most) or b""  # TLS within TLS says 0 at its end
+        return whole, None, sock.recv(most) or b""  # TLS within TLS says 0 at its end
     except OSError as error:
-        return sent, error, b""
+        return whole, error, b""
 
 
 def is_quiet(descriptor: int) -> bool:

@@ -175,11 +175,11 @@ class Followed:
         """
         request: Outgoing = getattr(_here, "request", None) or Outgoing()
         request.sent = Sent.WHOLE  # an interrupt may come before it is known
-        sent, error, first = exchange_at_once(self.sock, begin, body, FIRST)
-        request.sent = Sent.WHOLE if sent == len(begin) + len(body) else Sent.PART
+        whole, error, first = exchange_at_once(self.sock, begin, body, FIRST)
+        request.sent = Sent.WHOLE if whole else Sent.PART
         if error is not None:
             raise error
-        return request.sent is Sent.WHOLE, first
+        return whole, first
 
     def _wait_at_most(self, timeout: float) -> None:
         """Let no call of the socket wait longer. Of a plain one the kernel keeps the time: else Python asks it first

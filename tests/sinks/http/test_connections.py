@@ -68,11 +68,11 @@ def test_a_connection_over_which_a_request_did_not_leave_completely_is_not_used_
                 accepted.append(connection)
                 threading.Thread(target=_answer_each, args=(connection,), daemon=True).start()
 
-    broken = iter([1])
+    left = iter([False])
 
-    def exchange(*given: Any) -> tuple[int, OSError | None, bytes]:
-        sent, error, answer = exchange_at_once(*given)
-        return sent - next(broken, 0), error, answer
+    def exchange(*given: Any) -> tuple[bool, OSError | None, bytes]:
+        whole, error, answer = exchange_at_once(*given)
+        return next(left, whole), error, answer
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
