@@ -42,14 +42,16 @@ class Batches:
     """Collects LogGroups of one shard, and makes record batches of them.
 
     :param schema: one that :func:`~producer.spark.reading.schema.check_schema` passed.
-    :param source: which shard, for the column ``__cursor__``, or ``GetLogs``; for error messages.
+    :param shard: which shard, for the column ``__cursor__``.
+    :param where: what cursors are places in, for error messages; the shard, unless it is something else.
     :param failfast: whether a value that is not of its column's type is an error; else it is null.
     """
 
-    def __init__(self, schema: StructType, source: str, *, failfast: bool) -> None:
+    def __init__(self, schema: StructType, shard: str, *, failfast: bool, where: str | None = None) -> None:
         self._schema = schema
         self._arrow = arrow_schema(schema)
-        self._source = source
+        self._shard = shard
+        self._where = f"shard {shard}, cursor" if where is None else where
         self._failfast = failfast
         self._parsers: dict[str, Parse] = {
             field.name: parser_of(field.dataType) for field in schema.fields if field.name not in FIXED
@@ -127,7 +129,7 @@ class Batches:
         group_of = pa.array(np.repeat(np.arange(len(self._heads)), self._sizes))
 
         def column(value_of: Callable[[Head, str, str], Any], kind: Any) -> Any:
-            values = [value_of(head, self._source, cursor) for head, cursor in self._heads]
+            values = [value_of(head, self._shard, cursor) for head, cursor in self._heads]
             return (map_array(values, kind) if pa.types.is_map(kind) else pa.array(values, kind)).take(group_of)
 
         return column
@@ -171,8 +173,7 @@ class Batches:
         ends = np.cumsum(self._sizes)
         group = int(np.searchsorted(ends, row, side="right"))
         log = row - int(ends[group]) + self._sizes[group]
-        source = f"shard {self._source}, cursor" if self._source.isdigit() else self._source
-        return f"{source} {self._heads[group][1]}, log {log} of that LogGroup"
+        return f"{self._where} {self._heads[group][1]}, log {log} of that LogGroup"
 
 
 def _joined(parts: Sequence[Any]) -> Any:

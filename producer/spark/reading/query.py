@@ -85,7 +85,7 @@ class QueryReader(DataSourceReader):
 
     def _read(self, wanted: Search) -> Iterator[Any]:
         plan = self._plan
-        batches = Batches(plan.schema, "GetLogs", failfast=plan.failfast)
+        batches = Batches(plan.schema, "", failfast=plan.failfast, where="GetLogs")
         with plan.client() as client:
             for place, logs in _pages(client.searching, wanted):
                 body = _as_log_groups(logs)
