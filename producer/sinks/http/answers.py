@@ -19,6 +19,8 @@ _LONGEST_LINE, _MOST_HEADERS = 65536, 100
 FIRST = 16 * 1024
 #: An error of a server is a few hundred bytes; whatever sends more is something else.
 _MAX_ANSWER = 64 * 1024
+#: What only says that an answer will come; 101 is one: whoever sends it speaks something else from there on.
+_INTERIM = frozenset(range(100, 200)) - {http.HTTPStatus.SWITCHING_PROTOCOLS}
 #: Headers with which an answer is more than a head and a body of a known length.
 _UNUSUAL = frozenset(("transfer-encoding", "content-encoding", "connection"))
 
@@ -98,7 +100,7 @@ class Response(http.client.HTTPResponse):
         :raises http.client.HTTPException: it is none.
         """
         version, status, reason = self._read_status()  # type: ignore[attr-defined]
-        while status == http.HTTPStatus.CONTINUE:
+        while status in _INTERIM:
             _read_lines(self.fp)
             version, status, reason = self._read_status()  # type: ignore[attr-defined]
         if not version.startswith(("HTTP/1.", "HTTP/0.9")):

@@ -115,7 +115,7 @@ class Followed:
     def is_connected(self) -> bool:
         """Whether nothing has come since the last answer, not even the end of the connection."""
         self._go_out()  # it was taken from its pool for that, and the pool no longer knows of it
-        return self.sock is not None and looks_quiet(self.sock.fileno())
+        return self.sock is not None and looks_quiet(self.sock.fileno()) and not _holds_more(self.sock)
 
     def close(self) -> None:
         """See :class:`urllib3.connection.HTTPConnection`."""
@@ -196,6 +196,16 @@ class Followed:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             sock.settimeout(None)
         self._patience = sock, timeout
+
+
+def _holds_more(sock: Any) -> bool:
+    """Whether TLS has taken bytes from the kernel that nobody has read: the kernel no longer knows of them."""
+    if type(sock) is socket.socket:
+        return False
+    incoming = getattr(sock, "incoming", None)  # of TLS within TLS, which has its own, that of the way below, and these
+    layers = [getattr(sock, name, None) for name in ("sslobj", "connection", "socket")]  # pyOpenSSL's: a connection
+    held = [layer.pending() for layer in (sock, *layers) if hasattr(layer, "pending")]
+    return any(held) or bool(incoming and incoming.pending)
 
 
 class Idle:

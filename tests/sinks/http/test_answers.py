@@ -108,6 +108,14 @@ def test_what_comes_behind_an_answer_is_no_part_of_it(more: bytes) -> None:
         assert (status, body, last) == (200, b"abc", True)
 
 
+@pytest.mark.parametrize("status", [b"102 Processing", b"103 Early Hints", b"199 Whatever"])
+def test_what_says_that_an_answer_will_come_is_none_yet(status: bytes) -> None:
+    """Of a proxy that passes the time: the answer behind it counts, or a log that was stored would be sent again."""
+    sent = b"HTTP/1.1 " + status + b"\r\nLink: </x>\r\n\r\n" + HEADS["ordinary"]
+    expected = _receive([HEADS["ordinary"]])
+    assert _receive([sent]) == _receive([sent[:30], sent[30:]]) == _receive([sent, b""]) == expected
+
+
 def test_what_follows_a_line_that_is_no_header_is_none() -> None:
     """A line that goes on is part of its header; behind one without a colon nothing counts."""
     here, there = socket.socketpair()

@@ -5,7 +5,9 @@ stage.
 from __future__ import annotations
 
 import os
+import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -255,6 +257,24 @@ def test_what_left_is_counted_anew_for_each_attempt(tls: Tls) -> None:
         check_in_doubt(attempt(sink))
     with sink_for(f"http://127.0.0.1:{port}", tls) as sink:
         check_unreachable(attempt(sink))
+
+
+def answer_more_than_was_asked(connection: socket.socket, stop: threading.Event) -> None:
+    """The answer ends where a read of it ends, and what nobody asked for is within the same record of TLS."""
+    around = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: %b\r\n\r\n"
+    answer = around % (b"x" * (1 + 8192 - len(around % b"")))
+    hostile.read_request(connection)
+    connection.sendall(answer[:1])
+    connection.sendall(answer[1:] + b"HTTP/1.1 400 Not yours\r\nContent-Length: 0\r\n\r\n")
+    hostile.hang(connection, stop)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_that_nobody_asked_for_is_none_to_the_next_request(way: str, tls: Tls) -> None:
+    """Also where TLS holds it already, and the kernel no longer knows of it."""
+    with sink_on_the_way(way, answer_more_than_was_asked, tls, read_timeout_ms=3000) as sink:
+        for _ in range(2):
+            assert sink.write(Delivery(KEY, None, sink.encode(KEY, None, [record()]))).http_status == 200
 
 
 def test_an_exception_of_this_sides_making_is_no_trouble_of_the_network(tls: Tls) -> None:
