@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import time
 from collections.abc import Iterator
 
-from ..reading.search import PAGE, LogstoreSearch, Search
+from ..reading.search import PAGE, LogstoreSearch, Search, command_of
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
 from .loghub import LogHub
@@ -17,10 +18,13 @@ from .times import shown, time_of
 
 #: The columns that stand first in a table of logs.
 FIRST = ("__time__", "__source__", "__topic__")
+_SQL = re.compile(r"\s*(?:SELECT|WITH)\s", re.IGNORECASE)
 
 
 def search(args: argparse.Namespace) -> int:
     """Logs that match, in order of time; the exit code."""
+    if command_of(args.query) not in ("", "with_pack_meta"):  # it has neither pages nor an order of time
+        raise UsageError("what stands behind | is SQL, for `producer sql`; a text with a | stands in quotation marks")
     query = f"{args.query}|with_pack_meta" if args.pack_meta else args.query
     with LogHub(resolve(args, os.environ)) as loghub:
         wanted = _search(args, query)
@@ -77,7 +81,7 @@ def count(args: argparse.Namespace) -> int:
 
 def sql(args: argparse.Namespace) -> int:
     """Rows that SQL makes of logs; the exit code."""
-    statement = args.statement if "|" in args.statement else f"* | {args.statement}"
+    statement = f"* | {args.statement}" if _is_alone(args.statement) else args.statement
     with LogHub(resolve(args, os.environ)) as loghub:
         rows = loghub.searching.logs(_search(args, statement))
     printed = writer(args.output)
@@ -85,6 +89,12 @@ def sql(args: argparse.Namespace) -> int:
     printed.write({name: value for name, value in row.items() if name not in FIRST[:2]} for row in rows)
     printed.close()
     return ExitCode.OK
+
+
+def _is_alone(statement: str) -> bool:
+    """Whether no query stands before the SQL, which may have a ``|`` itself: in a text, or to join two."""
+    command = command_of(statement)
+    return not command or bool(_SQL.match(statement) and not _SQL.match(command))
 
 
 def context(args: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ import pytest
 from producer import Producer, ProjectConfig
 from producer.cli import main
 from producer.cli.times import time_of
+from producer.reading.search import LogstoreSearch
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from tests.support.waiting import eventually
@@ -312,6 +313,24 @@ def test_sql_prints_the_rows(run: Run, server: LogHubServer) -> None:
     body = json.dumps({"meta": {"progress": "Complete", "count": 1}, "data": rows}).encode()
     server.faults.add(answer(200, "", body=body))
     assert run("sql", "SELECT level, count(*) AS logs GROUP BY level", "-o", "csv") == (0, "level,logs\nINFO,2\n", "")
+
+
+@pytest.mark.parametrize("alone", ["SELECT level || 'a|b' AS x", "select 1", "\nWITH t AS (SELECT 1) SELECT * FROM t"])
+def test_sql_alone_is_over_all_logs_whatever_is_in_it(run: Run, alone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ``|`` of a text or between two of them is no query's end; a query before it stays, in quotation marks too."""
+    asked: list[str] = []
+    monkeypatch.setattr(LogstoreSearch, "logs", lambda _, wanted: asked.append(wanted.query) or [])
+    with_queries = [f"* | {alone}", f'"a|b" | {alone}', f"level: ERROR | {alone}"]
+    for statement in (alone, *with_queries):
+        assert run("sql", statement)[0] == 0
+    assert asked == [f"* | {alone}", *with_queries]
+
+
+def test_search_refuses_sql(run: Run, filled: LogHubServer) -> None:
+    """Its rows were asked for again with each page, and printed in reverse; the error says what asks for them."""
+    code, out, err = run("search", "* | SELECT n ORDER BY n", "--limit", "1000")
+    assert (code, out) == (2, "")
+    assert "`producer sql`" in err
 
 
 def test_context_shows_the_neighbours(run: Run, server: LogHubServer) -> None:
