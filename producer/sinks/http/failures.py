@@ -51,7 +51,7 @@ def _never_sent(error: Exception, way: str) -> AttemptError:
         return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
     stage = next((words for kinds, words in _STAGES if isinstance(error, kinds)), "no connection")
     cause = _innermost(error)
-    hint = PLAIN_HTTP if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS else ""
+    hint = PLAIN_HTTP if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS else ""
     return UnreachableError("RequestError", f"{stage}{way}: {_words(cause)}{hint}")
 
 

@@ -22,6 +22,8 @@ from producer.errors import MisconfiguredError, UnreachableError
 from producer.interfaces import Delivery
 from producer.records import StreamKey
 from producer.server import LogHubServer, faults
+from producer.sinks.http.connections import Sent
+from producer.sinks.http.failures import error_of_exception
 from producer.sinks.loghub.sink import LogHubSink
 from tests.support.pipelines import record
 
@@ -210,6 +212,13 @@ def test_without_a_handshake_nothing_was_sent(through: str, behave: Behaviour, t
             proxies = {"https": f"http://127.0.0.1:{stack.enter_context(opening)}"}
         sink = stack.enter_context(sink_for(f"https://127.0.0.1:{port}", tls, proxies=proxies))
         check_unreachable(attempt(sink))
+
+
+def test_an_error_of_tls_may_have_words_alone() -> None:
+    """As pyOpenSSL's have: nothing was sent, which is tried again."""
+    error = error_of_exception(ssl.SSLError("bad handshake: certificate verify failed"), Sent.NOTHING)
+    check_unreachable(error)
+    assert "bad handshake: certificate verify failed" in str(error)
 
 
 def test_a_server_that_nobody_vouches_for_got_nothing(tls: Tls) -> None:
