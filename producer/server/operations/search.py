@@ -17,7 +17,7 @@ import asyncio
 import math
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -149,17 +149,29 @@ Sift = Callable[[int, StoredLogGroup, Callable[[], bool]], None]
 async def searching(service: Service) -> AsyncIterator[None]:
     """Inside the block there is room for a search, and time.
 
-    :raises ApiError: ``ServerBusy``, too many others search; ``RequestTimeout``, the search took too long.
+    :raises ApiError: ``ServerBusy``, too many others search; as :func:`in_time`.
     """
-    async with service.searches.taken(1):
-        try:
-            async with asyncio.timeout(service.limits.search_seconds):
-                yield
-        except TimeoutError as error:
-            raise ApiError(
-                "RequestTimeout",
-                f"the search did not end within {service.limits.search_seconds:g} s: narrow its time, or use PullLogs",
-            ) from error
+    async with service.searches.taken(1), time_to_search(service):
+        yield
+
+
+def time_to_search(service: Service) -> AbstractAsyncContextManager[None]:
+    """Inside the block there is the time of a search, see :func:`in_time`."""
+    seconds = service.limits.search_seconds
+    return in_time(seconds, f"the search did not end within {seconds:g} s: narrow its time, or use PullLogs")
+
+
+@asynccontextmanager
+async def in_time(seconds: float, refusal: str) -> AsyncIterator[None]:
+    """Inside the block there is so much time.
+
+    :raises ApiError: ``RequestTimeout`` in these words, it took longer.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise ApiError("RequestTimeout", refusal) from error
 
 
 async def find_page(service: Service, call: Call, wanted: Wanted) -> list[tuple[int, int]]:

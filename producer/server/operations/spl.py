@@ -11,7 +11,6 @@ from ..service import Call, Service
 from ..sql_process import SqlResult
 from ..store.log_groups import parse_group
 from ..store.rows import PackedGroup
-from .search import searching
 from .spl_text import OWN, PAGE, ROW, Pipeline, Step
 from .sql import sql_process, while_wanted
 from .sql_rows import SqlRows
@@ -57,7 +56,7 @@ async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[Pa
         "seconds": limits.search_seconds,
         "is_spl": True,
     }
-    async with searching(service), sql_process(service, statement) as process:
+    async with sql_process(service, statement) as process:
         rows = SqlRows(pipeline.sql, limits, process.take_rows)
         await service.search(_show, groups, rows)
         result = await while_wanted(call, service.search(process.run, most))

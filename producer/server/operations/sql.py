@@ -14,7 +14,7 @@ from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
 from ..service import Call, Service
 from ..sql_process import NotTakenError, SqlProcess, SqlResult
-from .search import Wanted, searching, see_logs
+from .search import Wanted, in_time, see_logs, time_to_search
 from .sql_rows import SqlRows
 from .sql_text import DEFAULT_ROWS, SqlText, folded, read_sql
 
@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 #: How often it is looked whether the client of a statement that runs is still there.
 _LOOK_SECONDS = 0.1
+#: What a process may take to start, on a machine that has much else to do; an idle one needs a tenth of a second.
+_START_SECONDS = 60
 _TYPES = {"long": "BIGINT", "double": "DOUBLE"}
 
 
@@ -75,7 +77,7 @@ async def run_over(service: Service, sql: SqlText, tables: list[Table]) -> SqlAn
     """
     begun = time.monotonic()
     types = [(table.names, await _index_types(service, table.call)) for table in tables]
-    async with searching(service), sql_process(service, _statement(sql, service.limits, types)) as process:
+    async with sql_process(service, _statement(sql, service.limits, types)) as process:
         rows = SqlRows(sql, service.limits, process.take_rows)
         for table in tables:
             await see_logs(service, table.call, table.wanted, rows.add)
@@ -101,24 +103,32 @@ async def while_wanted(call: Call, work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def sql_process(service: Service, statement: dict[str, Any]) -> AsyncIterator[SqlProcess]:
-    """A process that has taken ``statement``, see ``Statement`` of ``sql_engine``; to be given its rows, and run."""
-    process = await _begun(service, statement)
-    try:
-        yield process
-    except BaseException:
-        # It may run on, and whoever waits for it in a thread is told only by its end.
-        if not process.is_fit:
-            process.kill()
-        raise
-    finally:
-        # Behind whatever still runs in there.
-        service.searchers.submit(service.sql.give_back, process)
+    """A process that has taken ``statement``, see ``Statement`` of ``sql_engine``; to be given its rows, and run.
+
+    Inside the block there is room for a search, and time: what a process takes to start is none of the statement's.
+
+    :raises ApiError: as :func:`.search.searching`; :class:`.search.in_time`, for the start as well.
+    """
+    async with service.searches.taken(1):
+        process = await _begun(service, statement)
+        try:
+            async with time_to_search(service):
+                yield process
+        except BaseException:
+            # It may run on, and whoever waits for it in a thread is told only by its end.
+            if not process.is_fit:
+                process.kill()
+            raise
+        finally:
+            # Behind whatever still runs in there.
+            service.searchers.submit(service.sql.give_back, process)
 
 
 async def _begun(service: Service, statement: dict[str, Any], *, is_new: bool = False) -> SqlProcess:
     process = await _process(service, is_new=is_new)
     try:
-        await service.search(process.begin, statement)
+        async with in_time(_START_SECONDS, f"no process for SQL had started within {_START_SECONDS} s"):
+            await service.search(process.begin, statement)
     except BaseException as error:
         process.kill()
         service.searchers.submit(service.sql.give_back, process)

@@ -256,6 +256,23 @@ def test_a_statement_that_takes_too_long_is_ended() -> None:
         assert server._service.searches.free == 1
 
 
+def test_the_start_of_a_process_takes_nothing_of_the_time_of_a_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is busy, a process starts later than a statement may run: it is run all the same."""
+    with LogHubServer(limits=Limits(search_seconds=2)) as server, Client(server) as client:
+        client.put(log_group("x"))
+        take = server._service.sql.take
+
+        def taken(*args: bool) -> SqlProcess:
+            process = take(*args)
+            os.kill(process.pid, signal.SIGSTOP)
+            threading.Timer(2.5, os.kill, (process.pid, signal.SIGCONT)).start()
+            return process
+
+        monkeypatch.setattr(server._service.sql, "take", taken)
+        found = answer(client, "* | select count(*) as n")
+        assert (found.status_code, found.json().get("data")) == (200, [{"n": "1"}])
+
+
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_a_statement_ends_when_its_client_has_left(server: LogHubServer, client: Client, *, is_reset: bool) -> None:
     """Closed or reset: its process is killed, and its place is free, long before its time is over."""
