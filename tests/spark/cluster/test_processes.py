@@ -31,11 +31,15 @@ def leader() -> Iterator[subprocess.Popen[bytes]]:
     """A process that leads a session of two, itself and an orphan."""
     process = subprocess.Popen([sys.executable, "-c", _ORPHANS], start_new_session=True)
     try:
-        eventually(lambda: len(processes_of(process.pid)) == 2 and orphans(process.pid))
+        eventually(lambda: len(processes_of(process.pid)) == 2 and is_apart(orphans(process.pid)))
         yield process
     finally:
         kill_session(process.pid)
         process.wait()
+
+
+def is_apart(found: list[int]) -> bool:
+    return bool(found) and os.getpgid(found[0]) == found[0]
 
 
 def orphans(session: int) -> list[int]:
