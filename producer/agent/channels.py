@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..channels import FileChannel, MemoryChannel, SpillableChannel
 from ..channels.file.options import LEAST_SEGMENT
+from ..channels.file.store.encryption import FileKeys, check_available
 from ..channels.file.store.notes import FileNotes
 from ..channels.file.store.pointers import MOST_OFFSET
 from ..errors import ConfigError
@@ -103,6 +104,7 @@ class _OnDisk(_Common):
     minimum_free_space: int = option(
         64 << 20, flume="minimumRequiredSpace", least=0, unit="bytes", doc="bytes that puts leave free on the disk"
     )
+    key_file: Path | None = option(None, doc="JSON with keys, see FileKeys: events are encrypted by AES-256-GCM")
 
     @staticmethod
     def translate_flume(values: Mapping[str, str]) -> dict[str, str]:
@@ -120,6 +122,26 @@ class _OnDisk(_Common):
     def __post_init__(self) -> None:
         if self.fsync not in ("commit", "os") and not _is_seconds(self.fsync):
             raise ConfigError("fsync", 'must be "commit", "os" or seconds above 0', self.fsync)
+
+    def missing(self) -> Iterator[ConfigError]:
+        """What a check of the configuration finds."""
+        try:
+            self.keys()
+        except ConfigError as error:
+            yield error
+
+    def keys(self) -> FileKeys | None:
+        """Those that events are encrypted with, if they shall be.
+
+        :raises ConfigError: the file holds none, or ``cryptography`` is not installed.
+        """
+        if self.key_file is None:
+            return None
+        try:
+            check_available()
+            return FileKeys(self.key_file)
+        except ConfigError as error:
+            raise ConfigError("key_file", error.rule, str(self.key_file)) from error
 
 
 def _is_seconds(text: str | float) -> bool:
@@ -232,6 +254,7 @@ def _file_channel(options: _OnDisk, context: Context) -> FileChannel:
         dual_checkpoints=options.dual_checkpoints,
         minimum_free_space=options.minimum_free_space,
         data_directories=options.data_directories,
+        encryption=options.keys(),
         name=context.name,
         clock=context.clock,
     )

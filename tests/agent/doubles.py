@@ -9,7 +9,7 @@ from typing import Any
 
 from producer.agent.batch import EventBatch
 from producer.agent.channel import BatchChannel
-from producer.agent.channels import FileChannelBuilder, MemoryChannelBuilder
+from producer.agent.channels import FileChannelBuilder, MemoryChannelBuilder, SpillableChannelBuilder
 from producer.agent.interfaces import Context
 from producer.clock import Clock, SystemClock
 
@@ -57,6 +57,12 @@ def file_channel(state: Path, name: str = "c", **options: Any) -> BatchChannel:
     """A channel that keeps."""
     options = {"minimum_free_space": 0, **options}
     return FileChannelBuilder(FileChannelBuilder.Options(**options), context(state, name)).open()
+
+
+def spillable_channel(state: Path, name: str = "c", **options: Any) -> BatchChannel:
+    """A channel that keeps what its little memory does not hold."""
+    options = {"minimum_free_space": 0, "memory_bytes": 256, **options}
+    return SpillableChannelBuilder(SpillableChannelBuilder.Options(**options), context(state, name)).open()
 
 
 @contextmanager

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from producer.agent.batch import EventBatch, Position
+from producer.agent.channel import BatchChannel
 from producer.channels.file.queue import recent
 from producer.channels.file.store.disk import Disk
-from producer.errors import ChannelFullError, ChannelIOError, DiskFullError
+from producer.errors import ChannelFullError, ChannelIOError, ChannelKeyError, DiskFullError
 from producer.testing import ManualClock
 
-from .doubles import file_channel, memory_channel, opened, taken
+from .doubles import file_channel, memory_channel, opened, spillable_channel, taken
 
 
 def _lines(first: int, after: int, end: int | None = None, name: str = "s/f") -> EventBatch:
@@ -43,6 +46,24 @@ def test_a_batch_larger_than_the_channel_is_let_in_alone(tmp_path: Path) -> None
         assert taken(channel) == [b"0"]
         channel.put(_lines(1, 6), 0)
         assert channel.held == 5
+
+
+@pytest.mark.parametrize("make", [file_channel, spillable_channel])
+def test_a_key_file_encrypts_what_a_channel_writes(tmp_path: Path, make: Callable[..., BatchChannel]) -> None:
+    """Nothing of an event can be read on the disk; with the keys it is there after a restart, without them refused."""
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"current": "a", "keys": {"a": base64.b64encode(b"k" * 32).decode()}}))
+    state = tmp_path / "state"
+    with opened(make(state, key_file=keys)) as channel:
+        for number in range(40):
+            channel.put(EventBatch.of_lines(b"secret %d\n" % number), 0)
+    written = [path.read_bytes() for path in state.rglob("*") if path.is_file()]
+    assert written
+    assert not any(b"secret" in content for content in written)
+    with pytest.raises(ChannelKeyError):
+        make(state)
+    with opened(make(state, key_file=keys)) as channel:
+        assert b"secret 39" in taken(channel)
 
 
 def test_who_waits_for_room_goes_on_when_a_take_is_committed(tmp_path: Path) -> None:

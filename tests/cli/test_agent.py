@@ -114,11 +114,16 @@ def test_check_says_what_this_machine_lacks(tmp_path: Path, capsys: pytest.Captu
     lines = [
         *('[sources.tls]\ntype = "netcat"\nport = 1\nchannels = ["c1"]', f'certificate = "{tmp_path}/none.pem"'),
         *('[sources.run]\ntype = "exec"\nchannels = ["c1"]', 'command = "no-such-program --of-mine"'),
-        *('[sources.spool]\ntype = "spooldir"\nchannels = ["c1"]', f'spool_directory = "{tmp_path}/none"'),
+        *('[sources.spool]\ntype = "spooldir"\nchannels = ["c9"]', f'spool_directory = "{tmp_path}/none"'),
         *('[sinks.http]\ntype = "http"\nchannel = "c1"\nendpoint = "https://x/"', 'certificate = "none.pem"'),
         *(
             '[sinks.peer]\ntype = "thrift"\nchannel = "c1"\nhostname = "x"\nport = 1\ntls = true',
             'authorities = "none"',
+        ),
+        *(
+            '[channels.c9]\ntype = "file"',
+            f'key_file = "{tmp_path}/none.json"',
+            '[sinks.k9]\ntype = "null"\nchannel = "c9"',
         ),
     ]
     path = written(tmp_path, ("[channels.c1]", "\n".join([*lines, "[channels.c1]"])))
@@ -132,6 +137,7 @@ def test_check_says_what_this_machine_lacks(tmp_path: Path, capsys: pytest.Captu
             (21, f"sources.spool.spool_directory: there is no such directory, got '{tmp_path}/none'"),
             (26, "sinks.http.certificate: cannot be read: No such file or directory, got 'none.pem'"),
             (33, f"sinks.peer.authorities: cannot be used: {none}, got 'none'"),
+            (36, f"channels.c9.key_file: the key file cannot be read (FileNotFoundError), got '{tmp_path}/none.json'"),
         )
     ]
 

@@ -274,7 +274,7 @@ def _options_of(kind: str, type_name: str) -> type | None:
 def _hint(kind: str, key: str, known: Collection[str]) -> str:
     """What was meant by a key that is not known."""
     if kind == "channels" and key.startswith("encryption."):
-        return ": files of channels are not encrypted; put the directory on an encrypted disk"
+        return ": Flume's key stores are not read; `key_file` encrypts a file channel (`producer agent explain file`)"
     if (kind, key) in _MIXED_UP:
         return _MIXED_UP[kind, key]
     return nearest(key, known)

@@ -177,9 +177,8 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
             "c1.type = file",
             "c1.type = file\na1.channels.c1.encryption.activeKey = k",
             (
-                "line 9: a1.channels.c1.encryption.activeKey: is not known: files of channels are not encrypted;"
-                " put the"
-                " directory on an encrypted disk"
+                "line 9: a1.channels.c1.encryption.activeKey: is not known: Flume's key stores are not read;"
+                " `key_file` encrypts a file channel (`producer agent explain file`)"
             ),
         ),
         (
