@@ -107,7 +107,7 @@ async def sql_process(service: Service, statement: dict[str, Any]) -> AsyncItera
 
     Inside the block there is room for a search, and time: what a process takes to start is none of the statement's.
 
-    :raises ApiError: as :func:`.search.searching`; :class:`.search.in_time`, for the start as well.
+    :raises ApiError: as :func:`.search.searching`; :func:`.search.in_time`, for the start as well.
     """
     async with service.searches.taken(1):
         process = await _begun(service, statement)
