@@ -247,6 +247,8 @@ class Transport:
     def close(self) -> None:
         """Close the pooled connections; attempts that go on all the same still end within their limit."""
         self._adapter.close()
+        for _, route in list(self._routes.values()):  # the manager of urllib3 2 only forgets its pools
+            route.pool.close()
         self._watchdog.close()
 
 

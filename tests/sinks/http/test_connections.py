@@ -241,6 +241,18 @@ def noting(made: list[Any], make: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return note
 
 
+def test_a_transport_that_is_closed_has_no_connection_left() -> None:
+    """Also while somebody holds it still, as many a program does its producer."""
+    with LogHubServer() as server:
+        transport = Transport(HttpConfig(proxies={}), 1, SystemClock(), "closed")
+        proxies = transport.proxies_for(server.endpoint)
+        transport.request("GET", server.endpoint, "/", {}, {"Host": "h"}, b"", proxies)
+        pool = transport._route(server.endpoint, proxies).pool
+        (connection,) = pool.pool._connections
+        transport.close()
+        assert connection.sock is None
+
+
 def test_of_idle_connections_the_last_one_is_used_first_and_no_more_are_kept_than_wanted() -> None:
     """As a queue of the standard library: who comes to one that is empty or full is told."""
     idle = Idle(2)
