@@ -193,7 +193,7 @@ class Transport:
     def _route(self, base_url: str, proxies: Mapping[str, str]) -> _Route:
         key = base_url, id(proxies)
         known = self._routes.get(key)
-        # Pools that were long not used are closed by their manager.
+        # A manager of urllib3 1 closes pools that were long not used; any is closed by close.
         if known is None or known[0] is not proxies or known[1].pool.pool is None:
             if len(self._routes) >= _POOLS:
                 self._routes = {}
