@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from .authorities import authorities_of
 from .connections import FollowedAdapter, Outgoing, Sent
 from .failures import error_of_exception, error_of_limit
 from .proxies import proxies_for, through
+from .silence import Silence
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -98,12 +100,14 @@ class _Route:
     :ivar prefix: what stands before a path in the request line: nothing, or, for a proxy that forwards, the base URL.
     :ivar tunnel: a proxy is to open a tunnel first.
     :ivar head: the headers for the proxy, each with the end of its line.
+    :ivar silence: that of the destination, until it has answered.
     """
 
     pool: Any
     prefix: str
     tunnel: bool
     head: bytes
+    silence: Silence
 
 
 class Transport:
@@ -173,6 +177,8 @@ class Transport:
         with self._watchdog.watch() as watch, Outgoing() as request:
             try:
                 route = self._route(base_url, proxies)
+                if not route.silence.broken:
+                    self._watchdog.listen(watch, route.silence)
                 connection, received = self._exchange(route, method, target, head, body)
             except Exception as error:
                 if watch.cut:
@@ -187,6 +193,8 @@ class Transport:
         route.pool._put_conn(connection)
         if watch.cut:
             raise error_of_limit(self._limit, request.sent, through(base_url, proxies))
+        if not route.silence.broken:
+            route.silence.end()
         headers: Any = received.headers
         return Answer(received.status, headers.get("x-log-requestid", ""), received.body), headers
 
@@ -217,7 +225,9 @@ class Transport:
         tunnel = pool.proxy is not None and not forwarded
         # Those of a tunnel are told to the proxy that opens it.
         own = b"" if tunnel or not pool.proxy_headers else head_of(pool.proxy_headers) + b"\r\n"
-        return _Route(pool, base_url if forwarded else "", tunnel, own)
+        place = re.sub(r"//[^/]*@", "//", base_url) + through(base_url, proxies)  # not the user and the password
+        silence = Silence(place, self._connect_timeout, self._read_timeout)
+        return _Route(pool, base_url if forwarded else "", tunnel, own, silence)
 
     def _exchange(self, route: _Route, method: str, target: str, head: bytes, body: bytes) -> tuple[Any, Received]:
         connection = route.pool._get_conn()

@@ -6,7 +6,7 @@ shut down: whatever waits on it then ends with an error, below TLS and behind an
 
 All attempts have the same limit, and one end if there is one, so they end in the order in which they began. The thread
 sleeps until the end of the oldest one, and for ever when there is none: an attempt costs two turns of a lock, not a
-wake-up.
+wake-up. Only those for a destination that has never answered have it wake up sooner, see :mod:`.silence`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Self
 
 from ...clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
 from ...loggers import get_logger
+from .silence import PATIENCE, Silence
 
 _log = get_logger("producer.watchdog")
 
@@ -101,6 +102,7 @@ class Watchdog:
         self._room = WaitingRoom(clock)
         self._lock = threading.Lock()  # guards everything below, and the watches
         self._watches: dict[Watch, None] = {}  # the oldest first
+        self._silences: dict[Watch, tuple[Deadline, Silence]] = {}  # until they are told of, likewise
         self._thread: threading.Thread | None = None
         self._asleep = False
         self._closed = False
@@ -116,6 +118,12 @@ class Watchdog:
             self._end = end
             for watch in self._watches:
                 watch.deadline = _sooner(watch.deadline, end)
+        self._room.wake_all()
+
+    def listen(self, watch: Watch, silence: Silence) -> None:
+        """Let the attempt's silence be told of if it lasts for :data:`.silence.PATIENCE`."""
+        with self._lock:
+            self._silences[watch] = Deadline.after(self._clock, PATIENCE), silence
         self._room.wake_all()
 
     def guard(self, watch: Watch, descriptor: int, *, lent: bool = False) -> None:
@@ -167,6 +175,7 @@ class Watchdog:
         """It is over; nobody shuts its connection down any more."""
         with self._lock:
             self._watches.pop(watch, None)
+            self._silences.pop(watch, None)
             # Whoever takes it closes it: a number that was closed may be another connection's at once.
             descriptor, watch.descriptor = None if watch.lent else watch.descriptor, None
             closed = self._closed
@@ -179,7 +188,7 @@ class Watchdog:
         while True:
             now = self._clock.monotonic()
             with self._lock:
-                overdue = self._take_overdue(now)
+                overdue, lasting = self._take_overdue(now), self._take_lasting(now)
                 oldest = next(iter(self._watches), None)
                 ended = self._closed and not (overdue or oldest)
                 self._asleep = not (overdue or oldest)
@@ -188,6 +197,8 @@ class Watchdog:
                     return
             for descriptor in overdue:
                 _shut_down(descriptor, close=True)
+            for silence, connected in lasting:
+                silence.tell(connected=connected)
             if not overdue:
                 self._wait(oldest)
 
@@ -208,16 +219,33 @@ class Watchdog:
                 watch.descriptor, watch.lent = None, False
         return taken
 
+    def _take_lasting(self, now: float) -> list[tuple[Silence, bool]]:
+        """The silences that have lasted, and whether there is a connection. The caller holds the lock."""
+        taken = []
+        for watch, (due, silence) in list(self._silences.items()):
+            if due.at is None or now < due.at:
+                break
+            del self._silences[watch]
+            if not watch.over:
+                taken.append((silence, watch.descriptor is not None))
+        return taken
+
+    def _next_silence(self) -> Deadline:
+        with self._lock:
+            return next((due for due, _ in self._silences.values()), NO_DEADLINE)
+
     def _wait(self, oldest: Watch | None) -> None:
-        """Until the time of ``oldest`` is over; without one until there is one, or nobody will come any more."""
-        deadline = NO_DEADLINE if oldest is None else oldest.deadline
+        """Until the time of ``oldest`` is over, or a silence has lasted; without one until there is one, or nobody will
+        come any more.
+        """
+        deadline, silence = NO_DEADLINE if oldest is None else oldest.deadline, self._next_silence()
 
         def is_news() -> bool:
             if not self._watches:
                 return self._closed
-            return oldest is None or oldest.deadline is not deadline
+            return oldest is None or oldest.deadline is not deadline or self._next_silence() is not silence
 
-        self._room.wait_until(is_news, deadline)
+        self._room.wait_until(is_news, _sooner(deadline, silence))
 
 
 def _sooner(one: Deadline, other: Deadline) -> Deadline:

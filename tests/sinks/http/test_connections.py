@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +27,7 @@ from producer.sinks.http.connections import Followed, FollowedAdapter, Idle, Out
 from producer.sinks.http.transport import Transport
 from producer.sinks.http.watchdog import Watchdog
 from producer.testing import ManualClock
+from tests.support.waiting import PATIENCE, eventually
 
 
 class Pair(Followed, http.client.HTTPConnection):
@@ -251,6 +253,30 @@ def test_a_transport_that_is_closed_has_no_connection_left() -> None:
         (connection,) = pool.pool._connections
         transport.close()
         assert connection.sock is None
+
+
+def test_a_server_that_takes_a_request_and_says_nothing_is_told_of_before_its_timeout(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once, without the user and the password of its address; and when it answers."""
+    caplog.set_level("INFO", "producer.http")
+    clock = ManualClock()
+    transport = Transport(HttpConfig(proxies={}), 1, clock, "patient")
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as caller:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        arguments = f"http://user:secret@{place}", "/", {}, {"Host": "h"}, b"", {}
+        answer = caller.submit(transport.request, "GET", *arguments)
+        connection = server.accept()[0]
+        with connection:
+            assert connection.recv(1000)
+            eventually(lambda: clock.waiting == 1)
+            clock.advance(2.5)
+            silent = "connected, but no answer for 2 s; the attempt waits for up to 60 s (http.read_timeout_ms)"
+            eventually(lambda: caplog.messages == [f"http://{place}: {silent}"], caplog.text)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            assert answer.result(PATIENCE)[0].status == 200
+        assert caplog.messages[1:] == [f"http://{place}: answers now"]
+    transport.close()
 
 
 def test_of_idle_connections_the_last_one_is_used_first_and_no_more_are_kept_than_wanted() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from producer.sinks.http.silence import Silence
 from producer.sinks.http.watchdog import Watchdog, guard, lend, take_back
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE, eventually
@@ -275,3 +276,64 @@ def test_a_connection_of_no_attempt_is_nobodys(pair: tuple[socket.socket, socket
     """Outside of an attempt there is nothing to watch."""
     guard(pair[0].fileno())
     assert is_open(pair[1])
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_silence_of_a_destination_that_never_answered_is_told_once_before_the_attempt_ends(
+    clock: ManualClock,
+    watchdog: Watchdog,
+    pair: tuple[socket.socket, socket.socket],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    connected: bool,
+) -> None:
+    """After two seconds, with how far it came and how long it will wait; of several attempts one line, and one when it
+    answers.
+    """
+    caplog.set_level("INFO", "producer")
+    silence = Silence("http://p.x", 10, 60)
+    found = "connected, but no answer" if connected else "no connection"
+    limit = "60 s (http.read_timeout_ms)" if connected else "10 s (http.connect_timeout_ms)"
+    told = [f"http://p.x: {found} for 2 s; the attempt waits for up to {limit}"]
+    with watchdog.watch() as first, watchdog.watch() as second:
+        if connected:
+            for watch in (first, second):
+                watchdog.guard(watch, pair[0].fileno(), lent=True)
+        watchdog.listen(first, silence)
+        watchdog.listen(second, silence)
+        advance(clock, 1.9)
+        assert not caplog.messages
+        advance(clock, 0.2)
+        eventually(lambda: caplog.messages == told)
+        advance(clock, 2.1)
+        eventually(lambda: clock.waiting == 1)
+        assert caplog.messages == told
+        for watch in (first, second):
+            watchdog.release(watch)
+    silence.end()
+    assert caplog.messages == [*told, "http://p.x: answers now"]
+
+
+def test_a_new_destination_is_listened_to_also_while_the_watchdog_sleeps_for_an_older_one(
+    clock: ManualClock, watchdog: Watchdog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It sleeps until the end of the older attempt: the younger one's silence comes before."""
+    with watchdog.watch():
+        advance(clock, 1)
+        eventually(lambda: clock.waiting == 1)
+        with watchdog.watch() as watch:
+            watchdog.listen(watch, Silence("http://p.x", 10, 60))
+            advance(clock, 2.1)
+            eventually(lambda: len(caplog.messages) == 1)
+
+
+def test_an_attempt_that_ended_in_time_is_told_of_by_nobody(
+    clock: ManualClock, watchdog: Watchdog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was quick to fail, or to answer, is no silence; nor is it another attempt's."""
+    with watchdog.watch():
+        with watchdog.watch() as watch:
+            watchdog.listen(watch, Silence("http://p.x", 10, 60))
+        advance(clock, 2.1)
+        eventually(lambda: clock.waiting == 1)
+        assert not caplog.messages
