@@ -48,9 +48,13 @@ def through(base_url: str, proxies: Mapping[str, str]) -> str:
     :param proxies: of :func:`proxies_for`.
     """
     used = requests.utils.select_proxy(base_url, dict(proxies)) or ""
-    parts = urlsplit(used if "://" in used else f"http://{used}")
-    place = parts.netloc.rpartition("@")[2]  # not the user and the password
-    return f" (through the proxy {parts.scheme}://{place})" if place else ""
+    return f" (through the proxy {place_of(used if '://' in used else f'http://{used}')})" if used else ""
+
+
+def place_of(url: str) -> str:
+    """Scheme, host and port of a URL: not the user and the password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def check_proxy(option: str, url: str, schemes: tuple[str, ...] = _SCHEMES) -> None:

@@ -7,7 +7,11 @@ kind. One that has answered before may take its time: it is told of when its att
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
+
 from ...loggers import get_logger
+from ...own_threads import at_work
 
 _log = get_logger("producer.http")
 
@@ -19,32 +23,37 @@ class Silence:
     """Of one way to a destination; its methods may be called from any thread.
 
     :param where: its base URL, and the proxy on the way.
-    :param connect_timeout: seconds, as ``read_timeout``.
-    :ivar broken: whether it has ever answered.
+    :param limit: the most that an attempt may take, seconds.
+    :ivar answered: whether it ever has.
     """
 
-    __slots__ = ("_limits", "_said", "_where", "broken")
+    __slots__ = ("_limit", "_said", "_where", "answered")
 
-    def __init__(self, where: str, connect_timeout: float, read_timeout: float) -> None:
-        self._where = where
-        self._limits = connect_timeout, read_timeout
-        self.broken = self._said = False
+    def __init__(self, where: str, limit: float) -> None:
+        self._where, self._limit = where, limit
+        self.answered = self._said = False
 
     def tell(self, *, connected: bool) -> None:
         """An attempt has lasted for :data:`PATIENCE`; of several one is told of.
 
         :param connected: whether it has a connection.
         """
-        if self._said or self.broken:
+        if self._said or self.answered:
             return
         self._said = True
+        # While a handler of the application's takes its time, the watchdog could end no attempt.
+        teller = threading.Thread(target=self._tell, args=(connected,), name="producer-silence", daemon=True)
+        with suppress(RuntimeError):  # the interpreter is exiting, or there are too many: the attempt's failure is told
+            teller.start()
+
+    def _tell(self, connected: bool) -> None:
         found = "connected, but no answer" if connected else "no connection"
-        option = "http.read_timeout_ms" if connected else "http.connect_timeout_ms"
-        words = "%s: %s for %g s; the attempt waits for up to %g s (%s)"
-        _log.warning(words, self._where, found, PATIENCE, self._limits[connected], option)
+        words = "%s: %s for %g s; the attempt may take %g s (http.attempt_timeout_ms)"
+        with at_work():
+            _log.warning(words, self._where, found, PATIENCE, self._limit)
 
     def end(self) -> None:
         """It has answered."""
-        self.broken = True
+        self.answered = True
         if self._said:
             _log.info("%s: answers now", self._where)

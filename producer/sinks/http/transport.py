@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
-import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from .answers import Received
 from .authorities import authorities_of
 from .connections import FollowedAdapter, Outgoing, Sent
 from .failures import error_of_exception, error_of_limit
-from .proxies import proxies_for, through
+from .proxies import place_of, proxies_for, through
 from .silence import Silence
 from .watchdog import Watchdog
 
@@ -129,9 +128,9 @@ class Transport:
         self._certificate = certificate
         self._adapter = FollowedAdapter(pool_connections=_POOLS, pool_maxsize=pool_size, max_retries=0)
         self._connect_timeout, self._read_timeout = config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000
-        limit = (config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms) / 1000
-        self._watchdog = Watchdog(limit, clock, f"{name}-watchdog")
-        self._limit = f"{limit:g} s, the most that an attempt may take (http.attempt_timeout_ms)"
+        self._most = (config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms) / 1000
+        self._watchdog = Watchdog(self._most, clock, f"{name}-watchdog")
+        self._limit = f"{self._most:g} s, the most that an attempt may take (http.attempt_timeout_ms)"
         self._config = config
         self._verify = authorities_of(config)
         self._routes: dict[tuple[str, int], tuple[Mapping[str, str], _Route]] = {}
@@ -177,7 +176,7 @@ class Transport:
         with self._watchdog.watch() as watch, Outgoing() as request:
             try:
                 route = self._route(base_url, proxies)
-                if not route.silence.broken:
+                if not route.silence.answered:
                     self._watchdog.listen(watch, route.silence)
                 connection, received = self._exchange(route, method, target, head, body)
             except Exception as error:
@@ -193,7 +192,7 @@ class Transport:
         route.pool._put_conn(connection)
         if watch.cut:
             raise error_of_limit(self._limit, request.sent, through(base_url, proxies))
-        if not route.silence.broken:
+        if not route.silence.answered:
             route.silence.end()
         headers: Any = received.headers
         return Answer(received.status, headers.get("x-log-requestid", ""), received.body), headers
@@ -225,8 +224,7 @@ class Transport:
         tunnel = pool.proxy is not None and not forwarded
         # Those of a tunnel are told to the proxy that opens it.
         own = b"" if tunnel or not pool.proxy_headers else head_of(pool.proxy_headers) + b"\r\n"
-        place = re.sub(r"//[^/]*@", "//", base_url) + through(base_url, proxies)  # not the user and the password
-        silence = Silence(place, self._connect_timeout, self._read_timeout)
+        silence = Silence(f"{place_of(base_url)}{through(base_url, proxies)}", self._most)
         return _Route(pool, base_url if forwarded else "", tunnel, own, silence)
 
     def _exchange(self, route: _Route, method: str, target: str, head: bytes, body: bytes) -> tuple[Any, Received]:

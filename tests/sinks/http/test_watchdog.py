@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from producer.own_threads import is_at_work
 from producer.sinks.http.silence import Silence
 from producer.sinks.http.watchdog import Watchdog, guard, lend, take_back
 from producer.testing import ManualClock
@@ -291,10 +293,9 @@ def test_silence_of_a_destination_that_never_answered_is_told_once_before_the_at
     answers.
     """
     caplog.set_level("INFO", "producer")
-    silence = Silence("http://p.x", 10, 60)
+    silence = Silence("http://p.x", 70)
     found = "connected, but no answer" if connected else "no connection"
-    limit = "60 s (http.read_timeout_ms)" if connected else "10 s (http.connect_timeout_ms)"
-    told = [f"http://p.x: {found} for 2 s; the attempt waits for up to {limit}"]
+    told = [f"http://p.x: {found} for 2 s; the attempt may take 70 s (http.attempt_timeout_ms)"]
     with watchdog.watch() as first, watchdog.watch() as second:
         if connected:
             for watch in (first, second):
@@ -322,7 +323,7 @@ def test_a_new_destination_is_listened_to_also_while_the_watchdog_sleeps_for_an_
         advance(clock, 1)
         eventually(lambda: clock.waiting == 1)
         with watchdog.watch() as watch:
-            watchdog.listen(watch, Silence("http://p.x", 10, 60))
+            watchdog.listen(watch, Silence("http://p.x", 70))
             advance(clock, 2.1)
             eventually(lambda: len(caplog.messages) == 1)
 
@@ -333,7 +334,37 @@ def test_an_attempt_that_ended_in_time_is_told_of_by_nobody(
     """What was quick to fail, or to answer, is no silence; nor is it another attempt's."""
     with watchdog.watch():
         with watchdog.watch() as watch:
-            watchdog.listen(watch, Silence("http://p.x", 10, 60))
+            watchdog.listen(watch, Silence("http://p.x", 70))
         advance(clock, 2.1)
         eventually(lambda: clock.waiting == 1)
         assert not caplog.messages
+
+
+def test_a_handler_that_takes_its_time_keeps_no_attempt_from_its_end(
+    clock: ManualClock, watchdog: Watchdog, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """What tells of a silence has a thread of its own, which works for a producer: that record feeds nobody's sink."""
+    called, goes_on = threading.Event(), threading.Event()
+    at_work: list[bool] = []
+
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            at_work.append(is_at_work(record.thread))
+            called.set()
+            goes_on.wait(PATIENCE)
+
+    logger, slow = logging.getLogger("producer.http"), Slow()
+    logger.addHandler(slow)
+    try:
+        with watchdog.watch() as watch:
+            lend(pair[0].fileno())
+            watchdog.listen(watch, Silence("http://p.x", 70))
+            advance(clock, 2.1)
+            assert called.wait(PATIENCE)
+            advance(clock, 8)
+            assert pair[1].recv(1) == b""
+            assert watch.cut
+    finally:
+        goes_on.set()
+        logger.removeHandler(slow)
+    assert at_work == [True]
