@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 
-from ..reading.search import PAGE, LogstoreSearch, Search, command_of
+from ..reading.search import PAGE, LogstoreSearch, Search, command_of, is_paged
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
 from .loghub import LogHub
@@ -18,12 +18,12 @@ from .times import shown, time_of
 
 #: The columns that stand first in a table of logs.
 FIRST = ("__time__", "__source__", "__topic__")
-_SQL = re.compile(r"\s*(?:SELECT|WITH)\s", re.IGNORECASE)
+_SQL = re.compile(r"[\s(]*(?:SELECT|WITH)\b", re.IGNORECASE)
 
 
 def search(args: argparse.Namespace) -> int:
     """Logs that match, in order of time; the exit code."""
-    if command_of(args.query) not in ("", "with_pack_meta"):  # it has neither pages nor an order of time
+    if not is_paged(args.query):  # nor has it an order of time
         raise UsageError("what stands behind | is SQL, for `producer sql`; a text with a | stands in quotation marks")
     query = f"{args.query}|with_pack_meta" if args.pack_meta else args.query
     with LogHub(resolve(args, os.environ)) as loghub:

@@ -51,7 +51,7 @@ class LogstoreSearch:
     def logs(self, search: Search, *, newest_first: bool = False, offset: int = 0, line: int = PAGE) -> list[Fields]:
         """Logs that match, in order of time; at most a page of them. With SQL, the rows."""
         wanted = {"from": search.begin, "to": search.end, "query": search.query, "topic": ""}
-        if command_of(search.query) in ("", "with_pack_meta"):  # SQL says itself which rows it wants
+        if is_paged(search.query):
             wanted |= {"offset": offset, "line": line, "reverse": newest_first}
         for _ in range(_INCOMPLETE):
             complete, logs = self._client.ask("GetLogs", Question.of_json(f"{self._path}/logs", wanted), _found)
@@ -67,6 +67,11 @@ class LogstoreSearch:
             if all(part.get("progress", "Complete") == "Complete" for part in parts):
                 return parts
         raise _incomplete("GetHistograms")
+
+
+def is_paged(query: str) -> bool:
+    """Whether it finds logs, which come in pages: SQL says itself which rows it wants."""
+    return command_of(query) in ("", "with_pack_meta")
 
 
 def command_of(query: str) -> str:

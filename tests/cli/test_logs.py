@@ -315,7 +315,16 @@ def test_sql_prints_the_rows(run: Run, server: LogHubServer) -> None:
     assert run("sql", "SELECT level, count(*) AS logs GROUP BY level", "-o", "csv") == (0, "level,logs\nINFO,2\n", "")
 
 
-@pytest.mark.parametrize("alone", ["SELECT level || 'a|b' AS x", "select 1", "\nWITH t AS (SELECT 1) SELECT * FROM t"])
+@pytest.mark.parametrize(
+    "alone",
+    [
+        "SELECT level || 'a|b' AS x",
+        "select 1",
+        "\nWITH t AS (SELECT 1) SELECT * FROM t",
+        "(SELECT 1) UNION (SELECT 'a|b')",
+        "select*,'|'",
+    ],
+)
 def test_sql_alone_is_over_all_logs_whatever_is_in_it(run: Run, alone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ``|`` of a text or between two of them is no query's end; a query before it stays, in quotation marks too."""
     asked: list[str] = []
