@@ -1,8 +1,8 @@
 """Configuration: frozen, keyword-only, checked once at construction.
 
 Names and defaults are those of the Aliyun Java producer in snake_case. Every option stands in a field of a dataclass
-with its rule beside it; ``docs/configuration.md`` lists them all, and a test holds the two together. The file is
-long since every option, its default and its rule stand in one place.
+with its rule beside it, and its meaning in the class's docstring: the site makes its table of these. The file is long
+since every option, its default and its rule stand in one place.
 """
 
 from __future__ import annotations
@@ -150,10 +150,13 @@ class HttpConfig(_Options):
     :ivar attempt_timeout_ms: how long an attempt may take, from looking for a connection to the last byte of the
         answer, milliseconds; None is ``connect_timeout_ms`` and ``read_timeout_ms`` together.
     :ivar proxies: proxy URLs by scheme, such as ``{"https": "http://proxy:3128"}``. None takes ``HTTP_PROXY``,
-        ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` from the environment, read once; ``{}`` uses no proxy.
+        ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` from the environment, read once; ``{}`` uses no proxy. An entry
+        of ``NO_PROXY`` is ``*``, a name (also of all below it), an address, or a network such as ``10.0.0.0/8``; with
+        ``:port`` it holds for that port.
     :ivar verify: verify TLS certificates. Turning it off lets anybody on the path read and change your logs.
     :ivar ca_bundle: a PEM file (or folder) of certificate authorities; None takes ``REQUESTS_CA_BUNDLE`` or
-        ``CURL_CA_BUNDLE`` from the environment if set, else the bundle of certifi.
+        ``CURL_CA_BUNDLE`` from the environment if set, else the bundle of certifi. A producer looks at it when it is
+        made, at that of the environment if its endpoint is https.
     :ivar pool_size: connections kept open for each host; None is one for each IO thread.
     :ivar user_agent: the ``User-Agent`` header.
     """

@@ -314,7 +314,7 @@ class ChannelFullError(ChannelError, TimeoutError):
     :ivar wanted_bytes: their bytes.
     :ivar last_take_age: seconds since the last take that succeeded; None if there was none.
     :ivar waited: seconds.
-    :ivar never: more was asked for than the channel holds when it is empty.
+    :ivar never: more was asked for than the channel lets in when it is empty.
     """
 
     def __init__(
@@ -329,9 +329,11 @@ class ChannelFullError(ChannelError, TimeoutError):
         wanted_bytes: int,
         last_take_age: float | None,
         waited: float,
+        never: bool | None = None,
     ) -> None:
         last = "no take was committed yet" if last_take_age is None else f"the last take was {last_take_age:.1f} s ago"
-        self.never = wanted > capacity or (byte_capacity is not None and wanted_bytes > byte_capacity)
+        beyond = wanted > capacity or (byte_capacity is not None and wanted_bytes > byte_capacity)
+        self.never = beyond if never is None else never
         advice = (
             "It can never fit: put less, or raise the capacity" if self.never else "Take faster, or raise the capacity"
         )
@@ -358,6 +360,7 @@ class ChannelFullError(ChannelError, TimeoutError):
             wanted_bytes=self.wanted_bytes,
             last_take_age=self.last_take_age,
             waited=waited,
+            never=self.never,
         )
 
 

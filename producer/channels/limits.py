@@ -23,12 +23,14 @@ class Limits:
     :ivar transaction_capacity: puts, and takes, of one transaction.
     :ivar byte_capacity: bytes; None or 0 for no limit.
     :ivar keep_alive: seconds.
+    :ivar admit_larger: what has more bytes than ``byte_capacity`` is let in alone, and not refused.
     """
 
     capacity: int
     transaction_capacity: int
     byte_capacity: int | None
     keep_alive: float
+    admit_larger: bool = False
 
     def __post_init__(self) -> None:
         check_integer("capacity", self.capacity, 1, what="events")
@@ -44,12 +46,16 @@ class Limits:
         """Whether so many events, of so many bytes, are within the limits."""
         return events <= self.capacity and (not self.byte_capacity or size <= self.byte_capacity)
 
+    def could_hold(self, events: int, size: int) -> bool:
+        """Whether so much would be let in if nothing else were there."""
+        return self.hold(events, 0 if self.admit_larger else size)
+
     def allow(self, used: int, events: int, used_bytes: int, size: int) -> bool:
         """Whether so much may be added to what is in use; what does not grow is not asked about."""
         if events > 0 and used + events > self.capacity:
             return False
         most = self.byte_capacity
-        return size <= 0 or not most or used_bytes + size <= most
+        return size <= 0 or not most or used_bytes + size <= most or (self.admit_larger and not used_bytes)
 
 
 def check_integer(name: str, value: object, low: int, high: float = math.inf, what: str = "") -> None:

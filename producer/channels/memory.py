@@ -33,7 +33,7 @@ from ..interfaces import ChannelStats, Event, Stored
 from ..loggers import get_logger
 from .counters import ChannelCounters
 from .limits import Limits, check_integer, event_size, event_sizes, first_within
-from .transaction import BaseTransaction, TransactionState
+from .transaction import CLOSED, COMPLETED, OPEN, BaseTransaction, TransactionState
 from .turns import Redo, Turn, Turns
 
 _log = get_logger("producer.channels.memory")
@@ -88,7 +88,7 @@ class MemoryTransaction(BaseTransaction):
 
     def put(self, event: Event) -> None:
         """See :class:`~producer.interfaces.Transaction`."""
-        if self.state is not TransactionState.OPEN:
+        if self.state is not OPEN:
             raise self._wrong_order("put")
         self._channel._put_one(self, event)
 
@@ -102,6 +102,12 @@ class MemoryTransaction(BaseTransaction):
         else:
             self._channel._put(self, events)
 
+    def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
+        """See :class:`~producer.interfaces.Transaction`."""
+        if count.__class__ is int and count > 0 and max_bytes is None and self.state is OPEN:
+            return self._channel._take(self, count, None, timeout)
+        return super().take(count, max_bytes=max_bytes, timeout=timeout)
+
     def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
         return self._channel._take(self, count, max_bytes, timeout)
 
@@ -114,14 +120,14 @@ class MemoryTransaction(BaseTransaction):
     def commit(self, timeout: float | None = None) -> Stored:
         """See :class:`~producer.interfaces.Transaction`."""
         # Its state is changed afterwards: after an interrupt the commit may be called again, and says that it happened.
-        at_once = self._ending is None and self.state is TransactionState.OPEN
-        if at_once and self._channel._commit_at_once(self, TransactionState.OPEN):
+        at_once = self._ending is None and self.state is OPEN
+        if at_once and self._channel._commit_at_once(self, OPEN):
             self._have_committed()
             return Stored.MEMORY
         return super().commit(timeout)
 
     def _commit_at_end(self) -> None:
-        if self._ending is not None or not self._channel._commit_at_once(self, TransactionState.CLOSED):
+        if self._ending is not None or not self._channel._commit_at_once(self, CLOSED):
             self.commit()
 
     def _do_commit(self, timeout: float | None) -> Stored:
@@ -132,7 +138,7 @@ class MemoryTransaction(BaseTransaction):
 
         :raises TransactionStateError: another thread was faster, and has committed.
         """
-        self._move(TransactionState.COMPLETED, "rollback")
+        self._move(COMPLETED, "rollback")
         self._do_rollback()
         if self.committer not in (None, threading.get_ident()):  # of this thread it was one that was interrupted
             raise TransactionStateError(self._channel_name, "rollback() after another thread committed the transaction")
@@ -154,6 +160,8 @@ class MemoryChannel:
     :param transaction_capacity: puts, and takes, that one transaction holds; at most ``capacity``. None is 10,000,
         or ``capacity`` if that is less. A ``take`` of more returns as many as the transaction can hold.
     :param byte_capacity: bytes, counted as :mod:`.limits` says; None or 0 for no limit.
+    :param admit_larger: a transaction that puts more bytes than ``byte_capacity`` is let in when nothing else is there,
+        and not refused.
     :param byte_capacity_buffer_percentage: the share of them that is set aside for headers, 0 to 99.
     :param keep_alive: seconds that a commit waits for room, a take for events and a resize for takes, unless the call
         says otherwise.
@@ -170,13 +178,14 @@ class MemoryChannel:
         byte_capacity_buffer_percentage: int = 20,
         keep_alive: float = 3.0,
         *,
+        admit_larger: bool = False,
         name: str | None = None,
         clock: Clock | None = None,
     ) -> None:
         if transaction_capacity is None:
             check_integer("capacity", capacity, 1, what="events")
             transaction_capacity = min(TRANSACTION_CAPACITY, capacity)
-        self._limits = Limits(capacity, transaction_capacity, byte_capacity or None, keep_alive)
+        self._limits = Limits(capacity, transaction_capacity, byte_capacity or None, keep_alive, admit_larger)
         check_integer("byte_capacity_buffer_percentage", byte_capacity_buffer_percentage, 0, 99, "per cent")
         self._buffer_percentage = byte_capacity_buffer_percentage
         self._name = name or f"memory-{next(_numbers)}"
@@ -270,6 +279,7 @@ class MemoryChannel:
             old.transaction_capacity if transaction_capacity is None else transaction_capacity,
             old.byte_capacity if byte_capacity is None else byte_capacity or None,
             old.keep_alive if keep_alive is None else keep_alive,
+            old.admit_larger,
         )
         held: list[int] = []
         turn = Turn(lambda turn: self._attempt_resize(turn, limits, held), queues=False)
@@ -342,7 +352,7 @@ class MemoryChannel:
     def __reduce__(self) -> tuple[Any, ...]:
         limits = self._limits
         sizes = limits.capacity, limits.transaction_capacity, limits.byte_capacity
-        return _restore, (*sizes, self._buffer_percentage, limits.keep_alive, self._name)
+        return _restore, (*sizes, self._buffer_percentage, limits.keep_alive, limits.admit_larger, self._name)
 
     def __repr__(self) -> str:
         return f"<MemoryChannel {self._name}: {self._used} of {self._limits.capacity} events>"
@@ -384,7 +394,10 @@ class MemoryChannel:
             if self._redo.noted is not None or self._orphans:
                 self._tidy()
             if not self._rooms and not self._takers and self._head < len(self._queue):  # nobody waits, or has to
-                self._must_hold_another(transaction)
+                if self._closed or transaction.ended or transaction.epoch != self._epoch or transaction.taken:
+                    self._must_hold_another(transaction)
+                else:
+                    self._counters.take_attempts += 1
                 self._attempt_take(self._own, transaction, count, max_bytes, entries)
         if not entries:
             self._take_in_turn(transaction, count, max_bytes, timeout, entries)
@@ -501,19 +514,22 @@ class MemoryChannel:
     def _why_not(self, transaction: MemoryTransaction, waited: float) -> ChannelError:
         with self._lock:
             self._redo.finish()
-            if transaction.ended or transaction.state is not TransactionState.OPEN:  # by another thread, meanwhile
+            if transaction.ended or transaction.state is not OPEN:  # by another thread, meanwhile
                 return transaction.wrong_order("commit")
             self._counters.put_errors += 1
+            wanted = max(0, len(transaction.puts) - len(transaction.taken))
+            wanted_bytes = max(0, transaction.put_bytes - transaction.taken_bytes)
             return ChannelFullError(
                 self._name,
                 size=self._used,
                 capacity=self._limits.capacity,
                 used_bytes=self._bytes,
                 byte_capacity=self._limits.byte_capacity,
-                wanted=max(0, len(transaction.puts) - len(transaction.taken)),
-                wanted_bytes=max(0, transaction.put_bytes - transaction.taken_bytes),
+                wanted=wanted,
+                wanted_bytes=wanted_bytes,
                 last_take_age=self._counters.last_take_age,
                 waited=waited,
+                never=not self._limits.could_hold(wanted, wanted_bytes),
             )
 
     def _rollback(self, transaction: MemoryTransaction) -> None:
@@ -548,27 +564,38 @@ class MemoryChannel:
         entries = self._queue[head : head + min(count, room)]
         if not entries:
             return
-        if max_bytes is not None:
-            del entries[first_within((len(entry[2].body) for entry in entries), max_bytes) :]
-        number, size = len(entries), sum([entry[1] for entry in entries])
-        counters, blanks = self._counters, [None] * number
-        taken, entered = self._taken + number, {entry[0]: entry for entry in entries}
-        taken_bytes, attempts = transaction.taken_bytes + size, self._counters.take_attempts + number - 1
+        number, size = len(entries), entries[0][1]
+        if number > 1:
+            if max_bytes is not None:
+                del entries[first_within((len(entry[2].body) for entry in entries), max_bytes) :]
+            number, size = len(entries), sum([entry[1] for entry in entries])
+        attempts = self._counters.take_attempts + number - 1
+        sums = head + number, self._taken + number, transaction.taken_bytes + size, attempts
+        self._redo.do(self._set_take, turn, transaction, head, entries, result, sums)
+        if self._head >= _EMPTY_PLACES:
+            self._remove_empty_places()
 
-        def change() -> None:
-            transaction.taken |= entered
-            transaction.taken_bytes = taken_bytes
-            self._queue[head : head + number] = blanks
-            self._head, self._taken = head + number, taken
-            counters.take_attempts = attempts
-            result[:] = entries
-            turn.done = turn.over = True
-
-        self._redo.do(change)
-        self._remove_empty_places()
+    def _set_take(
+        self,
+        turn: Turn,
+        transaction: MemoryTransaction,
+        head: int,
+        entries: list[_Entry],
+        result: list[_Entry],
+        sums: tuple[int, int, int, int],
+    ) -> None:
+        """What a take changes; values, as of a commit."""
+        if len(entries) == 1:
+            transaction.taken[entries[0][0]] = entries[0]
+        else:
+            transaction.taken |= {entry[0]: entry for entry in entries}
+        self._queue[head : sums[0]] = [None] * len(entries)
+        self._head, self._taken, transaction.taken_bytes, self._counters.take_attempts = sums
+        result[:] = entries
+        turn.done = turn.over = True
 
     def _remove_empty_places(self) -> None:
-        if self._head >= _EMPTY_PLACES and 2 * self._head >= len(self._queue):
+        if 2 * self._head >= len(self._queue):
             rest = self._queue[self._head :]
 
             def change() -> None:
@@ -581,23 +608,25 @@ class MemoryChannel:
         turn: Turn,
         transaction: MemoryTransaction,
         garbage: list[object],
-        state: TransactionState = TransactionState.OPEN,
+        state: TransactionState = OPEN,
     ) -> None:
         puts, takes = len(transaction.puts), len(transaction.taken)
-        if transaction.ended or transaction.state is not TransactionState.OPEN:  # another thread rolls it back
+        if transaction.ended or transaction.state is not OPEN:  # another thread rolls it back
             turn.over = True
             return
         first, after, now = self._next, self._next + puts, self._clock.monotonic()
         if puts == 1:
             size = transaction.sizes[0]
             entries: list[_Entry] = [(first, size, transaction.puts[0], now)]
+        elif not puts:
+            size, entries = 0, []
         else:
             size = transaction.put_bytes
             entries = list(zip(range(first, after), transaction.sizes, transaction.puts, itertools.repeat(now)))
         size -= transaction.taken_bytes
         end, limits, counters = len(self._queue), self._limits, self._counters
-        if not limits.allow(end - self._head + self._taken, puts - takes, self._bytes, size):
-            turn.over = not limits.hold(puts - takes, size)
+        if puts and not limits.allow(end - self._head + self._taken, puts - takes, self._bytes, size):
+            turn.over = not limits.could_hold(puts - takes, size)
             return
         # What goes is kept in the garbage until the lock is free: to destroy it may run anybody's code.
         garbage += (transaction.puts, transaction.taken)
@@ -621,10 +650,11 @@ class MemoryChannel:
         self._queue[end:] = entries
         counters = self._counters
         self._next, self._taken, self._bytes, counters.put_successes, counters.take_successes = sums
-        transaction.empty()
-        transaction.committer = committer
-        transaction._last_sequence = sums[0] - 1 if entries else None
-        if state is TransactionState.CLOSED:
+        transaction.puts, transaction.sizes, transaction.taken, transaction.taken_bytes = [], [], {}, 0  # as empty()
+        transaction.ended, transaction.committer = True, committer
+        if entries:
+            transaction._last_sequence = sums[0] - 1
+        if state is CLOSED:
             transaction.state = state
         turn.done = turn.over = True
 
@@ -716,5 +746,5 @@ _NOTHING: _Entry = (-1, 0, Event(), 0.0)
 
 
 def _restore(*arguments: Any) -> MemoryChannel:
-    *limits, name = arguments
-    return MemoryChannel(*limits, name=name)
+    *limits, admit_larger, name = arguments
+    return MemoryChannel(*limits, admit_larger=admit_larger, name=name)

@@ -38,11 +38,19 @@ class Room:
 
     :param capacity: events.
     :param byte_capacity: bytes; None for no limit.
+    :param admit_larger: let in alone what has more.
     :param stored: what the channel holds: events, and bytes.
     """
 
-    def __init__(self, capacity: int, byte_capacity: int | None, stored: Callable[[], tuple[int, int]]) -> None:
-        self.capacity, self.byte_capacity = capacity, byte_capacity
+    def __init__(
+        self,
+        capacity: int,
+        byte_capacity: int | None,
+        stored: Callable[[], tuple[int, int]],
+        *,
+        admit_larger: bool = False,
+    ) -> None:
+        self.capacity, self.byte_capacity, self._admit_larger = capacity, byte_capacity, admit_larger
         self._stored = stored
         self._claims: dict[int, ref[Claim]] = {}  # by number
 
@@ -72,7 +80,8 @@ class Room:
 
     def could_hold(self, claim: Claim) -> bool:
         """Whether it would fit if nothing else were there."""
-        return claim.events <= self.capacity and (self.byte_capacity is None or claim.size <= self.byte_capacity)
+        most = self.byte_capacity
+        return claim.events <= self.capacity and (most is None or claim.size <= most or self._admit_larger)
 
     def grant(self, claim: Claim) -> bool:
         """Let it have its room, if nobody came before it who still waits, and there is enough; else it is in line."""
@@ -94,4 +103,6 @@ class Room:
         """Whether there is enough beside what is in use."""
         if claim.events and events + claim.events > self.capacity:
             return False
-        return not claim.size or self.byte_capacity is None or size + claim.size <= self.byte_capacity
+        if not claim.size or self.byte_capacity is None or size + claim.size <= self.byte_capacity:
+            return True
+        return self._admit_larger and not size

@@ -35,12 +35,15 @@ class TransactionState(enum.Enum):
     __hash__ = object.__hash__
 
 
+#: Asked of their class, Python 3.11 looks each up by a call.
+NEW, OPEN, COMPLETED, CLOSED = TransactionState
+
 #: From each state, where a transaction may go next.
 TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
-    TransactionState.NEW: frozenset({TransactionState.OPEN, TransactionState.CLOSED}),
-    TransactionState.OPEN: frozenset({TransactionState.COMPLETED}),
-    TransactionState.COMPLETED: frozenset({TransactionState.CLOSED}),
-    TransactionState.CLOSED: frozenset(),
+    NEW: frozenset({OPEN, CLOSED}),
+    OPEN: frozenset({COMPLETED}),
+    COMPLETED: frozenset({CLOSED}),
+    CLOSED: frozenset(),
 }
 
 
@@ -51,7 +54,7 @@ class BaseTransaction(ABC):
     :param channel: the channel's name, for messages.
     """
 
-    state = TransactionState.NEW
+    state: TransactionState = NEW
     _ending: int | None = None  # the thread that commits; set under _state_lock
     _last_sequence: int | None = None
 
@@ -70,9 +73,9 @@ class BaseTransaction(ABC):
         :raises TransactionStateError: it was begun before.
         """
         with self._state_lock:
-            if self.state is not TransactionState.NEW:
+            if self.state is not NEW:
                 raise self._wrong_order("begin")
-            self.state = TransactionState.OPEN
+            self.state = OPEN
 
     def put(self, event: Event) -> None:
         """See :class:`~producer.interfaces.Transaction`."""
@@ -80,7 +83,7 @@ class BaseTransaction(ABC):
 
     def put_many(self, events: Iterable[Event]) -> None:
         """See :class:`~producer.interfaces.Transaction`."""
-        if self.state is not TransactionState.OPEN:
+        if self.state is not OPEN:
             raise self._wrong_order("put")
         self._do_put(events if isinstance(events, list | tuple) else list(events))
 
@@ -119,7 +122,7 @@ class BaseTransaction(ABC):
         """
         with self._state_lock:
             self._must_be_alone("rollback")
-            self.state = TransactionState.COMPLETED
+            self.state = COMPLETED
         self._do_rollback()
 
     def _end_alone(self, call: str) -> None:
@@ -136,15 +139,15 @@ class BaseTransaction(ABC):
     def _have_committed(self) -> None:
         """The commit has happened, and nobody can undo it; another thread may have ended it before this was said."""
         with self._state_lock:
-            if self.state is TransactionState.OPEN:
-                self.state = TransactionState.COMPLETED
+            if self.state is OPEN:
+                self.state = COMPLETED
 
     def close(self) -> None:
         """See :class:`~producer.interfaces.Transaction`.
 
         :raises TransactionStateError: it is open: commit or roll back first.
         """
-        self._move(TransactionState.CLOSED, "close")
+        self._move(CLOSED, "close")
 
     def __enter__(self) -> Self:
         self.begin()
@@ -154,14 +157,14 @@ class BaseTransaction(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self.state is TransactionState.OPEN and kind is None:
+            if self.state is OPEN and kind is None:
                 self._commit_at_end()
         finally:
             try:
-                if self.state is TransactionState.OPEN:
+                if self.state is OPEN:
                     self.rollback()
             finally:
-                if self.state is TransactionState.COMPLETED:
+                if self.state is COMPLETED:
                     self.close()
 
     def _commit_at_end(self) -> None:
@@ -169,7 +172,7 @@ class BaseTransaction(ABC):
         self.commit()
 
     def _must_be_open(self, call: str) -> None:
-        if self.state is not TransactionState.OPEN:
+        if self.state is not OPEN:
             raise self._wrong_order(call)
 
     def _move(self, to: TransactionState, call: str) -> None:
@@ -180,10 +183,10 @@ class BaseTransaction(ABC):
 
     def _wrong_order(self, call: str) -> TransactionStateError:
         advice = {
-            TransactionState.NEW: "begin it first, or use it as a context manager",
-            TransactionState.OPEN: "commit or roll back first",
-            TransactionState.COMPLETED: "it was committed or rolled back: make a new one",
-            TransactionState.CLOSED: "make a new one",
+            NEW: "begin it first, or use it as a context manager",
+            OPEN: "commit or roll back first",
+            COMPLETED: "it was committed or rolled back: make a new one",
+            CLOSED: "make a new one",
         }[self.state]
         return TransactionStateError(
             self._channel_name, f"{call}() on a transaction that is {self.state.value}: {advice}"

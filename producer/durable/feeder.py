@@ -100,7 +100,7 @@ class Feeder:
         self.thread = StageThread(f"{name}-feeder", self._loop)
 
     def run_once(self, patience: float = PATIENCE) -> bool:
-        """Take and feed one block; whether there was anything.
+        """Take and feed one block; whether there was anything, or may be.
 
         :raises ProducerClosedError: the memory was closed; what was not fed is still taken.
         """
@@ -109,6 +109,8 @@ class Feeder:
         if self._fast:
             self._gather()
         events = self._take(patience)
+        if events is None:
+            return True
         if not events:
             self._recovery.end_formed()
         fed = 0
@@ -162,17 +164,18 @@ class Feeder:
                 _log.error(message, self._name, error, exc_info=None if own else error)
             self._room.wait_until(lambda: self._stopping, Deadline.after(self._clock, _PAUSE))
 
-    def _take(self, patience: float) -> list[Event]:
+    def _take(self, patience: float) -> list[Event] | None:
+        """None when the transaction was full, which says nothing of the channel: the next take has room."""
         taking = self.takings[-1]
         try:
             return taking.take(self._block, self._block_bytes, patience)
         except TransactionFullError as error:
-            if taking.unused:  # not even one block fits
+            if taking.unused and self._block > 1:  # not even one block fits
                 self._block = max(1, min(error.capacity, self._block // 2))
             else:
                 taking.retire()
                 self.takings = [*(old for old in self.takings if not old.ended), Taking(self._channel)]
-        return []
+        return None
 
     def _guarded_feed(self, event: Event) -> None:
         try:

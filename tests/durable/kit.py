@@ -50,10 +50,10 @@ def file_channel(directory: Path, **options: Any) -> FileChannel:
     return FileChannel(directory, **(small | options))
 
 
-def crashed(channel: FileChannel, directory: Path) -> FileChannel:
-    """What a new process would find if that of ``channel`` had died at this moment."""
+def crashed(channel: FileChannel, directory: Path, **options: Any) -> FileChannel:
+    """What a new process would find if that of ``channel`` had died at this moment, and opened with other options."""
     shutil.copytree(channel.directory, directory)
-    return file_channel(directory)
+    return file_channel(directory, **options)
 
 
 def durable(sink: Sink, channel: Channel, **options: Any) -> Producer:

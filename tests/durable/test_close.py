@@ -50,6 +50,19 @@ def test_close_delivers_what_can_be_delivered_and_ends_every_thread() -> None:
     eventually(lambda: _alive("tidy") == [])
 
 
+def test_close_delivers_also_what_more_than_one_transaction_takes() -> None:
+    """A small memory and small transactions: of what waits in the channel when close begins nothing is left."""
+    sink, channel = GatedSink(), KeptChannel(transaction_capacity=2)
+    producer = durable(sink, channel, total_size_in_bytes=20_000, batch_count_threshold=1, drain_timeout_ms=60_000)
+    for _ in range(30):
+        producer.send("p", "l", {"a": "x" * 1000})
+    closing = Call(producer.close)
+    eventually(lambda: pipeline_of(producer).feeder._room)
+    sink.gate.set()
+    closing.result()
+    assert (len(sink.records()), channel.events()) == (30, [])
+
+
 def test_close_leaves_on_disk_what_could_not_be_sent_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -304,6 +304,20 @@ def test_wait_fed_ends_when_the_channel_is_empty_whatever_it_had_promised() -> N
     producer.close()
 
 
+def test_a_flush_is_not_over_when_a_transaction_is_full() -> None:
+    """That the one which takes has no room does not mean that the channel is empty."""
+    one = by_hand(RecordingSink(), KeptChannel(transaction_capacity=2))
+    for i in range(6):
+        one.accept(KEY, record(str(i)), 1, None)
+    waiting = Call(lambda: (one.feeder.wait_fed(6, Deadline(None)), one.feeder.fed))
+    eventually(lambda: len(one.feeder._room) == 1)
+    while one.feeder.fed < 6:
+        assert not waiting.done
+        one.feeder.run_once(0)
+        waiting.thread.join(0.01)
+    assert waiting.result() == (True, 6)
+
+
 def test_the_feeder_takes_no_more_than_memory_holds() -> None:
     """With the server stuck, what was taken is memory and one block; the rest waits in the channel."""
     sink, channel = GatedSink(), KeptChannel()

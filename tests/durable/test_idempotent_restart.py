@@ -58,9 +58,9 @@ class Life:
     def _begin(self) -> DurablePipeline:
         return by_hand(self.sink, self.channel, **self.options)
 
-    def die(self) -> None:
-        """SIGKILL; the next process has what is on the disk."""
-        self.channel = crashed(self.channel, self._next())
+    def die(self, **options: Any) -> None:
+        """SIGKILL; the next process has what is on the disk, and opens it with these options."""
+        self.channel = crashed(self.channel, self._next(), **options)
         self.pipeline = self._begin()
 
     def send(self, *texts: str, key: StreamKey = IDEMPOTENT) -> None:
@@ -200,6 +200,18 @@ def test_a_batch_that_lingers_is_not_cut_by_a_flush_while_it_is_formed(tmp_path:
     assert not life.pipeline.pipeline.io_pool.run_next()
     life.deliver()
     assert values(life.sink) == ["0", "1", "2"]
+
+
+def test_a_batch_in_flight_is_formed_whole_though_a_transaction_holds_less(tmp_path: Path) -> None:
+    """That the transaction which takes is full does not mean that the channel has no more of it."""
+    life = Life(tmp_path, Server())
+    life.send("0", "1", "2")
+    life.feed()
+    life.attempt()
+    life.die(transaction_capacity=2)
+    life.deliver()
+    assert values(life.sink) == ["0", "1", "2"]
+    assert life.sink.numbers() == [1]
 
 
 def test_halves_of_a_cut_batch_are_formed_anew_each_on_its_own(tmp_path: Path) -> None:
@@ -534,7 +546,7 @@ def test_whatever_happens_each_record_is_stored_once_and_in_order(tmp_path: Path
     ]
     for _ in range(150):
         if dice.random() < 0.06:
-            life.die()
+            life.die(transaction_capacity=dice.choice([1, 2, 5, 10_000]))
             deaths += 1
         dice.choice(steps)()
     kept = life.settle()

@@ -36,10 +36,11 @@ from .recovery.recovery import recover
 from .store.directories import Directories
 from .store.disk import Disk
 from .store.encryption import OVERHEAD, KeyProvider, check_available
-from .store.format import PutPayload, encode_event
+from .store.format import PutPayload
 from .store.notes import FileNotes
 from .store.segments import Segments
 from .store.space import Space
+from .store.speed import encode_events
 
 _log = get_logger("producer.channel")
 
@@ -55,6 +56,8 @@ class FileChannel:
     :param directory: the channel's own; made if it does not exist. One channel at a time may use it.
     :param capacity: events.
     :param byte_capacity: bytes of headers and bodies; None for no limit but the disk's.
+    :param admit_larger: a transaction that puts more bytes than ``byte_capacity`` is let in when nothing else is there,
+        and not refused.
     :param transaction_capacity: puts, or takes, of one transaction; None is 10,000, or ``capacity`` if that is less.
     :param keep_alive: seconds that a commit waits for room, and a take for its first event, unless told otherwise.
     :param fsync: ``"commit"``: a commit returns when it is on the disk, and concurrent ones share a sync. A number:
@@ -83,6 +86,7 @@ class FileChannel:
         *,
         capacity: int = 1_000_000,
         byte_capacity: int | None = None,
+        admit_larger: bool = False,
         transaction_capacity: int | None = None,
         keep_alive: float = 3.0,
         fsync: str | float = "commit",
@@ -101,6 +105,7 @@ class FileChannel:
         self.options = FileChannelOptions(
             capacity=capacity,
             byte_capacity=byte_capacity,
+            admit_larger=admit_larger,
             transaction_capacity=transaction_capacity if transaction_capacity is not None else fewest(capacity),
             keep_alive=keep_alive,
             fsync=fsync,
@@ -343,7 +348,7 @@ class FileChannel:
         self._ledger.count_puts(len(events))
         if len(events) > self.options.transaction_capacity:
             raise TransactionFullError(self.name, "puts", self.options.transaction_capacity)
-        last = self.commit_puts([encode_event(event) for event in events], timeout)
+        last = self.commit_puts(encode_events(events), timeout)
         return self.options.promise, last
 
     # -- what its transactions call

@@ -26,6 +26,7 @@ class FileChannelOptions:
 
     capacity: int
     byte_capacity: int | None
+    admit_larger: bool
     transaction_capacity: int
     keep_alive: float
     fsync: str | float
@@ -50,8 +51,9 @@ class FileChannelOptions:
             if isinstance(self.fsync, str):
                 raise ConfigError("fsync", 'must be "commit", "os" or seconds above 0', self.fsync)
             self._seconds("fsync", least=0.001)
-        if not isinstance(self.dual_checkpoints, bool):
-            raise ConfigError("dual_checkpoints", "must be True or False", self.dual_checkpoints)
+        for name in ("dual_checkpoints", "admit_larger"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(name, "must be True or False", getattr(self, name))
         if self.transaction_capacity > self.capacity:
             rule = f"must not be above capacity ({self.capacity})"
             raise ConfigError("transaction_capacity", rule, self.transaction_capacity)

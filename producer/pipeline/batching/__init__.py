@@ -1,0 +1,1 @@
+"""Memory, open batches, what is cut where, streams and their order."""

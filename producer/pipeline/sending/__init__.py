@@ -1,0 +1,1 @@
+"""Whose turn it is, gates of destinations, IO threads, attempts, retries, halves, numbers."""

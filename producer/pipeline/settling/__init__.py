@@ -1,0 +1,1 @@
+"""Outcomes become results: callbacks, and what is logged of failures."""

@@ -1,0 +1,1 @@
+"""HTTP for sinks: connections, what of a request has left, limits."""

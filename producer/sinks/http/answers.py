@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-#: A line has no more bytes, and a head no more headers.
-_LONGEST_LINE, _MOST_HEADERS = 65536, 100
+#: A line has no more bytes, a head no more headers, and a length no more digits.
+_LONGEST_LINE, _MOST_HEADERS, _LONGEST_LENGTH = 65536, 100, 18
 #: What is read at once, bytes: more than an acknowledgement has.
 FIRST = 16 * 1024
 #: An error of a server is a few hundred bytes; whatever sends more is something else.
@@ -116,11 +116,15 @@ class Response(http.client.HTTPResponse):
         self.chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
         self.chunk_left = None
         length = self.headers.get("content-length", "")
-        self.length = int(length) if length.isdecimal() and length.isascii() and not self.chunked else None
+        self.length = int(length) if _is_length(length) and not self.chunked else None
         if self.status in (http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED) or self._method == "HEAD":  # type: ignore[attr-defined]
             self.length = 0
         endless = not self.chunked and self.length is None
         self.will_close = endless or self._check_close()  # type: ignore[attr-defined]
+
+
+def _is_length(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) <= _LONGEST_LENGTH
 
 
 def _read_lines(file: BinaryIO) -> list[str]:
@@ -199,6 +203,8 @@ def _read(response: http.client.HTTPResponse) -> bytes:
     lengths = set(response.headers.get_all("Content-Length", ()))
     if len(lengths) > 1:
         raise http.client.HTTPException(f"the answer has {len(lengths)} lengths: {', '.join(sorted(lengths))}")
+    if lengths and response.length is None and not response.chunked:  # to read to the end would be to wait for ever
+        raise http.client.HTTPException(f"the answer's Content-Length is none: {lengths.pop()!r}")
     body = response.read(_MAX_ANSWER)
     if response.length and len(body) < _MAX_ANSWER:
         raise http.client.IncompleteRead(body, response.length)

@@ -1,0 +1,1 @@
+"""Batches leave for LogHub: requests, answers, projects, credentials; over ``http``."""

@@ -1,6 +1,7 @@
 """From an answer to one class of error: the server's code first, then the HTTP status.
 
-Source: LogHub protocol, Error codes. ``docs/errors.md`` shows the table, and the tests hold it.
+Source: LogHub protocol, Error codes. ``docs/errors.md`` tells what follows; ``fault_matrix.md``
+beside the tests has each code.
 """
 
 from __future__ import annotations

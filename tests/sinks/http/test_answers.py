@@ -116,6 +116,17 @@ def test_what_says_that_an_answer_will_come_is_none_yet(status: bytes) -> None:
     assert _receive([sent]) == _receive([sent[:30], sent[30:]]) == _receive([sent, b""]) == expected
 
 
+@pytest.mark.parametrize("length", [b"+0", b"-1", b"0, 0", b"", b"0x1", b"9" * 5000])
+def test_an_answer_of_no_length_is_none_at_once(length: bytes) -> None:
+    """To read on until the server closes the connection would be to wait for the timeout."""
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\n")
+        here.settimeout(10)
+        with pytest.raises(http.client.HTTPException, match="Content-Length"):
+            receive(here, here.recv(10_000), "POST")
+
+
 def test_what_follows_a_line_that_is_no_header_is_none() -> None:
     """A line that goes on is part of its header; behind one without a colon nothing counts."""
     here, there = socket.socketpair()

@@ -1,6 +1,6 @@
 """The fault matrix: what goes wrong on the way to LogHub, and what the producer makes of it.
 
-``docs/errors.md`` shows :data:`CASES` as a table; ``test_fault_matrix.py`` runs every case against a real server on a
+``fault_matrix.md`` shows :data:`CASES` as a table; ``test_fault_matrix.py`` runs every case against a real server on a
 socket.
 """
 

@@ -18,7 +18,7 @@ from .fault_matrix import AT_ONCE, BACKOFF, CASES, FAIL, HOLD, REFRESH, SPLIT, C
 BASE = 0.04
 RETRIES = 2
 LOGS = 8
-DOCS = Path(__file__).parents[3] / "docs" / "errors.md"
+DOCUMENT = Path(__file__).with_name("fault_matrix.md")
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +241,7 @@ def first_failure(producer: Producer) -> bool:
 
 
 def matrix() -> str:
-    """The table of the documentation: a row for each reaction, and what leads to it with the ``error_code``."""
+    """The table of ``fault_matrix.md``: a row for each reaction, and what leads to it with the ``error_code``."""
     rows: dict[tuple[str, str], list[str]] = {}
     for case in CASES:
         stored = {None: "if all of the request had left", True: "yes", False: "no"}[case.may_have_been_stored]
@@ -252,5 +252,5 @@ def matrix() -> str:
 
 
 def test_the_documentation_shows_the_matrix() -> None:
-    """``docs/errors.md`` names every case, with the code, the reaction, and what may have been stored."""
-    assert matrix() in DOCS.read_text()
+    """``fault_matrix.md`` names every case, with the code, the reaction, and what may have been stored."""
+    assert matrix() in DOCUMENT.read_text()

@@ -21,11 +21,11 @@ from ..store.format import (
     decode_live,
     encode_commit,
     encode_live,
-    encode_puts,
     encode_record,
 )
 from ..store.pointers import pointer_to
 from ..store.segment import Damage, Segment, opened, scan
+from ..store.speed import encode_puts
 
 #: As plain numbers, which are packed more quickly.
 _TAKE, _LIVE, _COMMIT = Kind.TAKE.value, Kind.LIVE.value, Kind.COMMIT.value

@@ -9,7 +9,8 @@ from ....errors import TransactionFullError, TransactionStateError
 from ....interfaces import Event, Stored
 from ...transaction import BaseTransaction
 from ..options import FileChannelOptions
-from ..store.format import PutPayload, encode_event
+from ..store.format import PutPayload
+from ..store.speed import encode_events
 from .ledger import Taken
 
 
@@ -62,7 +63,7 @@ class FileTransaction(BaseTransaction):
             raise self._mixed()
         if len(self._puts) + len(events) > capacity:
             raise TransactionFullError(channel.name, "puts", capacity)
-        self._puts += [encode_event(event) for event in events]
+        self._puts += encode_events(events)
 
     def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
         if self._puts:

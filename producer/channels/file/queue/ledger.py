@@ -17,8 +17,8 @@ from ...counters import ChannelCounters
 from ...room import Claim, Room
 from ..log.run import Run
 from ..options import FileChannelOptions
-from ..store.format import decode_event
 from ..store.pointers import Entry
+from ..store.speed import decode_events
 from .event_queue import Columns, EventQueue
 from .recent import Recent
 
@@ -41,7 +41,9 @@ class Ledger:
         self.lock = threading.Lock()
         self.queue = EventQueue()
         self.changes = 0
-        self._room = Room(options.capacity, options.byte_capacity, lambda: self.queue.total)
+        self._room = Room(
+            options.capacity, options.byte_capacity, lambda: self.queue.total, admit_larger=options.admit_larger
+        )
         self._counters = ChannelCounters(clock)
         self._putters, self._takers = WaitingRoom(clock, LOOK_AGAIN), WaitingRoom(clock, LOOK_AGAIN)
         self._aside: list[int] = []  # taken by nobody, until the next checkpoint
@@ -142,6 +144,7 @@ class Ledger:
             wanted_bytes=claim.size,
             last_take_age=self._counters.last_take_age,
             waited=waited,
+            never=not room.could_hold(claim),
         )
 
     # -- what the log says
@@ -197,7 +200,7 @@ class Ledger:
         sequences = [entry.sequence for entry in entries]
         with self.lock:
             payloads = self.recent.pop(sequences)
-        return list(map(decode_event, payloads, sequences)) if len(payloads) == len(entries) else None
+        return decode_events(payloads, sequences) if len(payloads) == len(entries) else None
 
     def put_back(self, taken: Taken, sequences: Iterable[int]) -> None:
         """Give these of ``taken`` back to the head."""

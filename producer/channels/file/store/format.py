@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import struct
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -344,7 +344,7 @@ def encode_event(event: Event) -> PutPayload:
         headers, body = event.headers, event.body
     except AttributeError:
         raise InvalidArgumentError(f"put: an Event is needed, got {type(event).__qualname__}") from None
-    block = _encode_headers(headers) if headers else _NO_HEADERS
+    block = encode_headers(headers) if headers else _NO_HEADERS
     if body.__class__ is not bytes:
         body = _as_bytes(body)
     if len(block) + len(body) > MAX_PAYLOAD - 60:
@@ -352,6 +352,11 @@ def encode_event(event: Event) -> PutPayload:
             f"put: an event of {len(block) - 4 + len(body)} bytes; at most {MAX_PAYLOAD - 64} fit"
         )
     return block + body if len(body) < _PARTED else Parted(block, body)
+
+
+def encode_events(events: Iterable[Event]) -> list[PutPayload]:
+    """The payload of each, as :func:`encode_event` makes it."""
+    return [encode_event(event) for event in events]
 
 
 def _as_bytes(body: object) -> bytes:
@@ -362,7 +367,7 @@ def _as_bytes(body: object) -> bytes:
     raise InvalidArgumentError(f"put: the body must be bytes, got {type(body).__qualname__}")
 
 
-def _encode_headers(headers: Mapping[str, str | None]) -> bytes:
+def encode_headers(headers: Mapping[str, str | None]) -> bytes:
     """Their length, and they."""
     try:
         key = tuple(headers.items())
@@ -402,7 +407,7 @@ def decode_event(payload: PutPayload | memoryview, sequence: int) -> Event:
     """
     if isinstance(payload, Parted):
         block = payload.block[4:]
-        return Event(_mappings.get(block) or _decode_headers(block), payload.body, sequence)
+        return Event(_mappings.get(block) or decode_headers(block), payload.body, sequence)
     try:
         end = 4 + _LENGTH.unpack_from(payload)[0]
         if end > len(payload):
@@ -411,13 +416,18 @@ def decode_event(payload: PutPayload | memoryview, sequence: int) -> Event:
             if end == 4:
                 return Event(_EMPTY, payload[4:], sequence)
             block = payload[4:end]
-            return Event(_mappings.get(block) or _decode_headers(block), payload[end:], sequence)
-        return Event(_decode_headers(bytes(payload[4:end])), bytes(payload[end:]), sequence)
+            return Event(_mappings.get(block) or decode_headers(block), payload[end:], sequence)
+        return Event(decode_headers(bytes(payload[4:end])), bytes(payload[end:]), sequence)
     except struct.error as error:
         raise ValueError(str(error)) from error
 
 
-def _decode_headers(block: bytes) -> Mapping[str, str | None]:
+def decode_events(payloads: Sequence[PutPayload], sequences: Iterable[int]) -> list[Event]:
+    """The event of each, as :func:`decode_event` makes it."""
+    return list(map(decode_event, payloads, sequences))
+
+
+def decode_headers(block: bytes) -> Mapping[str, str | None]:
     mapping = _mappings.get(block)
     if mapping is None:
         headers: dict[str, str | None] = {}

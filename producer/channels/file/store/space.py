@@ -41,6 +41,7 @@ class Space:
         self._free: int | None = None
         self._where = self._directories[0]
         self._looked = 0.0
+        self._told = False  # that there is no reserve
 
     @property
     def free(self) -> int:
@@ -84,17 +85,35 @@ class Space:
                 if self._disk.size_of(self._path) >= self._reserve:
                     return
                 self._disk.unlink(self._path)  # a crash, or a full disk, came while it was made
-            if self._disk.free(self._directories[0]) < self._minimum + self._reserve:
+            free = self._disk.free(self._directories[0])
+            if free < self._minimum + self._reserve:
+                self._tell_of_none(free)
                 return
             file = self._disk.create(self._path)
             try:
                 self._disk.allocate(file, self._reserve)
             finally:
                 self._disk.close(file)
+            self._told = False
         except OSError as error:
             _log.warning("channel %s: no reserve for a full disk can be kept: %s", self._name, error)
             with contextlib.suppress(OSError):
                 self._disk.unlink(self._path)
+
+    def _tell_of_none(self, free: int) -> None:
+        """Once: where puts may take all of the disk, takes could not be committed any more."""
+        if not self._told and self._minimum < self._reserve:
+            self._told = True
+            _log.warning(
+                "channel %s: %s has %d bytes free, too few for a reserve of %d (reserve) besides %d "
+                "(minimum_free_space): if the disk becomes full, what is delivered cannot be acknowledged until "
+                "somebody frees some space",
+                self._name,
+                self._directories[0],
+                free,
+                self._reserve,
+                self._minimum,
+            )
 
     def give_up_reserve(self) -> bool:
         """Free the reserve; False if it is gone already."""

@@ -290,6 +290,17 @@ def test_a_reserve_is_kept_given_up_once_and_made_again() -> None:
     assert disk.used == 4000
 
 
+@pytest.mark.parametrize(("minimum", "told"), [(0, 1), (4000, 0)])
+def test_a_disk_too_small_for_the_reserve_is_told_once(
+    minimum: int, told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where puts may take all of it: what is delivered could then not be acknowledged."""
+    space = a_space(a_disk(3000), ManualClock(), minimum=minimum, reserve=4000)
+    space.keep_reserve()
+    space.keep_reserve()
+    assert caplog.text.count("3000 bytes free, too few for a reserve of 4000 (reserve)") == told
+
+
 @pytest.mark.parametrize("minimum", [3000, 1 << 30])
 def test_too_little_space_refuses_puts_and_nothing_else(minimum: int) -> None:
     """Also when the channel is opened with too little: what is there can be taken, checkpoints are written."""

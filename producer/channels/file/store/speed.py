@@ -1,0 +1,13 @@
+"""What is done for each event of a transaction: by the compiled twin or the pure one, as :mod:`producer.twins` says."""
+
+from __future__ import annotations
+
+from ....twins import either
+from . import format as pure
+
+__all__ = ["decode_events", "encode_events", "encode_puts"]
+
+_COMPILED = f"{__package__}._format"
+decode_events = either(_COMPILED, "decode_events", pure.decode_events)
+encode_events = either(_COMPILED, "encode_events", pure.encode_events)
+encode_puts = either(_COMPILED, "encode_puts", pure.encode_puts)

@@ -1,0 +1,104 @@
+"""What is done for each event of a transaction, by both twins: the same bytes, the same events, the same errors."""
+
+from __future__ import annotations
+
+import importlib
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer import InvalidArgumentError
+from producer.channels.file.store import format as pure
+from producer.interfaces import Event
+from tests.wire.twins import TWINS
+
+_HEADERS = st.dictionaries(st.text(max_size=5), st.none() | st.text(max_size=9), max_size=3)
+_SIZES = st.sampled_from([0, 1, 7, 4091, 4092, 4095, 4096, 4097, 5120, 5121])
+_EVENTS = st.lists(st.builds(lambda headers, size: Event(headers, b"x" * size), _HEADERS, _SIZES), max_size=8)
+
+
+@pytest.fixture(scope="module", params=TWINS)
+def twin(request: pytest.FixtureRequest) -> ModuleType:
+    name = {"pure": "format", "native": "_format"}[request.param]
+    return importlib.import_module(f"producer.channels.file.store.{name}")
+
+
+def _joined(payloads: list[Any]) -> list[bytes]:
+    return [bytes(payload) for payload in payloads]
+
+
+@given(events=_EVENTS, again=st.booleans())
+def test_events_become_the_payloads_that_they_become_one_by_one(
+    twin: ModuleType, events: list[Event], again: bool
+) -> None:
+    """Also those that share one mapping of headers with the event before."""
+    given_events = [Event(events[0].headers, event.body) for event in events] if again else events
+    payloads = twin.encode_events(given_events)
+    assert list(map(type, payloads)) == [type(pure.encode_event(event)) for event in given_events]
+    assert _joined(payloads) == [bytes(pure.encode_event(event)) for event in given_events]
+    read = twin.decode_events(payloads, range(7, 99))
+    assert read == given_events
+    assert [event.sequence for event in read] == list(range(7, 7 + len(given_events)))
+
+
+@given(
+    events=_EVENTS,
+    seed=st.integers(0, 2**32 - 1),
+    first=st.integers(0, 2**63),
+    transaction=st.integers(0, 2**63),
+    more=st.integers(0, 5),
+)
+def test_puts_have_the_bytes_that_they_are_documented_with(
+    twin: ModuleType, events: list[Event], seed: int, first: int, transaction: int, more: int
+) -> None:
+    """As frames that are written one by one."""
+    payloads = pure.encode_events(events)
+    records = len(payloads) + more
+    pieces, sizes = twin.encode_puts(seed, first, transaction, records, payloads)
+    frames = [
+        pure.encode_record(seed, pure.Kind.PUT, records - at, first + at, transaction, bytes(payload))
+        for at, payload in enumerate(payloads)
+    ]
+    assert (b"".join(pieces), sizes) == (b"".join(frames), [len(frame) for frame in frames])
+
+
+@pytest.mark.parametrize(
+    "headers", [MappingProxyType({"a": "b"}), None, {}, MappingProxyType({})], ids=["mapping", "none", "empty", "no"]
+)
+@pytest.mark.parametrize(
+    "body", [b"x", bytearray(b"x"), memoryview(b"x"), None], ids=["bytes", "array", "view", "none"]
+)
+def test_headers_and_bodies_of_other_kinds_are_stored(twin: ModuleType, headers: Any, body: Any) -> None:
+    """As ``encode_event`` does: what was taken is put again, and None is nothing."""
+    event = Event(headers, body)
+    assert twin.encode_events([event]) == [pure.encode_event(event)]
+
+
+@pytest.mark.parametrize("wrong", ["text", Event({"a": 1}, b""), Event({}, "text"), Event({1: "a"}, b"")])
+def test_what_cannot_be_stored_is_refused_as_alone(twin: ModuleType, wrong: Any) -> None:
+    """With the same words."""
+    with pytest.raises(InvalidArgumentError) as alone:
+        pure.encode_event(wrong)
+    with pytest.raises(InvalidArgumentError) as among:
+        twin.encode_events([Event({}, b"x"), wrong])
+    assert str(among.value) == str(alone.value)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0\0\0", b"\5\0\0\0abc", b"\xff\xff\xff\xff", b"\6\0\0\0\1\0\5\0\0\0"])
+def test_bytes_that_are_no_event_are_refused(twin: ModuleType, payload: bytes) -> None:
+    """Whatever is wrong with the lengths, also behind an event that is one."""
+    with pytest.raises(ValueError, match=r".+"):
+        twin.decode_events([b"\0\0\0\0x", payload], [1, 2])
+
+
+def test_events_that_were_read_are_frozen_as_others(twin: ModuleType) -> None:
+    """Neither they nor their headers can be changed, and those of a block are shared."""
+    one, two = twin.decode_events(pure.encode_events([Event({"a": "b"}, b"x"), Event({"a": "b"}, b"y")]), [1, 2])
+    assert one.headers is two.headers
+    with pytest.raises(AttributeError):
+        one.body = b""
+    with pytest.raises(TypeError):
+        one.headers["a"] = "c"
