@@ -315,6 +315,7 @@ class BatchChannel:
             wanted_bytes=0,
             last_take_age=stats.last_take_age,
             waited=self._clock.monotonic() - begun,
+            never=False,
         )
 
     def _entered(self, count: int) -> bool:

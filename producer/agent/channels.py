@@ -82,6 +82,7 @@ class MemoryChannelBuilder:
         options, context = self._options, self._context
         channel = MemoryChannel(
             byte_capacity=options.byte_capacity,
+            admit_larger=True,
             byte_capacity_buffer_percentage=options.byte_capacity_buffer_percentage,
             keep_alive=options.keep_alive,
             name=context.name,
@@ -247,6 +248,7 @@ def _file_channel(options: _OnDisk, context: Context) -> FileChannel:
     return FileChannel(
         directory,
         byte_capacity=options.byte_capacity,
+        admit_larger=True,
         keep_alive=options.keep_alive,
         fsync=options.fsync if options.fsync in ("commit", "os") else float(options.fsync),
         segment_size=options.segment_size,

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .flume_differences import DIFFERENCES
 from .options import fields_of, flume_name, nearest
 from .registry import BUILT_IN, canonical, class_of, plugged_in
 
@@ -58,6 +59,17 @@ def _told(kind: str, name: str) -> Iterator[str]:
         yield f"  {field.name}: {_type_name(hints[field.name])}, {_default(field)}"
         text = "; ".join(_facts(field))
         yield from textwrap.wrap(text, _WIDTH, initial_indent="      ", subsequent_indent="      ")
+    yield from _differences(f"{kind}.{name}")
+
+
+def _differences(name: str) -> Iterator[str]:
+    rows = DIFFERENCES.get(name, ())
+    if rows:
+        yield ""
+        yield "  Otherwise than in Flume:"
+    for theirs, ours in rows:
+        text = f"Flume: {theirs}; here: {ours}"
+        yield from textwrap.wrap(text, _WIDTH, initial_indent="    * ", subsequent_indent="      ")
 
 
 def _first_paragraph(cls: type) -> str:

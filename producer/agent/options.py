@@ -175,11 +175,18 @@ def _scaled(value: Any, scale: float) -> Any:
         return value  # the type's rule will say what is wrong
 
 
-def read_options(cls: type[_T], values: Mapping[str, Any], where: str, lines: Mapping[str, int] = {}) -> _T:
+def read_options(
+    cls: type[_T],
+    values: Mapping[str, Any],
+    where: str,
+    lines: Mapping[str, int] = {},
+    beside: typing.Iterable[str] = (),
+) -> _T:
     """Options made of a configuration's values.
 
     :param where: the component, for messages.
     :param lines: where in the file each key stands.
+    :param beside: keys of the component that are no options, and may have been meant.
     :raises AgentConfigError: with all that is wrong.
     """
     problems: list[Problem] = []
@@ -188,7 +195,7 @@ def read_options(cls: type[_T], values: Mapping[str, Any], where: str, lines: Ma
     for key, value in values.items():
         field = fields.get(key)
         if field is None:
-            problems.append(Problem(where, key, _unknown(key, fields), lines.get(key)))
+            problems.append(Problem(where, key, _unknown(key, fields, beside), lines.get(key)))
             continue
         try:
             chosen[key] = _checked(value, hints[key], field)
@@ -210,11 +217,12 @@ def read_options(cls: type[_T], values: Mapping[str, Any], where: str, lines: Ma
         raise AgentConfigError([Problem(where, error.name, message, lines.get(error.name))]) from error
 
 
-def _unknown(key: str, fields: Mapping[str, dataclasses.Field[Any]]) -> str:
+def _unknown(key: str, fields: Mapping[str, dataclasses.Field[Any]], beside: typing.Iterable[str]) -> str:
     for name, field in fields.items():
         if key == flume_name(field):
             return f"is what Flume calls it; here it is {name!r}"
-    return f"no such option{nearest(key, fields)}"
+    meant = difflib.get_close_matches(key, [*fields, *beside], 1, 0.6)
+    return f"no such option{nearest(key, meant or fields)}"
 
 
 def _meaning(value: Any, field: dataclasses.Field[Any]) -> str:
@@ -267,7 +275,9 @@ def nearest(name: str, known: typing.Iterable[str]) -> str:
     """Which known name was meant, for the end of a message."""
     names = list(known)
     found = difflib.get_close_matches(name, names, 1, 0.6)
-    return f"; did you mean {found[0]!r}?" if found else f"; there are {', '.join(sorted(names)) or 'none'}"
+    if found:
+        return f"; did you mean {found[0]!r}?"
+    return f"; there is only {names[0]}" if len(names) == 1 else f"; there are {', '.join(sorted(names)) or 'none'}"
 
 
 def missing_file(name: str, path: Path | str | None) -> Iterator[ConfigError]:

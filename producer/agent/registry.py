@@ -17,6 +17,7 @@ _GROUP = "loghub_producer.agent"
 #: By kind and type: the module below this package, and the class.
 BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     "sources": {
+        "avro": ("sources.avro", "AvroSource"),
         "exec": ("sources.exec", "ExecSource"),
         "forward": ("sources.forward", "ForwardSource"),
         "http": ("sources.http", "HttpSource"),
@@ -66,6 +67,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
         "load_balance": ("processors", "LoadBalancingProcessor"),
     },
     "sinks": {
+        "avro": ("sinks.avro", "AvroSink"),
         "file_roll": ("sinks.file_roll", "FileRollSink"),
         "forward": ("sinks.forward", "ForwardSink"),
         "http": ("sinks.http", "HttpSink"),
@@ -86,6 +88,7 @@ FLUME: dict[str, dict[str, str]] = {
         "syslogtcp": "syslog_tcp",
         "multiport_syslogtcp": "syslog_tcp",
         "syslogudp": "syslog_udp",
+        "avrosource": "avro",
         "execsource": "exec",
         "httpsource": "http",
         "kafkasource": "kafka",
@@ -127,6 +130,7 @@ FLUME: dict[str, dict[str, str]] = {
         "defaultsinkprocessor": "default",
     },
     "sinks": {
+        "avrosink": "avro",
         "hdfs": "objects",
         "hdfseventsink": "objects",
         "httpsink": "http",
@@ -142,7 +146,6 @@ FLUME: dict[str, dict[str, str]] = {
 #: Of Flume's types, in lower case, those that there are not, and what does their work.
 INSTEAD: dict[str, dict[str, str]] = {
     "sources": {
-        "avro": "thrift at both ends of a hop, which Flume speaks as well",
         "legacy": "http",
         "jms": "kafka, or exec with a client of that queue",
         "scribe": "http, or a plugin",
@@ -154,7 +157,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "pseudotxnmemory": "memory",
     },
     "sinks": {
-        "avro": "thrift at both ends of a hop, which Flume speaks as well",
         "hbase": "kafka or objects, or a plugin",
         "hbase2": "kafka or objects, or a plugin",
         "asynchbase": "kafka or objects, or a plugin",

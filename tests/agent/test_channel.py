@@ -48,6 +48,25 @@ def test_a_batch_larger_than_the_channel_is_let_in_alone(tmp_path: Path) -> None
         assert channel.held == 5
 
 
+@pytest.mark.parametrize("make", [file_channel, memory_channel])
+def test_a_batch_of_more_bytes_than_the_channel_holds_is_let_in_alone(
+    tmp_path: Path, make: Callable[..., BatchChannel]
+) -> None:
+    """Flume's documents give a memory channel 800,000 bytes; a block of a file has more, and must not wait for ever."""
+    with opened(make(tmp_path, byte_capacity=100)) as channel:
+        channel.put(EventBatch.of_lines(b"0\n"), 0)
+        larger = EventBatch.of_lines(b"x" * 200 + b"\n")
+        with pytest.raises(ChannelFullError) as full:
+            channel.put(larger, 0)
+        assert not full.value.never
+        assert taken(channel) == [b"0"]
+        channel.put(larger, 0)
+        with pytest.raises(ChannelFullError):
+            channel.put(EventBatch.of_lines(b"1\n"), 0)
+        assert taken(channel) == [b"x" * 200]
+        channel.put(EventBatch.of_lines(b"1\n"), 0)
+
+
 @pytest.mark.parametrize("make", [file_channel, spillable_channel])
 def test_a_key_file_encrypts_what_a_channel_writes(tmp_path: Path, make: Callable[..., BatchChannel]) -> None:
     """Nothing of an event can be read on the disk; with the keys it is there after a restart, without them refused."""
@@ -83,9 +102,10 @@ def test_who_waits_for_room_goes_on_when_a_take_is_committed(tmp_path: Path) -> 
 def test_a_put_that_fails_takes_no_room(tmp_path: Path) -> None:
     """Places are given back when the channel below refuses."""
     with opened(memory_channel(tmp_path, capacity=100, byte_capacity=100)) as channel:
+        channel.put(EventBatch.of_lines(b"1\n"), 0)
         with pytest.raises(ChannelFullError):
             channel.put(EventBatch.of_lines(b"x" * 200), 0)
-        assert channel.held == 0
+        assert channel.held == 1
 
 
 def test_what_is_rolled_back_comes_again(tmp_path: Path) -> None:

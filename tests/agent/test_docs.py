@@ -7,6 +7,8 @@ import pytest
 
 from producer.agent.blueprint import draw
 from producer.agent.config import parse_toml
+from producer.agent.explain import explain
+from producer.agent.flume_differences import DIFFERENCES
 from producer.agent.registry import BUILT_IN, INSTEAD
 
 DOCUMENTS = [
@@ -37,3 +39,14 @@ def test_the_page_names_what_does_the_work_of_a_type_of_flumes_that_is_not_here(
     known = {(kind, name): use for kind, named in INSTEAD.items() for name, use in named.items()}
     known = {(kind, name): use for (kind, name), use in known.items() if name not in BUILT_IN[kind]}
     assert {key: use for key, use in told.items() if key[1] not in BUILT_IN[key[0]]} == known
+
+
+def test_what_differs_from_flume_is_told_by_explain() -> None:
+    """Of each type that has differences, by its name and by Flume's; and ``docs/flume.md`` does not tell them again."""
+    page = " ".join(next(path for path in DOCUMENTS if path.stem == "flume").read_text().replace("`", "").split())
+    for name, rows in DIFFERENCES.items():
+        told = " ".join(explain(name).split())
+        for theirs, ours in rows:
+            assert f"* Flume: {theirs}; here: {ours}" in told
+            assert theirs not in page
+    assert "Flume: after a death .tmp files" in explain("hdfs")

@@ -306,6 +306,15 @@ def test_a_body_and_its_headers_come_through_both(protocol: str, tmp_path: Path)
         assert thrift._counters.get("ConnectionCreatedCount") == 1
 
 
+@pytest.mark.parametrize("most", [{"batch_size": 2}, {"most_bytes": 5}])
+def test_a_call_has_no_more_than_the_receiver_takes(most: dict[str, int], tmp_path: Path) -> None:
+    """In events and in bytes, whatever a delivery has: Flume's channels refuse what their transactions do not hold."""
+    batches = [EventBatch.of_lines(b"1a\n2a\n3a\n"), EventBatch.of_lines(b"4a\n")]
+    with serving("thrift") as served, sink(served.address, tmp_path, **most) as thrift:
+        thrift.write(batches)
+        assert [batch.bodies() for batch in served.outlet.batches] == [[b"1a", b"2a"], [b"3a", b"4a"]]
+
+
 def test_batches_of_one_call_keep_their_own_headers(tmp_path: Path) -> None:
     """Those that all events of a batch share, and others beside them."""
     shared = [EventBatch.of_lines(b"1\n2\n", {"n": "a"}), EventBatch.of_lines(b"3\n", {"n": "b", "u": "\udcff"})]
@@ -394,7 +403,7 @@ def test_events_travel_over_tls(tmp_path: Path) -> None:
 
 
 def test_flumes_keys_are_understood() -> None:
-    """Of its source and of its sink."""
+    """Of its source and of its sink, whose batches stay as Flume has them, for the channels behind it."""
     config = parse_flume(
         """
 a1.sources = r1
@@ -411,11 +420,14 @@ a1.sinks.k1.type = org.apache.flume.sink.ThriftSink
 a1.sinks.k1.channel = c1
 a1.sinks.k1.hostname = collector
 a1.sinks.k1.port = 4353
-a1.sinks.k1.batch-size = 100
 a1.sinks.k1.connect-timeout = 3000
 a1.sinks.k1.request-timeout = 4000
-a1.sinks.k1.connection-reset-interval = 60
+a1.sinks.k1.reset-connection-interval = 60
 a1.sinks.k1.protocol = binary
+a1.sources.r1.ssl = false
+a1.sources.r1.keystore = /k.jks
+a1.sinks.k1.ssl = false
+a1.sinks.k1.truststore-password = x
 """
     )
     assert not config.problems
@@ -423,7 +435,7 @@ a1.sinks.k1.protocol = binary
     assert (source.bind, source.port) == ("0.0.0.0", 4353)
     options = read_options(ThriftSink.Options, config.sinks["k1"].options, "sinks.k1")
     assert (options.hostname, options.connect_timeout, options.request_timeout) == ("collector", 3.0, 4.0)
-    assert (options.connection_reset_interval, options.protocol, options.batch_size) == (60.0, "binary", 10_000)
+    assert (options.connection_reset_interval, options.protocol, options.batch_size) == (60.0, "binary", 100)
 
 
 def test_a_receiver_may_ask_who_sends(tmp_path: Path) -> None:

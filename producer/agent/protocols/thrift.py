@@ -28,6 +28,8 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 
+from .calls import BadCallError, valid_headers
+
 _SIZE = struct.Struct(">I")
 HEADER_BYTES = _SIZE.size
 #: Of a list, and of a map: memory for these is taken before they have come.
@@ -43,10 +45,6 @@ class Status(enum.IntEnum):
     FAILED = 1
     ERROR = 2
     UNKNOWN = 3
-
-
-class BadCallError(Exception):
-    """It is none of this protocol."""
 
 
 class ThriftFlumeEvent(TBase):  # type: ignore[misc]  # the runtime has no types
@@ -204,14 +202,5 @@ def _structs(events: Iterable[tuple[Mapping[str, str], bytes]]) -> Iterator[Thri
     valid: dict[str, str] = {}
     for headers, body in events:
         if headers is not seen:
-            seen, valid = headers, _valid(headers)
+            seen, valid = headers, valid_headers(headers)
         yield ThriftFlumeEvent(valid, body)
-
-
-def _valid(headers: Mapping[str, str]) -> dict[str, str]:
-    """Without what is no text: such bytes are kept in headers as they came."""
-    return {_text(name): _text(value) for name, value in headers.items()}
-
-
-def _text(text: str) -> str:
-    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -73,7 +73,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
         (
             'channels = ["q"]',
             'channels = ["queue"]',
-            "line 7: sources.access.channels: there is no channel 'queue'; there are q",
+            "line 7: sources.access.channels: there is no channel 'queue'; there is only q",
         ),
         (
             'byte_capacity = "64m"',

@@ -112,6 +112,21 @@ def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() ->
 
 
 @pytest.mark.parametrize(
+    ("key", "meant", "wrong"),
+    [
+        ('channels = ["c1", "c2"]', "channels", 'chanels = ["c1", "c2"]'),
+        ('dead_letters = "refused"', "dead_letters", 'dead_leters = "refused"'),
+        ('sinks = ["k1", "k2"]', "sinks", 'sink = ["k1", "k2"]'),
+    ],
+)
+def test_a_misspelt_key_that_is_no_option_is_told_by_its_name(key: str, meant: str, wrong: str) -> None:
+    """The keys that say where events go are suggested like options."""
+    assert key in DRAWN
+    told = [each for each in problems_of(DRAWN.replace(key, wrong)) if "no such option" in each]
+    assert [each.partition("; ")[2] for each in told] == [f"did you mean {meant!r}?"]
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("[agent]\nname = web\n", "line 2: invalid value; a text stands in quotes"),

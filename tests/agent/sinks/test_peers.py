@@ -1,4 +1,4 @@
-"""The connection that the sinks ``forward`` and ``thrift`` share: TLS, before receivers that fail it."""
+"""The connection that the sinks ``forward``, ``avro`` and ``thrift`` share: TLS, before receivers that fail it."""
 
 from __future__ import annotations
 

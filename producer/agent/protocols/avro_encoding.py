@@ -1,0 +1,171 @@
+"""Avro's binary encoding, as far as Flume's protocol needs it, and Flume's events in it.
+
+A number is zigzag, seven bits a byte; bytes and texts have their size before them; a map and an array are blocks of
+items, each with its count before it (below zero: its size follows), and end with a block of none. So events whose
+headers are the same have the same bytes for them, and these are taken apart once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import repeat
+from typing import Any
+
+from ..batch import EventBatch
+from .calls import BadCallError, valid_text
+
+#: Of one call: objects are many times as large as what they are made of.
+_MOST_EVENTS, _MOST_HEADERS = 1 << 17, 1 << 20
+_MOST_BITS = 63
+#: Encodings of so many texts are kept while headers are written.
+_MOST_KEPT = 1 << 14
+
+
+class Reader:
+    """Takes a message apart.
+
+    :ivar at: how far it is.
+    """
+
+    __slots__ = ("_data", "_head", "_headers", "_left", "at")
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.at = data, 0
+        self._head, self._headers = b"", dict[str, str]()
+        self._left = _MOST_HEADERS
+
+    def long(self) -> int:
+        """A number.
+
+        :raises BadCallError: it is none; as what follows.
+        :raises IndexError: the message ends before it.
+        """
+        data, shift = self._data, 7
+        byte = data[self.at]
+        self.at += 1
+        number = byte & 0x7F
+        while byte > 0x7F:
+            if shift > _MOST_BITS:
+                raise BadCallError("a number of more than 64 bits")
+            byte = data[self.at]
+            self.at += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+        return (number >> 1) ^ -(number & 1)
+
+    def fixed(self, size: int) -> bytes:
+        """So many bytes."""
+        end = self.at + size
+        if not self.at <= end <= len(self._data):
+            raise BadCallError("it ends within a value")
+        data = self._data[self.at : end]
+        self.at = end
+        return data
+
+    def data(self) -> bytes:
+        """Bytes with their size."""
+        return self.fixed(self.long())
+
+    def text(self) -> str:
+        """A text."""
+        try:
+            return self.data().decode()
+        except UnicodeDecodeError as error:
+            raise BadCallError("a text that is not UTF-8") from error
+
+    def optional(self, read: Callable[[], Any]) -> Any:
+        """A value, or None."""
+        return read() if self._choice(2) else None
+
+    def flag(self) -> bool:
+        """True or false."""
+        return self.fixed(1) != b"\0"
+
+    def _choice(self, number: int) -> int:
+        chosen = self.long()
+        if not 0 <= chosen < number:
+            raise BadCallError("a choice that there is not")
+        return chosen
+
+    def items(self, most: int) -> Iterator[None]:
+        """For each item of an array or map, which is to be read then."""
+        while count := self.long():
+            if count < 0:
+                count = -count
+                self.long()
+            if count > most:
+                raise BadCallError(f"too many items: {count}")
+            most -= count
+            yield from repeat(None, count)
+
+    def events(self) -> list[tuple[dict[str, str], bytes]]:
+        """An array of events; those with the same headers share one object."""
+        return [self.event() for _ in self.items(_MOST_EVENTS)]
+
+    def event(self) -> tuple[dict[str, str], bytes]:
+        """An event."""
+        if self._head and self._data.startswith(self._head, self.at):
+            self.at += len(self._head)
+        else:
+            begin = self.at
+            self._headers = self._map()
+            self._head = self._data[begin : self.at]
+        return self._headers, self.data()
+
+    def _map(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for _ in self.items(self._left):
+            self._left -= 1
+            name = self.text()
+            found[name] = self.text()
+        return found
+
+
+@lru_cache(_MOST_KEPT)
+def long(number: int) -> bytes:
+    """A number, not below zero."""
+    number <<= 1
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def sized(data: bytes) -> bytes:
+    """Bytes with their size."""
+    return long(len(data)) + data
+
+
+def text(value: str) -> bytes:
+    """A text; what is none in it is replaced."""
+    return sized(valid_text(value).encode())
+
+
+def array(events: Sequence[bytes]) -> bytes:
+    """An array of events."""
+    return b"".join([long(len(events)), *events, b"\0"]) if events else b"\0"
+
+
+def events_of(batch: EventBatch, bodies: Iterable[bytes]) -> list[bytes]:
+    """Each event of a batch, whose bodies these are."""
+    return [b"".join((head, long(len(body)), body)) for head, body in zip(_heads(batch), bodies, strict=False)]
+
+
+def _heads(batch: EventBatch) -> Iterable[bytes]:
+    """The headers of each event."""
+    shared = [text(name) + text(value) for name, value in batch.shared.items()]
+    if not batch.columns:
+        return repeat(_map(shared), batch.count)
+    rows = zip(*(_column(text(name), column) for name, column in batch.columns.items()), strict=True)
+    return (_map([*shared, *filter(None, row)]) for row in rows)
+
+
+def _column(name: bytes, column: Iterable[str | None]) -> Iterator[bytes | None]:
+    return (None if value is None else name + text(value) for value in column)
+
+
+def _map(pairs: Sequence[bytes]) -> bytes:
+    return b"".join([long(len(pairs)), *pairs, b"\0"]) if pairs else b"\0"

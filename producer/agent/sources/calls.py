@@ -1,0 +1,170 @@
+"""What the sources of calls share: one call after the other on a connection, each a batch, and its status."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...errors import ChannelError
+from ...loggers import get_logger
+from ..batch import EventBatch, batches_of
+from ..interfaces import Context, Outlet, Stop
+from ..options import option
+from ..protocols.calls import BadCallError
+from .http_requests import Budget, one_at_a_time
+from .listening import Connection, TcpOptions, TcpServer
+
+_log = get_logger("producer.agent.source.calls")
+
+_PIECE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOptions(TcpOptions):
+    """Where to listen, and bounds."""
+
+    port: int = option(least=0, most=65535, doc="to listen on; 0 for any free one")
+    max_frame: int = option(16 << 20, least=1024, doc="bytes of a call")
+    max_memory: int = option(128 << 20, least=1024, doc="bytes of all calls together")
+    frame_timeout: float = option(60.0, least=0.001, doc="seconds that a call may take to come")
+    put_timeout: float | None = option(
+        None, least=0, doc="seconds to wait for room in a channel; empty for the channels' keep_alive"
+    )
+
+    def holds(self) -> int:
+        """Bytes at most."""
+        return self.max_memory
+
+
+class Stream(Protocol):
+    """A connection, or what unpacks and packs what it brings and takes; see :class:`.listening.Connection`."""
+
+    @property
+    def peer(self) -> str:
+        """Its address."""
+
+    def read(self, size: int = ..., until: float | None = None) -> bytes:
+        """What has come."""
+
+    def send(self, data: bytes) -> None:
+        """Send all of it."""
+
+
+class Incoming:
+    """The call that comes on a connection.
+
+    :param budget: of all connections.
+    """
+
+    def __init__(self, stream: Stream, options: CallOptions, budget: Budget) -> None:
+        self._stream, self._options, self._budget = stream, options, budget
+        self._first, self._until, self._held = b"", 0.0, 0
+
+    def begins(self) -> bool:
+        """Wait for it; whether it comes."""
+        self._first = self._stream.read(1)
+        self._until = time.monotonic() + self._options.frame_timeout
+        return bool(self._first)
+
+    def hold(self, size: int) -> None:
+        """It has so many bytes more, which are ours until it is over.
+
+        :raises BadCallError: it is too large, or there are too many.
+        """
+        if self._held + size > self._options.max_frame or not self._budget.take(size):
+            raise BadCallError(f"a call of {self._held + size} bytes is too much")
+        self._held += size
+
+    def exactly(self, size: int) -> bytes:
+        """So many bytes.
+
+        :raises OSError: they do not come.
+        """
+        pieces = [self._first] if size and self._first else []
+        size -= len(pieces)
+        self._first = self._first[len(pieces) :]
+        while size:
+            data = self._stream.read(min(size, _PIECE), self._until)
+            if not data:
+                raise ConnectionError("it went away within a call")
+            pieces.append(data)
+            size -= len(data)
+        return b"".join(pieces)
+
+    def release(self) -> None:
+        """It is over."""
+        self._budget.give(self._held)
+        self._held = 0
+
+
+class Conversation(ABC):
+    """A protocol, on one connection."""
+
+    @abstractmethod
+    def receive(self, incoming: Incoming) -> Any:
+        """The frame of a call."""
+
+    @abstractmethod
+    def read(self, frame: Any) -> Any:
+        """The call in a frame; its ``events`` are to be put, and None if it brings none.
+
+        :raises BadCallError: it is none.
+        """
+
+    @abstractmethod
+    def answer(self, call: Any, *, taken: bool) -> bytes:
+        """The frame that answers a call."""
+
+
+class CallSource(ABC):
+    """See the module."""
+
+    def __init__(self, options: CallOptions, context: Context) -> None:
+        self._options, self._counters = options, context.counters
+        self._budget = Budget(options.max_memory)
+        self.server = TcpServer(options, [options.port], context, self._serve)
+
+    @abstractmethod
+    def _conversation(self) -> Conversation:
+        """With a new peer."""
+
+    def _stream(self, connection: Connection) -> Stream:
+        """What calls come on."""
+        return connection
+
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """See :class:`~..interfaces.Source`."""
+        self._outlet, self._stop = outlet, stop
+        self.server.run(stop)
+
+    def _serve(self, connection: Connection) -> None:
+        stream, conversation = self._stream(connection), self._conversation()
+        incoming = Incoming(stream, self._options, self._budget)
+        try:
+            while not self._stop.is_set() and incoming.begins():
+                self._handle(stream, conversation, incoming)
+        except BadCallError as error:
+            self._counters.add(EventReadFail=1)
+            _log.warning("a connection of %s ends: %s", connection.peer, error)
+
+    def _handle(self, stream: Stream, conversation: Conversation, incoming: Incoming) -> None:
+        try:
+            frame = conversation.receive(incoming)
+            with one_at_a_time:
+                call = conversation.read(frame)
+                batches = list(batches_of(call.events or ()))
+            stream.send(conversation.answer(call, taken=self._put(stream.peer, batches)))
+        finally:
+            incoming.release()
+
+    def _put(self, peer: str, batches: Sequence[EventBatch]) -> bool:
+        try:
+            for batch in batches:
+                self._outlet.put(batch, self._options.put_timeout)
+        except ChannelError as error:
+            _log.info("a call of %s is put off: %s", peer, error)
+            return False
+        return True

@@ -1,0 +1,394 @@
+"""Flume's Avro protocol: our sink to our source, and bytes that Flume 1.11 has sent."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from producer.agent.batch import EventBatch
+from producer.agent.interfaces import Sink, SinkError, Source
+from producer.agent.options import read_options
+from producer.agent.protocols import avro, avro_encoding
+from producer.agent.protocols.avro import Match, Status
+from producer.agent.protocols.avro_encoding import long, text
+from producer.agent.sinks.avro import AvroSink
+from producer.agent.sources import listening
+from producer.agent.testing import SinkConformance, SourceConformance
+from tests.agent.components import made
+from tests.agent.doubles import context
+from tests.agent.sources.listeners import all_of, serving
+from tests.support.waiting import PATIENCE, Call, eventually
+
+EVENTS = [({"a": "1", "ü": ""}, b"one"), ({}, b"\xff\x00two")]
+
+#: What NettyAvroRpcClient of Flume 1.11 sends: a handshake and ``append`` of the first event; ``appendBatch`` of both.
+FLUMES_APPEND = bytes.fromhex(
+    "00000001000000020000002b86aadae2c45474c0fe93ffd0f2350a650086aadae2c45474c0fe93ffd0f2350a650200000c617070656e64"
+    "0000000e040261023104c3bc0000066f6e65"
+)
+FLUMES_BATCH = bytes.fromhex(
+    "00000002000000020000000d0016617070656e6442617463680000001704040261023104c3bc0000066f6e65000aff0074776f00"
+)
+
+
+class Client:
+    """A client, on a plain connection."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, timeout=PATIENCE)
+        try:
+            self.said(avro.greeting_call())
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def said(self, message: bytes) -> bytes:
+        """The answer to a message."""
+        self._socket.sendall(avro.framed(7, message))
+        return answered(self._socket, 7)
+
+    def append_batch(self, *bodies: bytes) -> Status:
+        """The status that is answered."""
+        events = avro_encoding.events_of(EventBatch.of_bodies(bodies), bodies)
+        return avro.read_answer(self.said(avro.batch_call(events)))
+
+
+def answered(peer: socket.socket, number: int) -> bytes:
+    """The message of a frame of one buffer."""
+    assert struct.unpack(">II", received(peer, 8)) == (number, 1)
+    return received(peer, struct.unpack(">I", received(peer, 4))[0])
+
+
+def received(peer: socket.socket, size: int) -> bytes:
+    """So many bytes."""
+    data = b""
+    while len(data) < size:
+        more = peer.recv(size - len(data))
+        assert more
+        data += more
+    return data
+
+
+@contextmanager
+def sink(address: tuple[str, int], state: Path, **options: Any) -> Iterator[AvroSink]:
+    given = {"hostname": address[0], "port": address[1], "request_timeout": 5.0, **options}
+    made_of = AvroSink(read_options(AvroSink.Options, given, "sinks.k"), context(state))
+    try:
+        yield made_of
+    finally:
+        made_of.close()
+
+
+class TestSource(SourceConformance):
+    """The rules of all sources."""
+
+    resumes = False
+    _source: Any = None
+    _acknowledged = 0
+
+    def make(self) -> Source:
+        self._source = made("sources", "avro", port=0, put_timeout=0.05)
+        return self._source
+
+    @pytest.fixture(autouse=True)
+    def _quick(self) -> Iterator[None]:
+        with patch.object(listening, "_LOOK", 0.02):
+            yield
+
+    def feed(self, number: int) -> bytes:
+        """Send it until it is taken, or the source ends."""
+        body = b"event %d" % number
+        with suppress(Exception):
+            eventually(lambda: self._source is not None and self._source.server.listening.is_set())
+            with Client(self._source.server.addresses[0]) as client:
+                while client.append_batch(body) == Status.FAILED:
+                    pass
+                self._acknowledged += 1
+        return body
+
+    def acknowledged(self) -> int:
+        return self._acknowledged
+
+    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
+        original = self.make
+
+        def make() -> Source:
+            self._source = None
+            return original()
+
+        self.make = make  # type: ignore[method-assign]
+        super().test_after_a_restart_it_goes_on(tmp_path)
+
+
+class TestSink(SinkConformance):
+    """The rules of all sinks, with our source as the receiver."""
+
+    @pytest.fixture(autouse=True)
+    def _receiver(self) -> Iterator[None]:
+        with serving("avro", put_timeout=0.0) as self._served:
+            yield
+
+    def make(self) -> Sink:
+        host, port = self._served.address
+        return AvroSink(AvroSink.Options(hostname=host, port=port), self.context)
+
+    def delivered(self) -> list[bytes]:
+        return self._served.outlet.bodies
+
+    def break_destination(self) -> Callable[[], None]:
+        self._served.outlet.room.clear()
+        return self._served.outlet.room.set
+
+
+def test_what_flume_sends_is_understood_and_answered() -> None:
+    """Its handshake and both its calls, in buffers as it makes them, each a batch; answered under their numbers."""
+    with serving("avro") as served, served.connect() as peer:
+        peer.sendall(FLUMES_APPEND)
+        assert answered(peer, 1) == b"\0\0\0\0" + b"\0\0\0"  # both know the protocol; no metadata, no error, OK
+        peer.sendall(FLUMES_BATCH)
+        assert answered(peer, 2) == b"\0\0\0"
+        assert served.outlet.events == [EVENTS[0], *EVENTS]
+        assert [batch.count for batch in served.outlet.batches] == [1, 2]
+
+
+def test_a_full_channel_is_failed_until_there_is_room() -> None:
+    """Whoever calls tries again, as Flume's sink does."""
+    with serving("avro", put_timeout=0.0) as served, Client(served.address) as client:
+        served.outlet.room.clear()
+        assert client.append_batch(b"one") == Status.FAILED
+        served.outlet.room.set()
+        assert client.append_batch(b"one") == Status.OK
+        served.got(b"one")
+
+
+def test_a_call_that_is_not_known_is_told_so() -> None:
+    """By Avro's own error, and the connection goes on."""
+    with serving("avro") as served, Client(served.address) as client:
+        with pytest.raises(ValueError, match="there is no shout"):
+            avro.read_answer(client.said(b"\0" + text("shout")))
+        assert client.append_batch(b"one") == Status.OK
+
+
+def _other(protocol: Any) -> bytes:
+    """A handshake of a peer with another text."""
+    return b"\1" * 16 + b"\2" + text(json.dumps(protocol)) + b"\1" * 16 + b"\0" + b"\0" + text("")
+
+
+def _protocol(change: Callable[[Any], object] = lambda _protocol: None) -> Any:
+    protocol = json.loads(avro.PROTOCOL)
+    change(protocol)
+    return protocol
+
+
+def _inline(protocol: Any) -> None:
+    """As other tools write it: types where they are used, comments, and properties."""
+    status, event = protocol["types"]
+    event["fields"][0]["type"]["values"] = {"type": "string", "avro.java.string": "String"}
+    protocol["types"] = [{**status, "doc": "how it went"}]
+    protocol["messages"]["append"]["request"][0]["type"] = event
+    protocol["messages"]["appendBatch"]["request"][0]["type"]["items"] = event
+
+
+@pytest.mark.parametrize("change", [lambda _: None, _inline])
+def test_a_peer_with_another_text_of_the_protocol_is_asked_for_it(change: Callable[[Any], None]) -> None:
+    """And is served if it means the same; what it is told of ours is what it needs."""
+    with serving("avro") as served, served.connect() as peer:
+        peer.sendall(avro.framed(1, b"\1" * 16 + b"\0" + b"\1" * 16 + b"\0\0" + text("append") + b"\0\0"))
+        assert avro.read_greeting(answered(peer, 1)) == (Match.NONE, avro.OUR_HASH)
+        peer.sendall(avro.framed(2, _other(_protocol(change))))
+        assert avro.read_greeting(answered(peer, 2)) == (Match.CLIENT, avro.OUR_HASH)
+        peer.sendall(FLUMES_BATCH)
+        assert answered(peer, 2) == b"\0\0\0"
+        assert served.outlet.events == EVENTS
+
+
+def _swapped(protocol: Any) -> None:
+    protocol["types"][1]["fields"].reverse()
+
+
+def _no_bytes(protocol: Any) -> None:
+    protocol["types"][1]["fields"][1]["type"] = "string"
+
+
+def _renamed(protocol: Any) -> None:
+    protocol["types"][0]["symbols"] = ["FAILED", "OK", "UNKNOWN"]
+
+
+def _without(protocol: Any) -> None:
+    protocol["messages"] = {}
+
+
+_GREETING = avro.greeting_call()
+_BATCH = text("appendBatch")
+_FRAME = struct.Struct(">II")
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "is too much"),
+        (_FRAME.pack(1, 1 << 31), "is too much"),
+        (_FRAME.pack(1, 60) + struct.pack(">I", 0) * 59 + struct.pack(">I", 4096), "is too much"),
+        (_FRAME.pack(1, 0), "no Avro call"),
+        (avro.framed(1, _GREETING[:20]), "no Avro call"),
+        (avro.framed(1, avro.FLUME_HASH + b"\4"), "a choice that there is not"),
+        (avro.framed(1, _GREETING[:-1] + b"\xff" * 20), "more than 64 bits"),
+        (avro.framed(1, _GREETING[:-1] + b"\x01"), "within a value"),
+        (avro.framed(1, _GREETING[:-1] + _BATCH + long(1 << 40)), "too many items"),
+        (avro.framed(1, _GREETING[:-1] + _BATCH + long(1) + long(1 << 40)), "too many items"),
+        (avro.framed(1, _GREETING[:-1] + _BATCH + long(1) + b"\0" + long(1 << 40)), "within a value"),
+        (avro.framed(1, _GREETING[:-1] + _BATCH + long(1) + long(1) + b"\2\xff\2\xff\0\0"), "not UTF-8"),
+        (avro.framed(1, _GREETING[:-2] + long(1 << 40)), "too many items"),
+        (avro.framed(1, _other(_protocol(_swapped))), "is not Flume's"),
+        (avro.framed(1, _other(_protocol(_no_bytes))), "is not Flume's"),
+        (avro.framed(1, _other(_protocol(_renamed))), "is not Flume's"),
+        (avro.framed(1, _other(_protocol(_without))), "is not Flume's"),
+        (avro.framed(1, _other([])), "cannot be read"),
+        (avro.framed(1, b"\1" * 16 + b"\2" + text("[" * 3000) + b"\1" * 16 + b"\0\0" + text("")), "cannot be read"),
+    ],
+)
+def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """And nobody else."""
+    with serving("avro", max_frame=4096) as served:
+        with served.connect() as peer:
+            peer.sendall(sent)
+            assert all_of(peer) == b""
+        eventually(lambda: said in caplog.text, said)
+        with Client(served.address) as other:
+            assert other.append_batch(b"one") == Status.OK
+        eventually(lambda: served.source._budget.left == 128 << 20)
+        served.got(b"one")
+
+
+def test_calls_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
+    """In memory, and in time."""
+    with serving("avro", max_memory=1500, frame_timeout=0.2) as served:
+        with served.connect() as slow, served.connect() as more:
+            slow.sendall(avro.framed(1, b"x" * 936)[:-1])
+            eventually(lambda: served.source._budget.left == 500)
+            more.sendall(avro.framed(1, b"x" * 936)[:-1])
+            assert all_of(more) == b""
+            assert "a call of 1000 bytes is too much" in caplog.text
+            assert all_of(slow) == b""
+        eventually(lambda: served.source._budget.left == 1500)
+
+
+def test_a_body_and_its_headers_come_through(tmp_path: Path) -> None:
+    """On one connection; a header that is no text comes as it can; batches keep their own headers."""
+    batches = [EventBatch.of_events(EVENTS), EventBatch.of_lines(b"a\nb\n", {"odd": "\udcff"})]
+    batches.append(EventBatch.of_events([({"n": "1", "m": "2"}, b"c"), ({"n": "3"}, b"d")]))
+    with serving("avro") as served, sink(served.address, tmp_path) as ours:
+        ours.write(batches)
+        ours.write([EventBatch.of_lines(b"e\n")])
+        expected = [
+            *EVENTS,
+            ({"odd": "?"}, b"a"),
+            ({"odd": "?"}, b"b"),
+            ({"n": "1", "m": "2"}, b"c"),
+            ({"n": "3"}, b"d"),
+        ]
+        assert served.outlet.events == [*expected, ({}, b"e")]
+        assert ours._counters.get("ConnectionCreatedCount") == 1
+
+
+def test_a_call_has_no_more_events_than_the_receiver_takes(tmp_path: Path) -> None:
+    """Batches are cut and put together; what was acknowledged before a failure is not sent again, if it is whole."""
+    batches = [EventBatch.of_lines(b"1\n2\n3\n"), EventBatch.of_lines(b"4\n"), EventBatch.of_lines(b"5\n6\n")]
+    with serving("avro", put_timeout=0.0) as served, sink(served.address, tmp_path, batch_size=2) as ours:
+        ours.write(batches)
+        assert [batch.bodies() for batch in served.outlet.batches] == [[b"1", b"2"], [b"3", b"4"], [b"5", b"6"]]
+        original = served.outlet.put
+
+        def put(batch: EventBatch, timeout: float | None = None) -> None:
+            if batch.bodies() == [b"5", b"6"]:
+                served.outlet.room.clear()
+            original(batch, timeout)
+
+        with patch.object(served.outlet, "put", put), pytest.raises(SinkError, match="FAILED") as failed:
+            ours.write(batches)
+        assert failed.value.later == batches[2:]
+
+
+@contextmanager
+def speaking(*answers: bytes) -> Iterator[tuple[tuple[str, int], list[bytes]]]:
+    """A receiver that answers so, one answer to each message, and closes; and what it was told."""
+    told: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                for answer in answers:
+                    told.append(peer.recv(1 << 16))
+                    peer.sendall(answer)
+                with suppress(ConnectionError):  # it may go away before it has read the rest
+                    told.append(peer.recv(1 << 16))
+
+        call = Call(serve)
+        yield listener.getsockname(), told
+        call.result()
+
+
+_BOTH = avro.framed(1, b"\0\0\0\0")
+_ERROR = b"\0\1" + long(0) + text("a bug")
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([], "closed the connection before it had acknowledged"),
+        ([_BOTH], "closed the connection before it had acknowledged"),
+        ([_BOTH, avro.framed(2, b"\0\0\2")], "not taken them: FAILED"),
+        ([_BOTH, avro.framed(2, b"\0\0\4")], "not taken them: UNKNOWN"),
+        ([_BOTH, avro.framed(2, b"\0\0\6")], "does not speak Avro"),
+        ([_BOTH, avro.framed(2, b"\0")], "does not speak Avro"),
+        ([_BOTH, avro.framed(3, b"\0\0\0")], "something else"),
+        ([_BOTH, avro.framed(2, _ERROR)], "it answered: a bug"),
+        ([b"HTTP/1.1 400 Bad Request"], "an answer of 791752241 parts"),
+        ([_FRAME.pack(1, 1) + b"\xff" * 4], "an answer of 4294967295 bytes"),
+        ([avro.framed(1, b"\6\0\0\0")], "does not speak Avro"),
+        ([avro.framed(1, b"\4\0\0\0"), avro.framed(2, b"\4\0\0\0")], "does not know Flume's protocol"),
+        ([avro.framed(1, b"\2\2" + text(json.dumps(_protocol(_renamed))) + b"\0\0")], "is not Flume's"),
+    ],
+)
+def test_without_an_ok_nothing_is_delivered(answers: Sequence[bytes], said: str, tmp_path: Path) -> None:
+    """What it was is told."""
+    with speaking(*answers) as (address, _), sink(address, tmp_path) as ours, pytest.raises(SinkError, match=said):
+        ours.write([EventBatch.of_lines(b"a\n")])
+
+
+def test_a_receiver_with_another_text_gets_ours(tmp_path: Path) -> None:
+    """With the hash that it says it has."""
+    theirs = b"\4\2" + text(avro.PROTOCOL) + b"\2" + b"\5" * 16 + b"\0"
+    answers = avro.framed(1, theirs), avro.framed(2, b"\0\0\0\0"), avro.framed(3, b"\0\0\0")
+    with speaking(*answers) as (address, told), sink(address, tmp_path) as ours:
+        ours.write([EventBatch.of_lines(b"a\n")])
+        assert told[1] == avro.framed(2, avro.greeting_call(b"\5" * 16, explicit=True))
+
+
+def test_a_connection_is_opened_anew_where_it_must_be(tmp_path: Path) -> None:
+    """One that the receiver closed, and one that is older than reset_connection_interval."""
+    with serving("avro", silence=0.05) as served, sink(served.address, tmp_path) as ours:
+        ours.write([EventBatch.of_lines(b"a\n")])
+        assert ours._peer is not None
+        eventually(ours._peer.is_gone)
+        ours.write([EventBatch.of_lines(b"b\n")])
+        served.got(b"a", b"b")
+    with serving("avro") as served, sink(served.address, tmp_path, reset_connection_interval=1e-9) as ours:
+        ours.write([EventBatch.of_lines(b"a\n")])
+        ours.write([EventBatch.of_lines(b"b\n")])
+        assert ours._counters.get("ConnectionCreatedCount") == 2
