@@ -11,6 +11,7 @@ Source: LogHub protocol, Signatures and Error codes.
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import hmac
 import re
@@ -114,6 +115,23 @@ def authenticate(
         "the request carries no signature: Authorization must be 'LOG <access key id>:<signature>' (version 1) or"
         " 'SLS4-HMAC-SHA256 Credential=<access key id>/<date>/<region>/sls/aliyun_v4_request,Signature=<hex>'",
     )
+
+
+def is_basic(headers: Mapping[str, str]) -> bool:
+    """Whether a request brings user and password."""
+    return headers.get("authorization", "").lower().startswith("basic ")
+
+
+def knows_key(keys: Mapping[str, AccessKey | str], authorization: str) -> bool:
+    """Whether user and password (Basic) are an access key that needs no token."""
+    kind, _, encoded = authorization.partition(" ")
+    try:
+        key_id, _, secret = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return False
+    key = keys.get(key_id)
+    known = key.secret if isinstance(key, AccessKey) and key.enabled and key.security_token is None else key
+    return kind.lower() == "basic" and isinstance(known, str) and hmac.compare_digest(known.encode(), secret.encode())
 
 
 def _find_key(key_id: str, keys: Mapping[str, AccessKey | str], headers: Mapping[str, str]) -> AccessKey:

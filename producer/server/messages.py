@@ -30,7 +30,7 @@ class ApiRequest:
     :ivar path: the decoded path, without the query.
     :ivar query: the decoded query parameters; of one that was given twice, the last.
     :ivar headers: the headers, names in lower case.
-    :ivar project: the project it names, in lower case, or an empty string.
+    :ivar project: the project it names, in its path or its Host, in lower case, or an empty string.
     :ivar logstore: the logstore it names, or an empty string.
     :ivar path_params: what the route found in the path.
     """

@@ -151,6 +151,7 @@ class Operation:
     :ivar holds: bytes of memory that carrying out this request takes, from its head and the declared size of its body;
         what fits beside the buffers of a connection is 0.
     :ivar needs_project: whether the request must name a project.
+    :ivar takes_basic: whether an access key as user and password (Basic) will do in place of a signature.
     """
 
     name: str
@@ -158,3 +159,4 @@ class Operation:
     max_body: Callable[[Limits], int] = lambda limits: limits.json_bytes
     holds: Callable[[ApiRequest, int | None, Limits], int] = lambda _request, _declared, _limits: 0
     needs_project: bool = True
+    takes_basic: bool = False

@@ -51,6 +51,7 @@ _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 _MACROS = (
     "as_timestamp(t) AS COALESCE(make_timestamp(TRY_CAST(t AS BIGINT) * 1000000), TRY_CAST(t AS TIMESTAMP))",
     "approx_distinct(x) AS approx_count_distinct(x)",
+    "approx_percentile(x, p) AS approx_quantile(x, p)",
     "from_unixtime(t) AS make_timestamp(CAST(CAST(t AS DOUBLE) * 1000000 AS BIGINT))",
     "to_unixtime(t) AS epoch(t)",
     "date_format(t, f) AS strftime(t, replace(replace(f, '%i', '%M'), '%s', '%S'))",

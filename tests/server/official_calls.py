@@ -252,7 +252,10 @@ def list_consumer_group() -> None:
 
 @call
 def heart_beat() -> None:
-    assert CLIENT.heart_beat(P, L, "group", "me", []).get_shards() == [0, 1, 2, 3, 4]
+    # In order: what was made of shard 1 is read after it.
+    assert CLIENT.heart_beat(P, L, "group", "me", []).get_shards() == [0, 1]
+    CLIENT.update_check_point(P, L, "group", 1, CLIENT.get_end_cursor(P, L, 1).get_cursor(), "me")
+    assert CLIENT.heart_beat(P, L, "group", "me", [0, 1]).get_shards() == [0, 1, 2, 3, 4]
 
 
 @call

@@ -10,16 +10,13 @@ that changes something must come from the console's own page, or from none.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..auth import TEST_ACCESS_KEY, AccessKey
+from ..auth import TEST_ACCESS_KEY, AccessKey, knows_key
 from ..budget import Lease
 from ..errors import ApiError
 from ..messages import Answer, ApiRequest
@@ -84,7 +81,7 @@ def check_console(keys: Mapping[str, AccessKey | str], request: PlainRequest) ->
     if _is_open(keys):
         if not _is_this_machine(request.headers.get("host", "")):
             raise ApiError("Unauthorized", "the console is open on this machine only: use 127.0.0.1 or localhost")
-    elif not _knows_a_key(keys, request.headers.get("authorization", "")):
+    elif not knows_key(keys, request.headers.get("authorization", "")):
         raise ApiError("Unauthorized", "the console wants an access key: its id as user, its secret as password")
 
 
@@ -103,17 +100,6 @@ def _is_this_machine(host: str) -> bool:
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def _knows_a_key(keys: Mapping[str, AccessKey | str], authorization: str) -> bool:
-    kind, _, encoded = authorization.partition(" ")
-    try:
-        key_id, _, secret = base64.b64decode(encoded, validate=True).decode().partition(":")
-    except (binascii.Error, ValueError):
-        return False
-    key = keys.get(key_id)
-    known = key.secret if isinstance(key, AccessKey) and key.enabled and key.security_token is None else key
-    return kind.lower() == "basic" and isinstance(known, str) and hmac.compare_digest(known.encode(), secret.encode())
 
 
 def text_answer(text: str, kind: str = "text/plain; charset=utf-8", **headers: Any) -> Answer:

@@ -16,6 +16,7 @@ from ..store.shards import MAX_SHARDS, Shard
 from .json_body import parse_json
 from .names import check_name
 from .pull_logs import shard_number
+from .substores import SUBSTORES
 
 _MAX_LIST = 500
 _METERING_MODE = "meteringMode"
@@ -90,11 +91,11 @@ async def create_logstore(service: Service, call: Call) -> Answer:
 
 
 async def list_logstores(service: Service, call: Call) -> Answer:
-    """``GET /logstores[?offset=…&size=…&logstoreName=…]``."""
+    """``GET /logstores[?offset=…&size=…&logstoreName=…&telemetryType=None|Metrics|…]``."""
     query = call.request.query
-    offset, size = _page(query)
-    part = query.get("logstoreName", "")
-    total, page = await service.stored(service.store.logstore_names(call.request.project, part, offset, size))
+    part, kind = query.get("logstoreName", ""), query.get("telemetryType", "")
+    names = service.store.logstore_names(call.request.project, part, kind, *_page(query))
+    total, page = await service.stored(names)
     return json_answer({"count": len(page), "total": total, "logstores": page})
 
 
@@ -134,15 +135,26 @@ async def delete_logstore(service: Service, call: Call) -> Answer:
     return Answer()
 
 
+async def clear_logstore(service: Service, call: Call) -> Answer:
+    """``DELETE /logstores/{logstore}/storage``: its logs; cursors, checkpoints and sequence numbers stay."""
+    await service.stored(service.store.clear_logstore(call.place))
+    return Answer()
+
+
 async def list_shards(service: Service, call: Call) -> Answer:
     """``GET /logstores/{logstore}/shards``. Whoever asks is about to write or read, so it may create the logstore."""
     return _as_list(await service.stored(service.store.shards_to_use(call.place, service.now())))
 
 
 async def split_shard(service: Service, call: Call) -> Answer:
-    """``POST …/shards/{shard}?action=split[&key=…]``: it, and the two that take what is written from now on."""
-    key = call.request.query.get("key")
-    parts = service.store.split_shard(call.place, shard_number(call), key, service.now())
+    """``POST …/shards/{shard}?action=split[&key=…|&shardCount=…]``: it, and those that take what is written from now
+    on; two halves unless a key or their number is given.
+    """
+    query = call.request.query
+    if "key" in query and "shardCount" in query:
+        raise ApiError("ParameterInvalid", "a split takes a key or shardCount, not both")
+    where = query.get("key") or parse_number("shardCount", query.get("shardCount", "2"), 2, MAX_SHARDS)
+    parts = service.store.split_shard(call.place, shard_number(call), where, service.now())
     return _as_list(await service.stored(parts))
 
 
@@ -187,5 +199,5 @@ def _settings(logstore: Logstore) -> dict[str, Any]:
         "createTime": int(logstore.created),
         "lastModifyTime": int(logstore.modified),
     }
-    kept = {name: value for name, value in logstore.settings.items() if name != _METERING_MODE}
+    kept = {name: value for name, value in logstore.settings.items() if name not in (_METERING_MODE, SUBSTORES)}
     return {**defaults, **kept, **facts}

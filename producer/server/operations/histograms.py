@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from ..messages import Answer, json_answer
+from ..errors import ApiError
+from ..messages import Answer, json_answer, parse_number
 from ..service import Call, Service
 from .get_logs import parse_wanted
 from .search import TIME_SHIFT, WHOLE, Part, Wanted, searching, see_back
 
-#: Parts of a range at most. A part has one of these lengths, seconds, and begins at a multiple of it.
+#: Parts of a range at most, and when the request says how long they are. A part has one of these lengths, seconds, and
+#: begins at a multiple of it.
 MAX_PARTS = 60
+_MAX_WANTED_PARTS = 2000
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
 async def get_histograms(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}?type=histogram&from=…&to=…[&query=…&topic=…]``, also below ``/index``."""
+    """``GET /logstores/{logstore}?type=histogram&from=…&to=…[&query=…&topic=…&interval=seconds]``, also below
+    ``/index``.
+    """
     wanted = parse_wanted(call.request.query, service.limits)
-    parts = (await count_parts(service, call, wanted)).parts
+    step = _wanted_step(call.request.query.get("interval", "0"), wanted)
+    parts = (await count_parts(service, call, wanted, step=step)).parts
     total = sum(count for _, _, count in parts)
     found = [{"from": begin, "to": end, "count": count, "progress": "Complete"} for begin, end, count in parts]
     answer = json_answer(found)
@@ -36,13 +42,16 @@ class Counted:
     before: int | None
 
 
-async def count_parts(service: Service, call: Call, wanted: Wanted, part: Part = WHOLE) -> Counted:
+async def count_parts(
+    service: Service, call: Call, wanted: Wanted, part: Part = WHOLE, *, step: int | None = None
+) -> Counted:
     """Count what matches. Where all do, LogGroups that lie in one part of the range are not even read.
 
+    :param step: seconds of a part; None for a length that suits the range.
     :raises ApiError: as a search.
     """
     begin, end = wanted.search.begin, wanted.search.end
-    counts = _Counts(_step(begin, end))
+    counts = _Counts(step or _step(begin, end))
     # The order of the keys means nothing here, and they must tell the times.
     read = replace(wanted, reverse=False)
     if wanted.matches.matches_all:
@@ -75,6 +84,20 @@ class _Counts:
         step = self.step
         parts = range(begin // step, (end - 1) // step + 1) if begin < end else range(0)
         return [(max(begin, part * step), min(end, (part + 1) * step), self._counts[part]) for part in parts]
+
+
+def _wanted_step(interval: str, wanted: Wanted) -> int | None:
+    """Seconds of a part, as the request says; None for 0, which says nothing."""
+    step = parse_number("interval", interval)
+    if not step:
+        return None
+    parts = (wanted.search.end - wanted.search.begin) // step
+    if parts > _MAX_WANTED_PARTS:
+        raise ApiError(
+            "ParameterInvalid",
+            f"interval {step} makes {parts} parts, {_MAX_WANTED_PARTS} are allowed: give a longer one, or none",
+        )
+    return step
 
 
 def _step(begin: int, end: int) -> int:

@@ -33,7 +33,7 @@ async def get_project_logs(service: Service, call: Call) -> Answer:
     if text[:6].lower() != "select" and text[:4].lower() != "with":
         raise ApiError("ParameterInvalid", "GetProjectLogs takes one SELECT as its query, with conditions in WHERE")
     project = call.request.project
-    _, known = await service.stored(service.store.logstore_names(project, "", 0, -1))
+    _, known = await service.stored(service.store.logstore_names(project, "", "", 0, -1))
     text, names = tables_in(text, known)
     if not names:
         said = f"after FROM or JOIN stands no logstore of project {project}: write its name"

@@ -20,6 +20,7 @@ from ..service import Call, Service
 from ..store.log_groups import CheckedGroup, check_group
 from ..store.rows import Route
 from ..store.shards import parse_key
+from .remote_write import is_remote_write, read_samples
 
 _CONTENT_TYPE = "application/x-protobuf"
 _PACKAGE_COMPRESSIONS = {0: "none", 1: "deflate", 2: "lz4", 3: "zstd"}
@@ -35,15 +36,16 @@ def bytes_held(request: ApiRequest, declared: int | None, limits: Limits) -> int
 
     :raises ApiError: ``PostBodyTooLarge`` or ``ParameterInvalid``, the declared size is too large or none.
     """
-    # Of a batch the header tells the size of the body; its packages declare theirs.
-    raw_size = limits.raw_bytes if _is_batch(request) else request.raw_size or 0
+    raw_size = _most_raw(request, limits)
     if raw_size > limits.raw_bytes:
         raise too_large(raw_size, limits.raw_bytes)
     return 2 * (raw_size + (limits.wire_bytes if declared is None else declared))
 
 
 async def put_logs(service: Service, call: Call) -> Answer:
-    """``POST /logstores/{logstore}``, ``…/shards/lb``: any shard."""
+    """``POST /logstores/{logstore}``, ``…/shards/lb``, and ``/prometheus/{project}/{logstore}/api/v1/write``: any
+    shard.
+    """
     return await _store(service, call, None)
 
 
@@ -55,15 +57,21 @@ async def put_logs_by_key(service: Service, call: Call) -> Answer:
 
 
 async def _store(service: Service, call: Call, route: Route | None) -> Answer:
-    raw_size = service.limits.raw_bytes if _is_batch(call.request) else call.request.raw_size or 0
+    raw_size = _most_raw(call.request, service.limits)
     try:
         groups = await service.decode(raw_size, read_groups, call.request, call.body, service.limits)
     except ApiError:
         if service.refused_takes_number and route is not None and route.sequence is not None:
             await service.stored(service.store.append(call.place, [], route, service.now()))
         raise
-    await service.stored(service.store.append(call.place, groups, route, service.now()))
+    if groups:
+        await service.stored(service.store.append(call.place, groups, route, service.now()))
     return Answer(logs=sum(group.count for group in groups))
+
+
+def _most_raw(request: ApiRequest, limits: Limits) -> int:
+    # Of a batch the header tells the size of the body; its packages, and samples, declare theirs.
+    return limits.raw_bytes if _is_batch(request) or is_remote_write(request) else request.raw_size or 0
 
 
 def parse_route(request: ApiRequest) -> Route:
@@ -82,6 +90,9 @@ def read_groups(request: ApiRequest, body: bytes, limits: Limits) -> list[Checke
     content_type = request.headers.get("content-type")
     if content_type is None or content_type.split(";")[0].strip().lower() != _CONTENT_TYPE:
         raise ApiError("InvalidContentType", f"Content-Type is {content_type!r}: logs travel as {_CONTENT_TYPE}")
+    if is_remote_write(request):
+        raw = read_samples(request, body, limits)
+        return [check_group(raw, limits)] if raw else []
     raw_size = request.raw_size
     if raw_size is None:
         raise ApiError("MissingBodyRawSize", "x-log-bodyrawsize must say how many bytes the body has uncompressed")

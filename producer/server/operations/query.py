@@ -6,7 +6,7 @@
     any    = term { ["and"] term }               words side by side must all match
     term   = "not" term | "(" query ")" | "*" | word | key ":" word
              | key (">" | ">=" | "<" | "<=" | "=") number | key "in" ("[" | "(") number number ("]" | ")")
-    word   = letters without spaces, or "quoted"; * stands for any letters, ? for one
+    word   = letters without spaces, or "quoted", or #"quoted"; * stands for any letters, ? for one
 
 Text is cut into tokens at spaces and punctuation, and compared without regard to case; a word that holds several
 tokens matches where they follow one another. A text is cut once, however many words look at it. Where a word is not
@@ -25,9 +25,11 @@ from ..errors import ApiError
 from ..limits import Limits
 
 _LEXER = re.compile(
-    r"""\s*(?:"((?:[^"\\]|\\.)*)"|(in\s*[\[(]\s*[^\s\])]+[\s,]+[^\s\])]+\s*[\])]|in\s*\[|>=|<=|[():<>=])|([^\s():"<>=]+))""",
+    r"""\s*(?:#?"((?:[^"\\]|\\.)*)"|(in\s*[\[(]\s*[^\s\])]+[\s,]+[^\s\])]+\s*[\])]|in\s*\[|>=|<=|[():<>=])|([^\s():"<>=]+))""",
     re.IGNORECASE,
 )
+# Operators of other languages, standing alone: as words they would hardly find anything, and say nothing.
+_FOREIGN = re.compile(r"!|&&|~|\^")
 _PIPE = re.compile(r"""((?:[^"|]|"(?:[^"\\]|\\.)*")*+)\|(.*)""", re.DOTALL)
 _RANGE = re.compile(r"in\s*([\[(])\s*([^\s,]+)[\s,]+([^\s\])]+)\s*([\])])", re.IGNORECASE)
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -188,6 +190,11 @@ def _tokens(text: str) -> Iterator[_Token]:
             yield "quoted", re.sub(r"\\(.)", r"\1", quoted)
         elif sign:
             yield _sign_token(sign)
+        elif _FOREIGN.fullmatch(word):
+            raise _unreadable(
+                f"{word!r} is no operator here: use and, or, not, and < <= > >= = for numbers; put text of such a sign"
+                " into quotation marks"
+            )
         else:
             yield _word_token(word)
         place = match.end()

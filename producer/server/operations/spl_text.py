@@ -109,8 +109,10 @@ class _Builder:
         return f"{tables}SELECT {_quoted(ROW)}{shown} FROM {self._last()}"  # noqa: S608 - bounded by who runs it
 
     def _where(self, rest: str) -> None:
-        # What cannot be calculated of one log says nothing of the others: it is no match.
-        self._table("*", f" WHERE TRY(({rest}))")
+        # What cannot be calculated of one log says nothing of the others: it is no match. What is no condition at all,
+        # such as a field alone, would match nothing, or by what the field holds.
+        no_condition = "what follows where is no condition, such as field = ''text'': it must be true or false"
+        self._table("*", f" WHERE IF(typeof(TRY(({rest}))) = 'BOOLEAN', TRY(({rest})), error('{no_condition}'))")
 
     def _extend(self, rest: str) -> None:
         pairs = list(_assigned(rest))

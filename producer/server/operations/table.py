@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..service import Handler, Operation
-from . import admin, consumer_groups, context, get_logs, histograms, indexes, project_logs, pull_logs, put_logs
+from . import (
+    admin,
+    consumer_groups,
+    context,
+    get_logs,
+    histograms,
+    indexes,
+    project_logs,
+    pull_logs,
+    put_logs,
+    substores,
+)
 
 #: Tells from the query parameters and the project (empty without one) whether a request is meant.
 Meant = Callable[[Mapping[str, str], str], bool]
@@ -37,6 +48,7 @@ def _lists_projects(query: Mapping[str, str], project: str) -> bool:
 
 
 _PUT_LOGS = Operation(name="PutLogs", handler=put_logs.put_logs, max_body=put_logs.max_body, holds=put_logs.bytes_held)
+_WRITE_METRICS = replace(_PUT_LOGS, takes_basic=True)
 _PUT_LOGS_BY_KEY = Operation(
     name="PutLogs", handler=put_logs.put_logs_by_key, max_body=put_logs.max_body, holds=put_logs.bytes_held
 )
@@ -45,6 +57,7 @@ _LIST_PROJECTS = Operation(name="ListProject", handler=admin.list_projects, need
 
 _LOGSTORE = "/logstores/{logstore}"
 _INDEX = f"{_LOGSTORE}/index"
+_SUBSTORES = f"{_LOGSTORE}/substores"
 _SHARDS = f"{_LOGSTORE}/shards"
 _SHARD = f"{_SHARDS}/{{shard}}"
 _GROUPS = f"{_LOGSTORE}/consumergroups"
@@ -67,8 +80,17 @@ ROWS: list[Row] = [
     _row("GET", _LOGSTORE, "GetLogstore", admin.get_logstore, _with("type", None)),
     _row("PUT", _LOGSTORE, "UpdateLogstore", admin.update_logstore),
     _row("DELETE", _LOGSTORE, "DeleteLogstore", admin.delete_logstore),
+    _row("DELETE", f"{_LOGSTORE}/storage", "ClearLogStoreStorage", admin.clear_logstore),
     _row("GET", f"{_LOGSTORE}/meteringmode", "GetLogStoreMeteringMode", admin.get_metering_mode),
     _row("PUT", f"{_LOGSTORE}/meteringmode", "UpdateLogStoreMeteringMode", admin.update_metering_mode),
+    Row("POST", "/prometheus/{project}/{logstore}/api/v1/write", _WRITE_METRICS),
+    _row("POST", _SUBSTORES, "CreateSubStore", substores.create_substore),
+    _row("GET", _SUBSTORES, "ListSubStore", substores.list_substores),
+    _row("GET", f"{_SUBSTORES}/storage/ttl", "GetSubStoreTTL", substores.get_substore_ttl),
+    _row("PUT", f"{_SUBSTORES}/storage/ttl", "UpdateSubStoreTTL", substores.update_substore_ttl),
+    _row("GET", f"{_SUBSTORES}/{{substore}}", "GetSubStore", substores.get_substore),
+    _row("PUT", f"{_SUBSTORES}/{{substore}}", "UpdateSubStore", substores.update_substore),
+    _row("DELETE", f"{_SUBSTORES}/{{substore}}", "DeleteSubStore", substores.delete_substore),
     _row("POST", f"{_LOGSTORE}/logs", "GetLogs", get_logs.get_logs_by_json),
     _row("GET", _INDEX, "GetLogs", get_logs.get_logs, _with("type", "log")),
     _row("GET", _INDEX, "GetHistograms", histograms.get_histograms, _with("type", "histogram")),

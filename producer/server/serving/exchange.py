@@ -15,7 +15,7 @@ import time
 from starlette.types import Scope
 
 from ..activity import log_access
-from ..auth import SignedDigest, authenticate
+from ..auth import SignedDigest, authenticate, is_basic, knows_key
 from ..budget import Lease
 from ..errors import ApiError, ClientGoneError
 from ..faults import Cut, DripAnswer, Plan, RawAnswer, Refuse
@@ -130,20 +130,20 @@ class Exchange:
         limits = self._service.limits
         await self._hold(self._operation.holds(self._request, self._body.declared, limits))
         body = await self._body.read(self._operation.max_body(limits))
+        if digest is None:
+            return body
         if len(body) <= _INLINE_BYTES:
             digest.check(body)
         else:
             await self._service.offload(digest.check, body)
         return body
 
-    def _admit(self) -> SignedDigest:
-        """Refuse by its head what must not reach an operation; the result is what its body must be."""
+    def _admit(self) -> SignedDigest | None:
+        """Refuse by its head what must not reach an operation; the result is what its body must be, if that was
+        signed.
+        """
         request, limit = self._request, self._operation.max_body(self._service.limits)
-        check_api_version(request.headers)
-        service = self._service
-        digest = authenticate(
-            request.to_verify(), service.access_keys, self._now(), self._body.declared or 0, service.region
-        )
+        digest = self._authenticate()
         if request.project or self._operation.needs_project:
             check_name("project", check_project(request.project))
         if "logstore" in request.path_params:
@@ -151,6 +151,17 @@ class Exchange:
         if (self._body.declared or 0) > limit:
             raise too_large(self._body.declared or 0, limit)
         return digest
+
+    def _authenticate(self) -> SignedDigest | None:
+        request, service = self._request, self._service
+        if self._operation.takes_basic and is_basic(request.headers):
+            if not knows_key(service.access_keys, request.headers["authorization"]):
+                raise ApiError("Unauthorized", "user and password must be the id and the secret of an access key")
+            return None
+        check_api_version(request.headers)
+        return authenticate(
+            request.to_verify(), service.access_keys, self._now(), self._body.declared or 0, service.region
+        )
 
     async def _hold(self, size: int) -> None:
         """Have ``size`` bytes of the server's memory; the client is not to blame for the wait."""
@@ -229,7 +240,7 @@ def _read_head(wire: Wire, operation: str, number: int) -> ApiRequest:
         path=scope["path"],
         query=parse_query(scope["query_string"]),
         headers=headers,
-        project=project_of(headers),
+        project=path_params.get("project", "").lower() or project_of(headers),
         logstore=path_params.get("logstore", ""),
         path_params=path_params,
     )

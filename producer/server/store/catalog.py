@@ -136,6 +136,16 @@ def delete_logstore(connection: sqlite3.Connection, place: Place) -> None:
     _delete_logstore(connection, logstore_of(connection, place).row)
 
 
+def clear_logstore(connection: sqlite3.Connection, place: Place) -> None:
+    """Delete the logs of a logstore; positions go on, as if they had expired.
+
+    :raises ApiError: as :func:`logstore_of`.
+    """
+    row = logstore_of(connection, place).row
+    for table in ("log_groups", "log_blocks"):
+        connection.execute(f"DELETE FROM {table} WHERE logstore = ?", (row,))  # noqa: S608 - a constant
+
+
 def _delete_logstore(connection: sqlite3.Connection, row: int) -> None:
     # Indexes and consumer groups go with their logstore.
     for table in ("log_groups", "log_blocks", "sequences", "shards"):

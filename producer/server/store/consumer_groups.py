@@ -2,7 +2,8 @@
 
 A consumer says in each heartbeat which shards it has, and is told which ones it shall have. A consumer that was not
 heard of for the timeout of its group has none. Each consumer shall have as many shards as the others, or one more; who
-has too many is told so, and another gets them when he no longer names them: no shard is read by two at a time.
+has too many is told so, and another gets them when he no longer names them: no shard is read by two at a time. In a
+group that reads in order, the shards that a split or a merge made are nobody's until what they were made of is read.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from ...wire.cursors import position_of
 from ..errors import ApiError
 from .catalog import logstore_of
 from .database import Database
 from .rows import Place
-from .shards import find_shard, shards_of
+from .shards import Shard, find_shard, shards_of
 
 MAX_GROUPS = 30
 #: Consumers of one group that are alive: several times as many as a logstore has shards.
@@ -109,9 +111,11 @@ class ConsumerGroups:
         def job(connection: sqlite3.Connection) -> list[int]:
             logstore, group = _find(connection, where)
             _see(connection, group, consumer, now)
-            shards = _shards(connection, logstore, group)
+            _shards(connection, logstore, group)
             _take_back(connection, group, consumer, set(held))
-            return _assign(connection, group, consumer, shards)
+            shards = shards_of(connection, logstore)
+            early = _too_early(connection, group, shards)
+            return _assign(connection, group, consumer, [one.number for one in shards if one.number not in early])
 
         return self._database.submit(job)
 
@@ -186,14 +190,28 @@ def _see(connection: sqlite3.Connection, group: int, consumer: str, now: float) 
     )
 
 
-def _shards(connection: sqlite3.Connection, logstore: int, group: int) -> int:
-    """How many shards there are; each has a row of the group."""
-    numbers = [shard.number for shard in shards_of(connection, logstore)]
+def _shards(connection: sqlite3.Connection, logstore: int, group: int) -> None:
+    """Give each shard a row of the group."""
     connection.executemany(
         "INSERT OR IGNORE INTO consumer_shards (consumer_group, shard) VALUES (?, ?)",
-        [(group, number) for number in numbers],
+        [(group, shard.number) for shard in shards_of(connection, logstore)],
     )
-    return len(numbers)
+
+
+def _too_early(connection: sqlite3.Connection, group: int, shards: list[Shard]) -> set[int]:
+    """The shards that were made of others which the group, reading in order, has not read to their end."""
+    (in_order,) = connection.execute("SELECT in_order FROM consumer_groups WHERE id = ?", (group,)).fetchone()
+    if not in_order:
+        return set()
+    query = "SELECT shard, checkpoint FROM consumer_shards WHERE consumer_group = ?"
+    read = {shard: position_of(cursor) or 0 for shard, cursor in connection.execute(query, (group,))}
+    unread = [one for one in shards if not one.is_writable and read[one.number] < one.next]
+    # What takes keys that an older shard took was made of it.
+    return {
+        one.number
+        for one in shards
+        if any(old.number < one.number and old.begin < one.end and one.begin < old.end for old in unread)
+    }
 
 
 def _take_back(connection: sqlite3.Connection, group: int, consumer: str, held: set[int]) -> None:
@@ -211,13 +229,13 @@ def _take_back(connection: sqlite3.Connection, group: int, consumer: str, held: 
         )
 
 
-def _assign(connection: sqlite3.Connection, group: int, consumer: str, shards: int) -> list[int]:
-    """Which shards a consumer shall have: what it has, without what is too much, and with what is free."""
+def _assign(connection: sqlite3.Connection, group: int, consumer: str, shards: list[int]) -> list[int]:
+    """Which of the shards a consumer shall have: what it has, without what is too much, and with what is free."""
     query = "SELECT shard, owner FROM consumer_shards WHERE consumer_group = ? AND NOT released ORDER BY shard"
-    owners = connection.execute(query, (group,)).fetchall()
+    owners = [(shard, owner) for shard, owner in connection.execute(query, (group,)) if shard in shards]
     mine = [shard for shard, owner in owners if owner == consumer]
     free = [shard for shard, owner in owners if owner is None]
-    share = _share(connection, group, consumer, shards)
+    share = _share(connection, group, consumer, len(shards))
     for shard in mine[share:]:
         connection.execute(
             "UPDATE consumer_shards SET released = 1 WHERE consumer_group = ? AND shard = ?", (group, shard)

@@ -8,6 +8,7 @@ although the key ``fff…f`` belongs to it.
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from dataclasses import dataclass
 
@@ -82,23 +83,41 @@ def shard_of_key(connection: sqlite3.Connection, logstore: int, key: int) -> int
     return int(connection.execute(query, (logstore, f"{key:032x}")).fetchone()[0])
 
 
-def split_shard(connection: sqlite3.Connection, logstore: int, number: int, key: str | None, now: float) -> list[Shard]:
-    """Divide a shard at ``key``, or in the middle; it and the two that follow it.
+def split_shard(
+    connection: sqlite3.Connection, logstore: int, number: int, where: str | int, now: float
+) -> list[Shard]:
+    """Divide a shard at a key, or into so many equal parts; it and those that follow it.
 
     :raises ApiError: ``ParameterInvalid``, it takes no logs any more, the key is not inside it, or there are too many.
     """
     shard = _writable(connection, logstore, number)
-    if _count(connection, logstore) >= MAX_SHARDS:
-        raise ApiError("ParameterInvalid", f"the logstore has {MAX_SHARDS} shards that take logs, which are the most")
-    middle = f"{(int(shard.begin, 16) + int(shard.end, 16)) // 2:032x}" if key is None else f"{parse_key(key):032x}"
-    if not shard.begin < middle < shard.end:
+    bounds = [shard.begin, *_cuts(shard, where), shard.end]
+    writable = _count(connection, logstore)
+    if writable + len(bounds) - 2 > MAX_SHARDS:
         raise ApiError(
-            "ParameterInvalid", f"key {middle} is not between {shard.begin} and {shard.end}, the shard's bounds"
+            "ParameterInvalid",
+            f"the logstore has {writable} shards that take logs: {len(bounds) - 2} more would be over {MAX_SHARDS},"
+            " which are the most",
         )
     _close(connection, logstore, shard)
-    parts = [(shard.begin, middle), (middle, shard.end)]
+    parts = itertools.pairwise(bounds)
     made = [_insert(connection, logstore, _free_number(connection, logstore), part, now) for part in parts]
     return [find_shard(connection, logstore, one) for one in (number, *made)]
+
+
+def _cuts(shard: Shard, where: str | int) -> list[str]:
+    """The keys at which a shard is divided."""
+    begin, end = int(shard.begin, 16), int(shard.end, 16)
+    cuts = (
+        [parse_key(where)]
+        if isinstance(where, str)
+        else [begin + (end - begin) * part // where for part in range(1, where)]
+    )
+    bounds = [begin, *cuts, end]
+    if any(low >= high for low, high in itertools.pairwise(bounds)):
+        wanted = f"key {cuts[0]:032x} is not" if isinstance(where, str) else f"there are no {where} parts"
+        raise ApiError("ParameterInvalid", f"{wanted} between {shard.begin} and {shard.end}, the shard's bounds")
+    return [f"{cut:032x}" for cut in cuts]
 
 
 def merge_shard(connection: sqlite3.Connection, logstore: int, number: int, now: float) -> list[Shard]:

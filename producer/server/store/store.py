@@ -136,6 +136,10 @@ class Store:
         """Delete a logstore with all that is in it."""
         return self._database.submit(lambda connection: catalog.delete_logstore(connection, place))
 
+    def clear_logstore(self, place: Place) -> Future[None]:
+        """Delete the logs of a logstore; what is read and written from now on goes on behind them."""
+        return self._database.submit(lambda connection: catalog.clear_logstore(connection, place))
+
     def logstore(self, place: Place) -> Future[Logstore]:
         """The logstore of that name."""
         return self._database.submit(lambda connection: logstore_of(connection, place))
@@ -146,10 +150,10 @@ class Store:
             lambda connection: shards_of(connection, self._logstore_to_write(connection, place, now).row)
         )
 
-    def split_shard(self, place: Place, shard: int, key: str | None, now: float) -> Future[list[Shard]]:
-        """Divide a shard at ``key``, or in the middle: it and the two that follow it."""
+    def split_shard(self, place: Place, shard: int, where: str | int, now: float) -> Future[list[Shard]]:
+        """Divide a shard at a key, or into so many equal parts: it and those that follow it."""
         return self._database.submit(
-            lambda connection: split_shard(connection, logstore_of(connection, place).row, shard, key, now)
+            lambda connection: split_shard(connection, logstore_of(connection, place).row, shard, where, now)
         )
 
     def merge_shard(self, place: Place, shard: int, now: float) -> Future[list[Shard]]:
@@ -158,18 +162,25 @@ class Store:
             lambda connection: merge_shard(connection, logstore_of(connection, place).row, shard, now)
         )
 
-    def logstore_names(self, project: str, part: str, offset: int, size: int) -> Future[tuple[int, list[str]]]:
+    def logstore_names(
+        self, project: str, part: str, kind: str, offset: int, size: int
+    ) -> Future[tuple[int, list[str]]]:
         """How many of a project's logstores have ``part`` in their names, and ``size`` of these from ``offset`` on,
         sorted.
+
+        :param kind: their ``telemetryType``, ``None`` for those without; empty for all.
         """
 
         def job(connection: sqlite3.Connection) -> tuple[int, list[str]]:
             if not catalog.has_project(connection, project):
                 raise catalog.no_project(project)
-            matching = "FROM logstores WHERE project = ? AND instr(name, ?)"
-            (total,) = connection.execute(f"SELECT COUNT(*) {matching}", (project, part)).fetchone()
+            matching = (
+                "FROM logstores WHERE project = ? AND instr(name, ?)"
+                " AND ? IN ('', COALESCE(NULLIF(settings ->> 'telemetryType', ''), 'None'))"
+            )
+            (total,) = connection.execute(f"SELECT COUNT(*) {matching}", (project, part, kind)).fetchone()
             page = f"SELECT name {matching} ORDER BY name LIMIT ? OFFSET ?"
-            return total, [name for (name,) in connection.execute(page, (project, part, size, offset))]
+            return total, [name for (name,) in connection.execute(page, (project, part, kind, size, offset))]
 
         return self._database.submit(job)
 

@@ -129,3 +129,31 @@ def test_a_group_has_so_many_consumers_and_no_more(
     server.clock_offset = 61
     with Client(server, clock_offset=61) as later:
         assert beat(later, "c") == [0, 1, 2, 3]
+
+
+def split(client: Client, shard: int) -> None:
+    path = f"/logstores/{LOGSTORE}/shards/{shard}"
+    assert client.request("POST", path, params={"action": "split"}).status_code == 200
+
+
+def test_a_group_in_order_reads_what_was_split_first(client: Client) -> None:
+    """Of a split shard with logs the parts are given out when its checkpoint is at its end; of an empty one at once,
+    and in a group that wants no order, too.
+    """
+    shards = [client.put(log_group("x"), path="/shards/route", params={"key": "00"}) for _ in range(2)]
+    assert {answer.status_code for answer in shards} == {200}
+    client.request("PUT", GROUP, body=b'{"order": true}', headers={"Content-Type": "application/json"})
+    assert beat(client, "a") == [0, 1, 2, 3]
+    split(client, 0)
+    split(client, 3)
+    split(client, 4)
+    assert beat(client, "a", 0, 1, 2, 3) == [0, 1, 2, 3, 6, 7]
+    position = {"shard": 0, "checkpoint": client.cursor(0, "begin")}
+    assert ask(client, "checkpoint", "a", position).status_code == 200
+    assert beat(client, "a", 0, 1, 2, 3, 6, 7) == [0, 1, 2, 3, 6, 7]
+    position = {"shard": 0, "checkpoint": client.cursor(0, "end")}
+    assert ask(client, "checkpoint", "a", position).status_code == 200
+    assert beat(client, "a", 0, 1, 2, 3, 6, 7) == list(range(10))
+    assert create(client, consumerGroup="hasty").status_code == 200
+    hasty = client.request("POST", f"{GROUPS}/hasty", params={"type": "heartbeat", "consumer": "b"}, body=b"[]")
+    assert hasty.json() == list(range(10))

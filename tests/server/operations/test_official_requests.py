@@ -64,6 +64,42 @@ def test_a_split_shard_is_still_read_and_written_no_more(server: LogHubServer, c
     assert client.get(f"/logstores/{LOGSTORE}").json()["shardCount"] == 3
 
 
+def test_a_histogram_has_parts_as_long_as_the_request_says(client: Client) -> None:
+    """GetHistogramsV2 of the Go client sends interval, seconds, and 0 for none; too many parts are refused in words."""
+    client.put(log_group("a", "b", time=T + 119))
+    params = {"type": "histogram", "from": str(T), "to": str(T + 600), "query": "", "topic": ""}
+    found = client.get(f"/logstores/{LOGSTORE}", interval="300", **params).json()
+    assert [part["to"] - part["from"] for part in found] == [100, 300, 200]
+    assert [part["count"] for part in found] == [0, 2, 0]
+    assert len(client.get(f"/logstores/{LOGSTORE}", interval="0", **params).json()) == 41
+    refused = client.get(f"/logstores/{LOGSTORE}", interval="1", **{**params, "to": str(T + 2001)})
+    assert error_of(refused) == (400, "ParameterInvalid")
+    assert "2001 parts, 2000 are allowed" in refused.text
+
+
+def test_a_shard_is_split_into_as_many_parts_as_the_request_says(client: Client) -> None:
+    """SplitNumShard of the Go client sends shardCount; too many, or a key beside it, are refused and divide nothing."""
+    client.put(log_group("x"))
+    path = f"/logstores/{LOGSTORE}/shards/1"
+    for wrong in ({"shardCount": "1"}, {"shardCount": "256"}, {"shardCount": "2", "key": "c" + "0" * 31}):
+        assert error_of(client.request("POST", path, params={"action": "split", **wrong})) == (400, "ParameterInvalid")
+    parts = client.request("POST", path, params={"action": "split", "shardCount": "4"}).json()
+    assert [(one["shardID"], one["inclusiveBeginKey"][0], one["exclusiveEndKey"][0]) for one in parts] == [
+        *((1, "8", "f"), (2, "8", "9"), (3, "9", "b"), (4, "b", "d"), (5, "d", "f")),
+    ]
+    assert [one["inclusiveBeginKey"] for one in parts[2:]] == [one["exclusiveEndKey"] for one in parts[1:-1]]
+    assert client.get(f"/logstores/{LOGSTORE}").json()["shardCount"] == 5
+
+
+@pytest.mark.parametrize(("kind", "names"), [("None", ["logs"]), ("Metrics", ["metrics"]), ("Event", []), ("", 2)])
+def test_logstores_of_one_kind_are_listed(client: Client, kind: str, names: list[str] | int) -> None:
+    """ListLogStoreV2 and ListEventStore of the Go client ask for one telemetryType, of which None are the logs."""
+    for name, given in (("logs", ""), ("metrics", "Metrics")):
+        client.post_json("/logstores", json.dumps({"logstoreName": name, "telemetryType": given}).encode())
+    found = client.get("/logstores", offset="0", size="100", telemetryType=kind).json()
+    assert (found["logstores"] == names) if isinstance(names, list) else found["total"] == names
+
+
 @pytest.mark.parametrize(
     ("shard", "params"),
     [
@@ -135,3 +171,44 @@ def test_neighbours_of_a_log_are_those_of_its_sender(client: Client) -> None:
     assert (found["back_lines"], found["forward_lines"], found["total_lines"]) == (2, 2, 5)
     for wrong in ({"pack_id": "FF-9"}, {"pack_meta": "0|99|0"}, {"pack_meta": "x"}, {"back_lines": "101"}):
         assert error_of(client.get(f"/logstores/{LOGSTORE}", **{**where, **wrong})) == (400, "ParameterInvalid")
+
+
+def test_a_metric_store_is_set_up(client: Client) -> None:
+    """CreateMetricStore and UpdateMetricStore of the clients for Go and Java make a substore and set its ttl; it is
+    kept apart from the settings of the logstore.
+    """
+    body = json.dumps({"logstoreName": "m", "ttl": 7, "shardCount": 2, "telemetryType": "Metrics"}).encode()
+    client.post_json("/logstores", body)
+    path, store = "/logstores/m/substores", {"name": "prom", "ttl": 7, "sortedKeyCount": 2, "timeIndex": 2, "keys": []}
+    assert client.get(path).json() == {"substores": []}
+    assert client.post_json(path, json.dumps(store).encode()).status_code == 200
+    assert client.get(path).json() == {"substores": ["prom"]}
+    assert client.get(f"{path}/prom").json() == store
+    assert client.request("PUT", f"{path}/storage/ttl", params={"ttl": "9"}).status_code == 200
+    assert client.get(f"{path}/storage/ttl").json() == {"ttl": 9}
+    shown = client.get("/logstores/m").json()
+    assert (shown["ttl"], shown["telemetryType"], "substores" in shown) == (9, "Metrics", False)
+    changed = json.dumps({**store, "timeIndex": 3}).encode()
+    headers = {"Content-Type": "application/json"}
+    assert client.request("PUT", f"{path}/prom", body=changed, headers=headers).status_code == 200
+    assert client.get(f"{path}/prom").json()["timeIndex"] == 3
+    assert client.request("DELETE", f"{path}/prom").status_code == 200
+    for method, wrong in (("GET", "/prom"), ("PUT", "/prom"), ("DELETE", "/prom")):
+        answer = client.request(method, path + wrong, body=b"{}" if method == "PUT" else b"")
+        assert error_of(answer) == (400, "ParameterInvalid")
+    assert error_of(client.request("PUT", f"{path}/storage/ttl", params={"ttl": "0"})) == (400, "ParameterInvalid")
+
+
+def test_a_cleared_logstore_is_empty_and_goes_on(server: LogHubServer, client: Client) -> None:
+    """ClearLogStoreStorage of the Java client takes the logs; cursors of before find what is written next."""
+    for text in ("old", "older"):
+        client.put(log_group(text), path="/shards/route", params={"key": "00"})
+    begin, end = client.cursor(0, "begin"), client.cursor(0, "end")
+    assert client.request("DELETE", f"/logstores/{LOGSTORE}/storage").status_code == 200
+    assert server.count(PROJECT, LOGSTORE) == 0
+    groups, answer = client.pull(0, begin)
+    assert (groups, answer.headers["x-log-cursor"]) == ([], end)
+    client.put(log_group("new"), path="/shards/route", params={"key": "00"})
+    assert [len(client.pull(0, cursor)[0]) for cursor in (begin, end, client.cursor(0, "begin"))] == [1, 1, 1]
+    assert [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)] == ["new"]
+    assert error_of(client.request("DELETE", "/logstores/nowhere/storage")) == (404, "LogStoreNotExist")

@@ -54,6 +54,8 @@ LOG = [
             "磁盘",
             "说明: 已满",
             '"two drei"',
+            '#"two drei"',
+            'spaces: #"two drei"',
             "spaces: one",
         ),
         *(
@@ -131,6 +133,7 @@ def test_a_query_that_does_not_fit_matches_nothing(query: str) -> None:
             "level :> 3",
             "a*" * 21,
         ),
+        *("status != 404", "a && b", "! a", "path ~ api", "a ^ 2"),
         "(" * 60 + "a",
         "not " * 60,
     ],

@@ -89,6 +89,7 @@ def logs(client: Client) -> Client:
         ("* | select date_format(from_unixtime(__time__), '%Y-%m-%d %H:%i:%s') limit 1", [["2023-11-14 22:13:20"]]),
         ("* | select status order by __time__ limit 1, 2", [["404"], ["200"]]),
         ("* | select approx_distinct(status), count_if(regexp_like(path, '^/p[45]'))", [["3", "3"]]),
+        ("* | select approx_percentile(latency, 0.5) > 0, max_by(path, latency)", [["true", "/p4"]]),
         ('* | select __topic__, __source__, "__tag__:pod" limit 1', [["web", "", "p-1"]]),
         ("* | with few as (select status from log limit 2) select count(*) from few", [["2"]]),
         ("* | select 'limit 1, 2' -- from nowhere\n where status = 500", [["limit 1, 2"]]),
