@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import html
 import json
 import os
 import re
@@ -18,6 +20,7 @@ import pytest
 
 import producer
 from producer.config import option_rows
+from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -183,22 +186,24 @@ def test_no_table_is_torn(path: Path) -> None:
     assert not torn
 
 
-def test_every_option_is_documented_with_its_default() -> None:
-    """``docs/configuration.md`` lists every option of the code, with its default, and no other; ``README.md`` some."""
-    rows = {
-        f"| `{name}` | {default if default == 'number of CPUs' else f'`{default}`'} |"
-        for name, default, _ in option_rows()
-    }
-    retry_policy = "| `retry_policy` | `RetryPolicy()` |"
-    row = re.compile(r"^\| `[a-z_.]+` \| (?:`[^`]*`|number of CPUs) \|", re.MULTILINE)
-    assert set(row.findall((ROOT / "docs/configuration.md").read_text())) == rows | {retry_policy}
-    assert rows > set(row.findall((ROOT / "README.md").read_text())) != set()
+def test_every_option_is_told_in_one_place() -> None:
+    """No table of a page tells the default of an option of the producer or of Spark: the site's page of options does.
+
+    ``README.md`` shows a few of the producer's, as they are.
+    """
+    names = [name for name, _, _ in option_rows()] + [*TARGET_OPTIONS, *WRITE_OPTIONS, *READ_OPTIONS]
+    row = re.compile(rf"^\| `(?:{'|'.join(map(re.escape, names))})` \| (?:`[^`]*`|number of CPUs) \|.*$", re.MULTILINE)
+    told = {path.relative_to(ROOT).as_posix(): row.findall(path.read_text()) for path in DOCUMENTS}
+    assert [page for page, rows in told.items() if rows] == ["README.md"]
+    shown = {line.rpartition(" | ")[0] for line in told["README.md"]}
+    assert shown < {f"| `{name}` | `{default}`" for name, default, _ in option_rows()}
 
 
-def test_every_rule_is_documented() -> None:
-    """``docs/configuration.md`` gives each option's rule in the words of its error message."""
-    text = (ROOT / "docs/configuration.md").read_text()
-    assert [name for name, default, rule in option_rows() if f"| {rule} |" not in text] == []
+def test_every_folder_says_what_it_knows() -> None:
+    """``docs/architecture.md`` leaves that to the docstring of each folder's ``__init__.py``."""
+    folders = sorted((ROOT / "producer").rglob("__init__.py"))
+    assert len(folders) > 40
+    assert [str(path) for path in folders if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 def test_exported_names_are_what_the_package_says() -> None:
@@ -221,9 +226,18 @@ def test_every_threads_name_is_documented() -> None:
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """Every page is in its navigation, every link and name leads somewhere, and nothing is loaded from elsewhere."""
+    """Every page is in its navigation, every link and name leads somewhere, nothing is loaded from elsewhere, and the
+    page of options has each with its default, its rule and what it means.
+    """
     run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)], ROOT)
     page = (tmp_path / "index.html").read_text()
     assert "Nothing lost" in page
     assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://", page)
-    assert "max_block_ms" in (tmp_path / "reference.html").read_text()
+    reference = " ".join(html.unescape(re.sub("<[^>]+>", " ", (tmp_path / "options.html").read_text())).split())
+    for name, default, rule in option_rows():
+        assert f" {name} {default} {rule} : " in reference
+    for name, meaning in (TARGET_OPTIONS | WRITE_OPTIONS | READ_OPTIONS).items():
+        assert f" {name} {meaning} " in reference
+    assert "sources.taildir" in reference
+    assert "skipToEnd" in reference
+    assert "<!-- options" not in reference

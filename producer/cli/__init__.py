@@ -37,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             name = next((argument for argument in arguments if argument in COMMANDS), None)
             code = _main(arguments, name, ends_process=argv is None)
         except KeyboardInterrupt:
+            # One that came within an exec of text, as dataclasses have it, makes CPython end the process by SIGINT
+            # whatever the exit code is, unless another one follows.
+            exec("")  # noqa: S102
             code = interrupts.tell(f"producer {name}" if name else "producer")
         return interrupts.exit_code if code == INTERRUPTED else code
 

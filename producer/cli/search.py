@@ -6,13 +6,13 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..reading.search import PAGE, LogstoreSearch, Search, command_of, is_paged
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
 from .loghub import LogHub
-from .output import form_of, tell, writer
+from .output import Writer, form_of, tell, writer
 from .profiles import UsageError, resolve
 from .times import shown, time_of
 
@@ -29,20 +29,31 @@ def search(args: argparse.Namespace) -> int:
     with LogHub(resolve(args, os.environ)) as loghub:
         wanted = _search(args, query)
         pages = _pages(loghub.searching, wanted, args.limit, newest_first=not args.oldest)
-        printed = writer(args.output, FIRST)
-        if args.oldest:
-            found = 0
-            for page in pages:
-                printed.write(page)
-                found += len(page)
-        else:
-            logs = [log for page in pages for log in page]
-            printed.write(reversed(logs))
-            found = len(logs)
-        printed.close()
+        found = _write(writer(args.output, FIRST), pages, newest_first=not args.oldest)
     if not found:
         tell("no log of that range matches")
     return ExitCode.OK
+
+
+def _write(printed: Writer, pages: Iterable[list[Fields]], *, newest_first: bool) -> int:
+    """Write the logs in order of time; how many they are. What came before a page that fails is written, too."""
+    found, kept = 0, list[Fields]()
+    try:
+        for page in pages:
+            found += len(page)
+            if newest_first:
+                kept += page
+            else:
+                printed.write(page)
+    except BaseException:
+        if found:
+            printed.write(reversed(kept))
+            printed.close()
+            tell(f"only the {'newest' if newest_first else 'oldest'} {found} logs were found before this:")
+        raise
+    printed.write(reversed(kept))
+    printed.close()
+    return found
 
 
 def _pages(searching: LogstoreSearch, wanted: Search, limit: int, *, newest_first: bool) -> Iterator[list[Fields]]:

@@ -38,13 +38,14 @@ class Jvm:
     process is killed.
 
     :param settings: of Spark; those of its driver count from here on.
+    :param java_options: those of Spark's settings and of the environment count more.
     """
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], java_options: str = "") -> None:
         self._owner = os.getpid()
         self._folder = Path(tempfile.mkdtemp(prefix="loghub-producer-jvm-"))
         self._place = self._folder / "listens"
-        self._process = _popen(settings, self._place)
+        self._process = _popen(settings, self._place, java_options)
 
     def tell_environment(self) -> None:
         """Wait until it listens, and tell the environment of this process where.
@@ -93,14 +94,16 @@ def forget_in_environment() -> None:
         os.environ.pop(name, None)
 
 
-def _popen(settings: Mapping[str, str], place: Path) -> subprocess.Popen[bytes]:
+def _popen(settings: Mapping[str, str], place: Path, java_options: str) -> subprocess.Popen[bytes]:
     options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    java_options = f"{java_options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}"  # of two, the later one holds
     submit = Path(_find_spark_home()) / "bin" / "spark-submit"
     own = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     return subprocess.Popen(  # noqa: S603  (Spark's own program)
         [submit, *options, *own],
         stdin=subprocess.PIPE,
-        env=os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place)},
+        env=os.environ
+        | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place), "SPARK_SUBMIT_OPTS": java_options},
         process_group=0,  # a terminal's Ctrl-C is not for it
     )
 

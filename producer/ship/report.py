@@ -93,8 +93,9 @@ def summary(shipment: Shipment) -> Table:
         "waited for memory": f"{figures.memory_wait_ms / 1000:.1f} s",
         "rate": _rate(shipment),
         "failures": _failures(shipment),
-        "unparsed lines (shipped as text)": f"{figures.unparsed:,}",
     }
+    if figures.unparsed:
+        rows["in no known format (sent as text)"] = f"{figures.unparsed:,}"
     if figures.already_stored:
         rows["of them stored before"] = f"{figures.already_stored:,}"
     if figures.long_lines:

@@ -1,7 +1,10 @@
 """The Spark session of the job.
 
 With a local master everything is set for a quick and quiet start on one machine. With any other master only what the
-job needs is set, and the rest is left to ``spark-defaults.conf`` and the environment.
+job needs is set, and what its JVMs do better with where nobody has set it; the rest is left to ``spark-defaults.conf``
+and the environment.
+
+A job that needs no SQL gets a ``SparkContext`` alone: a session on top of it takes two seconds more.
 
 The package must be importable in the workers. Local workers get this process's path to it through ``PYTHONPATH`` (they
 do not inherit ``sys.path``); others get the package as a zip file. What it depends on (requests, urllib3, tenacity,
@@ -19,11 +22,15 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from pyspark import SparkContext
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from ..loggers import get_logger
@@ -38,8 +45,20 @@ _LEFT_OUT = (".pyc", ".pyx", ".pxd", ".pyi")
 _PACKAGE = Path(__file__).resolve().parent.parent
 _LOG4J = _PACKAGE / "ship" / "log4j2.properties"
 
-# A job that reads files in Python leaves the JVM little to do: a quick start is worth more than its best code.
-_LOCAL_JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j.configurationFile={_LOG4J.as_uri()}"
+# A job that reads files in Python leaves the JVM little to do: a quick start is worth more than its best code, and the
+# threads that would compile it take the cores from Python.
+_QUICK_CODE = "-XX:TieredStopAtLevel=1"
+_LOCAL_JAVA_OPTIONS = f"{_QUICK_CODE} -XX:+UseSerialGC -Dlog4j.configurationFile={_LOG4J.as_uri()}"
+# The first of two collectors that are asked for ends a JVM: which it is, is left to others. Set where nobody has.
+_EXECUTOR_DEFAULTS = {"spark.executor.defaultJavaOptions": _QUICK_CODE}
+
+_DAEMON = {"spark.python.daemon.module": "producer.ship.python_daemon"}
+
+# How long is waited for the first executor, seconds: as long as Spark itself waits for those that it is told to await.
+_EXECUTOR_PATIENCE = 30.0
+_POLL_SECONDS = 0.02
+# Until then a wait is not worth a word.
+_SILENT_SECONDS = 2.0
 
 
 # Those to which Spark's bridge to Java logs what an interrupt did to it.
@@ -58,38 +77,66 @@ def build_session(*, master: str | None = None, app_name: str = "loghub-producer
     :raises JavaNotFoundError: there is no Java 17 or newer.
     :raises SparkStartError: Java ended before Spark had started.
     """
+    with _ended_on_failure():
+        build_context(master=master, app_name=app_name)
+        return SparkSession.builder.getOrCreate()
+
+
+def build_context(*, master: str | None = None, app_name: str = "loghub-producer ship") -> SparkContext:
+    """As :func:`build_session`, without what SQL needs. It returns when there is an executor."""
     master = master or LOCAL_MASTER
     use_java()
     # Workers are this Python, with this environment's packages, not the first python3 on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = _local_settings() if is_local(master) else _cluster_settings()
-    session = _start({"spark.master": master, "spark.app.name": app_name, **settings})
-    if not is_local(master):
-        session.sparkContext.addPyFile(package_zip())
-    return session
+    local = is_local(master)
+    settings = _local_settings() if local else _cluster_settings()
+    defaults = _local_defaults() if local else _EXECUTOR_DEFAULTS
+    settings |= {"spark.master": master, "spark.app.name": app_name}
+    with _ended_on_failure():
+        _start(settings)
+        context = SparkContext.getOrCreate(_configuration(settings, defaults))
+        if not local:
+            context.addPyFile(package_zip())
+            if context.getConf().get("spark.dynamicAllocation.enabled", "false") != "true":  # they come with the work
+                _wait_for_executor(context)
+        return context
+
+
+def _wait_for_executor(context: SparkContext) -> None:
+    """Wait for the first one, for a while."""
+    begun, told = time.monotonic(), False
+    spark: Any = context._jsc.sc()
+    while len(spark.statusTracker().getExecutorInfos()) < 2:  # the driver is one
+        waited = time.monotonic() - begun
+        if waited >= _EXECUTOR_PATIENCE:
+            return
+        if waited >= _SILENT_SECONDS and not told:
+            told = True
+            _log.warning("Spark has no executor yet: is the cluster busy, or too small for what is asked of it?")
+        time.sleep(_POLL_SECONDS)
 
 
 @contextlib.contextmanager
-def running_session(*, master: str | None = None, app_name: str = "loghub-producer ship") -> Iterator[SparkSession]:
-    """As :func:`build_session`, for a block: when it is left, by an interrupt too, no process of Spark is left either.
+def running_context(*, master: str | None = None, app_name: str = "loghub-producer ship") -> Iterator[SparkContext]:
+    """As :func:`build_context`, for a block: when it is left, by an interrupt too, no process of Spark is left either.
 
     In the block SIGINT does what it did before, and not what Spark makes of it.
     """
     with quiet_interrupts():
         try:
             with _own_interrupts():
-                session = build_session(master=master, app_name=app_name)
+                context = build_context(master=master, app_name=app_name)
             try:
-                yield session
+                yield context
             finally:
-                _stop(session)
+                _stop(context)
         finally:
             end_java()
 
 
-def _stop(session: SparkSession) -> None:
+def _stop(context: SparkContext) -> None:
     try:
-        session.stop()
+        context.stop()
     except Exception as error:  # noqa: BLE001  (its JVM may be gone, or busy with what was interrupted; it is ended next)
         _log.info("Spark did not stop: %s", error)
 
@@ -104,22 +151,40 @@ def end_java() -> None:
             SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
 
 
-def _start(settings: Mapping[str, str]) -> SparkSession:
-    builder = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    if SparkContext._gateway is not None or known_to_environment():
-        return builder.getOrCreate()
+@contextlib.contextmanager
+def _ended_on_failure() -> Iterator[None]:
+    """End the JVM that the block has started, if it does not end well."""
+    before = len(_jvms)
     try:
-        with held_interrupts():  # or one could come between the start of a process and its name
-            _jvms.append(Jvm(settings))
-        _jvms[-1].tell_environment()
-        return builder.getOrCreate()
+        yield
     except BaseException:
-        end_java()
+        if len(_jvms) > before:
+            end_java()
         raise
-    finally:
-        forget_in_environment()
+
+
+def _start(settings: Mapping[str, str]) -> None:
+    """Start Java, unless this process has it, or was given it."""
+    if SparkContext._gateway is None and not known_to_environment():
+        with held_interrupts():  # or one could come between the start of a process and its name
+            _jvms.append(Jvm(settings, _QUICK_CODE))
+        try:
+            _jvms[-1].tell_environment()
+            SparkContext._ensure_initialized()
+        finally:
+            forget_in_environment()
+
+
+def _configuration(settings: Mapping[str, str], defaults: Mapping[str, str]) -> SparkConf:
+    """
+    :param settings: of Spark.
+    :param defaults: likewise, where ``spark-defaults.conf`` or the environment says nothing else.
+    """
+    SparkContext._ensure_initialized()  # what is said there is known to the JVM
+    found = SparkConf().setAll(list(settings.items()))
+    for name, value in defaults.items():
+        found.setIfMissing(name, value)
+    return found
 
 
 @contextlib.contextmanager
@@ -170,6 +235,13 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.extraJavaOptions": _LOCAL_JAVA_OPTIONS,
         "spark.ui.enabled": "false",
     }
+
+
+def _local_defaults() -> dict[str, str]:
+    workers_python = shutil.which(os.environ["PYSPARK_PYTHON"])
+    own_jars, jars = (Path(home, "jars").resolve() for home in (Path(pyspark.__file__).parent, _find_spark_home()))
+    # Another Python may have another pyspark, or none; so may another Spark.
+    return _DAEMON if workers_python == sys.executable and own_jars == jars else {}
 
 
 def _cluster_settings() -> dict[str, str]:

@@ -16,7 +16,7 @@ from .figures import Figures
 from .job import ShipJob
 from .portions import Portion
 from .sending import PortionSender
-from .session import running_session
+from .session import running_context
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,24 +79,34 @@ def running_spark(master: str | None) -> Iterator[SparkEngine]:
 
     :param master: a Spark master URL; every core of this machine if left out.
     """
-    with running_session(master=master) as session:
-        yield SparkEngine(session)
+    with running_context(master=master) as context:
+        yield SparkEngine(context)
 
 
 class SparkEngine:
-    """A Spark session that ships.
+    """Spark that ships.
 
-    :ivar session: the session.
-    :ivar parallelism: tasks that run at a time.
+    :param context: what it runs in.
     """
 
-    def __init__(self, session: SparkSession) -> None:
-        self.session = session
-        self.parallelism = int(session.sparkContext.defaultParallelism)
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+
+    @property
+    def session(self) -> SparkSession:
+        """The session, for what needs SQL."""
+        from pyspark.sql import SparkSession  # noqa: PLC0415  (few need it)
+
+        return SparkSession.builder.getOrCreate()
+
+    @property
+    def parallelism(self) -> int:
+        """Tasks that run at a time, as far as executors are known."""
+        return int(self._context.defaultParallelism)
 
     def start(self, portions: Sequence[Portion], job: ShipJob) -> SparkRun:
         """Begin to ship portions, a task each."""
-        return SparkRun(self.session.sparkContext, portions, job)
+        return SparkRun(self._context, portions, job)
 
 
 # As many attempts of a task as anybody lets Spark make: what is asked of it has to have a bound.

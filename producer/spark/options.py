@@ -2,7 +2,7 @@
 
 Spark hands options over as text and does not tell ``topicColumn`` from ``topiccolumn``; here they have the spelling of
 the documentation again. Names of Spark's side are written as Spark writes them; the producer's own options
-(``linger_ms``, ``http.verify``, …) have the names that ``docs/configuration.md`` gives them.
+(``linger_ms``, ``http.verify``, …) keep theirs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..credentials import Credentials, EnvironmentCredentials, StaticCredentials
 from ..errors import ConfigError
 from ..interfaces import CredentialsProvider
 
-#: What reading and writing have in common.
+#: What reading and writing have in common: names and meanings, of which the site makes a table.
 TARGET_OPTIONS: dict[str, str] = {
     "endpoint": "such as https://cn-hangzhou.log.aliyuncs.com",
     "project": "the project",
     "logstore": "the logstore",
     "accessKeyId": "with accessKeySecret: who signs; default: what the environment of the executors says",
     "accessKeySecret": "see accessKeyId; without both: LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET there",
-    "securityToken": "of temporary credentials",
+    "securityToken": "of temporary credentials; default: LOGHUB_SECURITY_TOKEN there",
     "credentialsProvider": "package.module:name of a credentials provider, or of what makes one without arguments",
 }
 
@@ -36,37 +36,46 @@ WRITE_OPTIONS: dict[str, str] = {
     "source": "the source of rows without one of their own; default: the worker's address",
     "topicColumn": "a column of text whose values are the rows' topics; not a field then, as are the next four",
     "sourceColumn": "a column of text whose values are the rows' sources",
-    "timeColumn": "a timestamp, or an integer of Unix seconds: the rows' time; default: the time of sending",
+    "timeColumn": "a timestamp, or an integer of Unix seconds: the rows' times; default: the time of sending",
     "shardHashColumn": "a column of text; rows with equal values go to the same shard",
-    "contentsColumn": "a map of text to values, whose entries become fields of the row",
+    "contentsColumn": "a map of text to values, whose entries become fields of the row: what reading gives as contents",
     "rowLabels": "columns, separated by commas, whose values name a row in errors, beside its number in the partition",
     "onFailure": "of a row that LogHub refuses: fail (the task, the default), deadletter or drop",
-    "deadLetterPath": "a directory, or a URI of a file system, for refused rows, as Parquet; with onFailure=deadletter",
+    "deadLetterPath": "a directory that all executors reach, or a URI such as hdfs://…, for refused rows, as Parquet; "
+    "with onFailure=deadletter",
     "deliveryGuarantee": "atLeastOnce (the default) or exactlyOnce",
-    "runId": "the name of this write for exactlyOnce: a run with the same name adds only what is missing",
-    "chunkRows": "exactlyOnce: rows of a request at most; default 4096",
-    "chunkBytes": "exactlyOnce: bytes of a request at most, before compression; default 1 MiB",
-    "ackTimeout": "how long a task waits for an acknowledgement, seconds; default 600",
+    "runId": "the name of this write for exactlyOnce: a run with the same name adds only what is missing; default: of "
+    "a stream the query's id, of a batch made up",
+    "chunkRows": "exactlyOnce: rows of a request at most; default 16384",
+    "chunkBytes": "exactlyOnce: bytes of a request at most, before compression; default 2097152",
+    "ackTimeout": "how long a task waits for an acknowledgement, and for memory, seconds; default 600",
     "metricsPath": "a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one",
-    "checkTarget": "true (the default): ask LogHub for the logstore before the job begins",
+    "checkTarget": "true (the default): ask LogHub for the logstore's shards before the job begins; a key that may "
+    "only write is no error. Of a stream before its first micro-batch, and again before one that comes a minute after "
+    "the last",
 }
 
-#: The options of reading, besides those that name the logstore; they are documented in ``docs/spark.md``.
+#: The options of reading, besides those that name the logstore.
 READ_OPTIONS: dict[str, str] = {
-    "startingOffsets": "where to begin: earliest, latest, a time, or JSON of shard and cursor",
-    "endingOffsets": "where a batch ends, before that: latest, a time, or JSON of shard and cursor",
-    "shards": "only these shards, such as 0,3",
-    "mode": "PERMISSIVE: a value that is not of its column's type is null; FAILFAST: it is an error",
-    "maxRowsPerTrigger": "about so many rows in a micro-batch; the driver counts them by reading them first",
-    "maxSecondsPerTrigger": "in a micro-batch only what each shard received in so many seconds",
-    "pullCount": "LogGroups in one request, 1 to 1000",
-    "partitionsPerShard": "of a batch: into about so many partitions each shard is divided, by time of receipt",
+    "startingOffsets": "where to begin: earliest (the default of a batch), latest (of a stream), Unix seconds, a time, "
+    "or JSON of shard and cursor. A stream with a checkpoint goes on where that ends",
+    "endingOffsets": "where a batch ends: latest (the default), Unix seconds, a time, or JSON of shard and cursor; "
+    "what lies at that place is not read any more",
+    "shards": "only these shards, such as 0,3; default: all",
+    "mode": "PERMISSIVE (the default): a value that is not of its column's type is null; FAILFAST: it is an error",
+    "maxRowsPerTrigger": "the rows of a micro-batch, at most, at whole LogGroups; a LogGroup with more comes alone. "
+    "The driver counts them by reading them first. Default: no limit",
+    "maxSecondsPerTrigger": "in a micro-batch only what each shard received within so many seconds of its first "
+    "LogGroup; default: no limit",
+    "pullCount": "LogGroups in one request, 1 to 1000 (the default); the server gives about 10 MiB at most",
+    "partitionsPerShard": "of a batch: into about so many partitions, 1 (the default) to 1000, each shard is divided, "
+    "so that more cores read it; by the time of receipt, to the second, so that one in which much came is longer",
     "query": "of a batch: only logs that match, in LogHub's query language; needs startingTime",
     "startingTime": "with query: the first time of logs, Unix seconds or as 2026-01-31T12:00:00Z",
     "endingTime": "with query: logs before this time; default: now",
-    "pushFilters": "true: a batch looks at the conditions of WHERE itself; needs PySpark 4.1",
+    "pushFilters": "true: a batch looks at the conditions of WHERE itself; needs PySpark 4.1. Default: false",
     "receivedWithin": "with pushFilters: seconds between a log's time and its receipt, at most, so that a condition on "
-    "__time__ says what need not be read",
+    "__time__ says what need not be read; default: no limit",
 }
 
 #: What Spark itself adds, or reads, among the options of a data source. A table of ``CREATE TABLE`` has each of its

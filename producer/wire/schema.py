@@ -25,12 +25,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _REQUIRED, _OPTIONAL, _REPEATED = _Field.LABEL_REQUIRED, _Field.LABEL_OPTIONAL, _Field.LABEL_REPEATED
-_BYTES, _STRING, _UINT32, _FIXED32, _INT32 = (
+_BYTES, _STRING, _UINT32, _FIXED32, _INT32, _INT64, _DOUBLE = (
     _Field.TYPE_BYTES,
     _Field.TYPE_STRING,
     _Field.TYPE_UINT32,
     _Field.TYPE_FIXED32,
     _Field.TYPE_INT32,
+    _Field.TYPE_INT64,
+    _Field.TYPE_DOUBLE,
 )
 
 # A message: its fields as (name, number, label, type or the name of another message).
@@ -78,6 +80,18 @@ _PACKAGES: dict[str, _Fields] = {
     "LogPackageList": [("packages", 1, _REPEATED, "LogPackage")],
 }
 
+#: What of Prometheus's remote write 1.0 is read. Text is bytes: whoever reads tells what is no UTF-8.
+_METRICS: dict[str, _Fields] = {
+    "Label": [("name", 1, _OPTIONAL, _BYTES), ("value", 2, _OPTIONAL, _BYTES)],
+    "Sample": [("value", 1, _OPTIONAL, _DOUBLE), ("timestamp", 2, _OPTIONAL, _INT64)],
+    "TimeSeries": [
+        ("labels", 1, _REPEATED, "Label"),
+        ("samples", 2, _REPEATED, "Sample"),
+        ("histograms", 4, _REPEATED, _BYTES),
+    ],
+    "WriteRequest": [("timeseries", 1, _REPEATED, "TimeSeries")],
+}
+
 
 def _build(package: str, syntax: str, messages: dict[str, _Fields]) -> dict[str, Any]:
     """The classes of ``messages``, in a pool of their own: another package may have registered the same names."""
@@ -95,7 +109,7 @@ def _build(package: str, syntax: str, messages: dict[str, _Fields]) -> dict[str,
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
 
 
-_checked = _build("loghub.embedded", "proto2", _log_messages(_REQUIRED) | _PACKAGES)
+_checked = _build("loghub.embedded", "proto2", _log_messages(_REQUIRED) | _PACKAGES | _METRICS)
 _strict = _build("loghub.embedded.text", "proto3", _log_messages(_OPTIONAL))
 _framed = _build("loghub.framed", "proto2", _framed_messages())
 
@@ -103,6 +117,7 @@ _framed = _build("loghub.framed", "proto2", _framed_messages())
 LogGroup: Any = _checked["LogGroup"]
 LogGroupList: Any = _checked["LogGroupList"]
 LogPackageList: Any = _checked["LogPackageList"]
+WriteRequest: Any = _checked["WriteRequest"]
 StrictText: Any = _strict["LogGroup"]
 FramedLogGroupList: Any = _framed["LogGroupList"]
 Content: Any = _framed["Content"]

@@ -59,6 +59,10 @@ _HTTP = (
     '[sources.r]\ntype = "http"\nport = {hop}\nformat = "batches"\nchannels = ["c"]\n',
     '[sinks.k]\ntype = "http"\nchannel = "c"\nendpoint = "http://127.0.0.1:{hop}/"\nformat = "batches"\n',
 )
+_AVRO = (
+    '[sources.r]\ntype = "avro"\nport = {hop}\nchannels = ["c"]\n',
+    '[sinks.k]\ntype = "avro"\nchannel = "c"\nhostname = "127.0.0.1"\nport = {hop}\n',
+)
 _THRIFT = (
     '[sources.r]\ntype = "thrift"\nport = {hop}\nchannels = ["c"]\n',
     '[sinks.k]\ntype = "thrift"\nchannel = "c"\nhostname = "127.0.0.1"\nport = {hop}\n',
@@ -311,6 +315,7 @@ PATHS = {
     "regex_loghub": [_TAILDIR + _REGEX + _MEMORY + _LOGHUB],
     "syslog": [_SYSLOG + _FILE + _NULL],
     "http": [_HTTP[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _HTTP[1]],
+    "avro": [_AVRO[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _AVRO[1]],
     "thrift": [_THRIFT[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _THRIFT[1]],
     "steady": [_TAILDIR + _FILE + _LOGHUB],
     "idle": [_TAILDIR + _FILE + _NULL],
@@ -324,6 +329,7 @@ GOALS = {
     ),
     "syslog": Goal("syslog TCP, 250 B, 10 connections → file", "events/s", _syslog, least=100_000),
     "http": Goal("two agents, http with batches, 250 B", "events/s", _hop(*PATHS["http"]), least=5 * 26_600),
+    "avro": Goal("two agents, avro, 250 B", "events/s", _hop(*PATHS["avro"]), least=5 * 26_600),
     "thrift": Goal("two agents, thrift, 250 B", "events/s", _hop(*PATHS["thrift"]), least=5 * 26_600),
     "steady": Goal("10 MB/s of 512 B → file → LogHub", "% of a core", _steady, most=8, memory=100),
     "idle": Goal("1,000 files at rest", "% of a core", _idle, most=0.5, memory=80),

@@ -157,3 +157,15 @@ def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
     err = capsys.readouterr().err
     assert "has 1 s to arrive" in err
     assert "1 not delivered" in err
+
+
+def test_sigterm_while_text_is_executed_is_told_as_any_other(tmp_path: Path) -> None:
+    """As it is at the start, where dataclasses are made: CPython would end a ``python -m`` by SIGINT."""
+    text = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); never = 1"
+    (tmp_path / "interrupted.py").write_text(
+        f"import sys, producer.cli as cli\ncli._main = lambda *_, **__: exec({text!r})\nsys.exit(cli.main(['agent']))\n"
+    )
+    command, paths = [sys.executable, "-m", "interrupted"], os.pathsep.join([str(tmp_path), *sys.path])
+    environment = os.environ | {"PYTHONPATH": paths}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (ended.returncode, ended.stderr) == (143, "producer agent: terminated\n")

@@ -335,6 +335,25 @@ def test_sql_alone_is_over_all_logs_whatever_is_in_it(run: Run, alone: str, monk
     assert asked == [f"* | {alone}", *with_queries]
 
 
+@pytest.mark.parametrize(("newest", "form"), [(True, "csv"), (False, "table")])
+def test_what_a_search_found_before_a_page_failed_is_printed(
+    run: Run, server: LogHubServer, newest: bool, form: str
+) -> None:
+    """In order of time, with how many they are; if nothing was found, nothing."""
+    times = range(200, 100, -1) if newest else range(101, 201)
+    page = [{"__time__": str(time), "__source__": ""} for time in times]
+    body = json.dumps({"meta": {"progress": "Complete", "count": 100}, "data": page}).encode()
+    server.faults.add(answer(200, "", body=body), times=1)
+    server.faults.add(answer(404, "LogStoreNotExist", "gone"))
+    asked = ["search", "--limit", "150", "-o", form, *([] if newest else ["--oldest"])]
+    code, out, err = run(*asked)
+    lines = out.splitlines()
+    assert (code, len(lines), lines[0].split(",")[0].split()[0]) == (1, 101, "__time__")
+    assert lines[1:] == sorted(lines[1:])
+    assert err.index(f"only the {'newest' if newest else 'oldest'} 100 logs") < err.index("LogStoreNotExist")
+    assert run(*asked)[1] == ""
+
+
 def test_search_refuses_sql(run: Run, filled: LogHubServer) -> None:
     """Its rows were asked for again with each page, and printed in reverse; the error says what asks for them."""
     code, out, err = run("search", "* | SELECT n ORDER BY n", "--limit", "1000")

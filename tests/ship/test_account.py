@@ -38,7 +38,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     """One task at a time or two, so that there is one portion."""
     if request.param == "local":
         return LocalEngine(1)
-    return SparkEngine(request.getfixturevalue("spark"))
+    return SparkEngine(request.getfixturevalue("spark").sparkContext)
 
 
 class Dying:
@@ -143,7 +143,7 @@ def test_a_target_that_is_wrong_is_told_by_its_argument_before_anything_starts(
     said: str,
 ) -> None:
     """Exit code 2, the argument that was typed, no table of zeros, no option of Spark's, and no Spark."""
-    monkeypatch.setattr(spark_engine, "running_session", lambda **_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(spark_engine, "running_context", lambda **_: pytest.fail("Spark was started"))
     write_files(tmp_path)
     server.faults.add(answer(404, code))
     exit_code, out, errors = command(tmp_path, f"--engine={engine_name}")
@@ -163,7 +163,7 @@ def test_an_endpoint_that_nobody_listens_at_is_told_before_anything_starts(
     engine_name: str,
 ) -> None:
     """Exit code 2, for nothing was sent."""
-    monkeypatch.setattr(spark_engine, "running_session", lambda **_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(spark_engine, "running_context", lambda **_: pytest.fail("Spark was started"))
     write_files(tmp_path)
     server.stop()
     exit_code, out, errors = command(tmp_path, f"--engine={engine_name}")

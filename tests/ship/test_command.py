@@ -43,14 +43,23 @@ MakeJob = Callable[..., ShipJob]
 
 def run_job(spark: SparkSession, path: Path, job: ShipJob, **options: int) -> Shipment:
     console = Console(file=io.StringIO())
-    return ship_files(SparkEngine(spark), find_files([str(path)]), job, console=console, **options)
+    return ship_files(SparkEngine(spark.sparkContext), find_files([str(path)]), job, console=console, **options)
 
 
 @pytest.fixture
 def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command uses the tests' session and leaves it running."""
-    monkeypatch.setattr(spark_engine, "running_session", lambda **_: contextlib.nullcontext(spark))
+    monkeypatch.setattr(spark_engine, "running_context", lambda **_: contextlib.nullcontext(spark.sparkContext))
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+
+
+@pytest.mark.usefixtures("on_test_session")
+def test_files_are_shipped_without_sql(tmp_path: Path, server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shipped once needs no session, whose start takes two seconds."""
+    monkeypatch.setattr(SparkEngine, "session", property(lambda _: pytest.fail("a session was started")))
+    (tmp_path / "a.log").write_text("a\n")
+    assert cli.run(parse_ship(ship_arguments(server, tmp_path / "a.log"))) == 0
+    assert contents(server) == ["a"]
 
 
 def test_every_line_of_a_directory_arrives_once_and_unchanged(
@@ -139,7 +148,7 @@ def test_command_ships_and_reports(tmp_path: Path, server: LogHubServer, capsys:
         "attempts": "1",
         "retries": "0",
         "failures": "0",
-        "unparsed lines (shipped as text)": "1",
+        "in no known format (sent as text)": "1",
     }
 
 
@@ -199,7 +208,7 @@ def test_wrong_use_is_told_before_spark_is_started(
     said: str,
 ) -> None:
     """The exit code is 2 and the message says what to do, at once."""
-    monkeypatch.setattr(spark_engine, "running_session", lambda **_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(spark_engine, "running_context", lambda **_: pytest.fail("Spark was started"))
     assert cli.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
     assert said in capsys.readouterr().err
 

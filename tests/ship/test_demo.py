@@ -33,7 +33,7 @@ Tamper = Callable[[list[dict[str, str]]], None]
 @pytest.fixture
 def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demonstration uses the tests' session and leaves it running."""
-    monkeypatch.setattr(spark_engine, "running_session", lambda **_: contextlib.nullcontext(spark))
+    monkeypatch.setattr(spark_engine, "running_context", lambda **_: contextlib.nullcontext(spark.sparkContext))
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
 

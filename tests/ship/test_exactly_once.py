@@ -261,7 +261,7 @@ def test_spark_stores_each_line_once(
         ranges = plan(find_files([str(logs)]).files, partition_bytes=20_000)
         portions = [Portion(splits, run="job", number=number) for number, splits in enumerate(ranges)]
         for _ in range(2):
-            assert ship_plan(SparkEngine(spark), plan_file, portions, job, console=QUIET).failure is None
+            assert ship_plan(SparkEngine(spark.sparkContext), plan_file, portions, job, console=QUIET).failure is None
             assert plan_file.ended() == set(range(len(portions)))
             (logs.parent / ENDED_FILE).write_text("")  # as if nobody had heard of it
     assert stored(server) == Counter(expected)
@@ -319,7 +319,10 @@ def test_kills_on_spark_store_nothing_twice(
     server.faults.remove(slow)
     if few:  # in the session that there is, which spares a JVM
         with PlanFile(str(logs.parent / "checkpoint")) as plan_file:
-            job, engine = make_job(parser="auto", exactly_once=True), SparkEngine(request.getfixturevalue("spark"))
+            job, engine = (
+                make_job(parser="auto", exactly_once=True),
+                SparkEngine(request.getfixturevalue("spark").sparkContext),
+            )
             assert ship_plan(engine, plan_file, plan_file.read() or [], job, console=QUIET).failure is None
     else:
         last = start(*command, *(["--once", "--settle=0.001"] if follow else []))

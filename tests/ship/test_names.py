@@ -70,7 +70,9 @@ def test_file_with_such_a_name_is_shipped_and_verified(
     write(tmp_path, b"good.log", b"four\n")
     found = find_files([str(tmp_path)])
     console = Console(file=io.StringIO())
-    run = Call(lambda: ship_files(SparkEngine(spark), found, make_job(), console=console, partition_bytes=100))
+    run = Call(
+        lambda: ship_files(SparkEngine(spark.sparkContext), found, make_job(), console=console, partition_bytes=100)
+    )
     shipment: Shipment = run.result(JOB_SECONDS)
     assert shipment.failure is None
     assert shipment.figures.lines == 202
@@ -85,7 +87,7 @@ def test_failure_over_such_a_file_reaches_the_driver(
     write(tmp_path, b"bad\xff.gz", gzip.compress(b"one\n" * 10_000)[:-20])
     console = Console(file=io.StringIO())
     found = find_files([str(tmp_path)])
-    run = Call(lambda: ship_files(SparkEngine(spark), found, make_job(), console=console))
+    run = Call(lambda: ship_files(SparkEngine(spark.sparkContext), found, make_job(), console=console))
     failure = run.result(JOB_SECONDS).failure
     assert failure is not None
     assert f"{tmp_path}/bad\\xff.gz: damaged or incomplete gzip data" in failure

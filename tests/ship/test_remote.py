@@ -70,7 +70,9 @@ def test_spark_reads_remote_files(
     """A task gets the address and what the file was, and opens it by itself."""
     found = find_files([f"{web}/a.log"])
     console = Console(file=io.StringIO())
-    shipment = ship_files(SparkEngine(spark), found, make_job(parser="text"), console=console, partition_bytes=50_000)
+    shipment = ship_files(
+        SparkEngine(spark.sparkContext), found, make_job(parser="text"), console=console, partition_bytes=50_000
+    )
     assert shipment.failure is None
     assert contents(server) == LINES
 

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
 
-from producer.ship import jvm, session
+from producer.ship import jvm, python_daemon, session
 from producer.ship.failure import describe
 
 _TRACE = """\
@@ -39,6 +40,29 @@ def test_local_workers_run_this_python_with_this_package(spark: SparkSession) ->
     executable, file = spark.sparkContext.parallelize([0], 1).map(look).collect()[0]
     assert Path(executable).resolve() == Path(sys.executable).resolve()
     assert file == producer.__file__
+
+
+def test_local_workers_import_pyspark_as_it_is_installed(spark: SparkSession) -> None:
+    """Workers are forked by a daemon that does not compile pyspark from Spark's zip file at each start."""
+
+    def look(_: int) -> str:
+        return sys.modules["__main__"].__spec__.name  # type: ignore[union-attr]  (that of the daemon)
+
+    assert spark.sparkContext.parallelize([0], 1).map(look).collect() == ["producer.ship.python_daemon"]
+    path = ["/job", "/spark/python/lib/pyspark.zip", "/spark/python/lib/py4j-1-src.zip", "/a/lib/own.zip", "/site"]
+    assert python_daemon.installed_first(path) == [path[0], *path[3:], *path[1:3]]
+
+
+@pytest.mark.parametrize("name", ["PYSPARK_PYTHON", "SPARK_HOME"])
+def test_workers_of_another_installation_keep_its_pyspark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Another Python, or another Spark, may go with another version of pyspark."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert session._local_defaults()
+    (tmp_path / "python").symlink_to("/bin/sh")
+    monkeypatch.setenv(name, str(tmp_path / "python"))
+    assert session._local_defaults() == {}
 
 
 def test_task_has_four_attempts_by_default() -> None:
@@ -134,3 +158,81 @@ def test_the_pipe_to_a_jvm_is_closed_with_it(program: str, monkeypatch: pytest.M
     started.end()
     assert process.stdin is not None
     assert (process.stdin.closed, process.returncode is None) == (True, False)
+
+
+def test_options_of_a_driver_stand_before_those_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM is told to start quickly, and SPARK_SUBMIT_OPTS can tell it otherwise: of two options the later holds."""
+    (tmp_path / "bin").mkdir()
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.write_text('#!/bin/sh\necho $SPARK_SUBMIT_OPTS >"$_PYSPARK_DRIVER_CONN_INFO_PATH"\n')
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=4")
+    with jvm._popen({}, tmp_path / "said", session._QUICK_CODE) as process:
+        assert process.wait() == 0
+    assert (tmp_path / "said").read_text().split() == ["-XX:TieredStopAtLevel=1", "-XX:TieredStopAtLevel=4"]
+
+
+def test_options_of_executors_that_somebody_has_set_stay(spark: SparkSession) -> None:
+    """The JVM of an executor is told to start quickly unless ``spark-defaults.conf`` or the like says something."""
+    name = "spark.executor.defaultJavaOptions"
+    properties = spark._jvm.System  # type: ignore[union-attr]
+    assert session._configuration({}, session._EXECUTOR_DEFAULTS).get(name) == "-XX:TieredStopAtLevel=1"
+    properties.setProperty(name, "-Dtheirs=1")  # as spark-submit does with what it reads
+    try:
+        found = session._configuration({"spark.app.name": "a"}, session._EXECUTOR_DEFAULTS)
+    finally:
+        properties.clearProperty(name)
+    assert (found.get(name), found.get("spark.app.name")) == ("-Dtheirs=1", "a")
+
+
+class _Executors:
+    """Stands in for a context: an executor comes at the third look.
+
+    :ivar looks: how often was looked.
+    """
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def __getattr__(self, _: str) -> object:
+        return lambda: self
+
+    def getExecutorInfos(self) -> list[str]:  # noqa: N802  (Spark's name)
+        self.looks += 1
+        return ["the driver"] + ["an executor"] * (self.looks > 2)
+
+
+def test_work_on_a_cluster_begins_when_there_is_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command tells of its speed has no wait for executors in it; one that never comes is not awaited."""
+    monkeypatch.setattr(session, "_POLL_SECONDS", 0.0)
+    context = _Executors()
+    session._wait_for_executor(SimpleNamespace(_jsc=context))  # type: ignore[arg-type]
+    assert context.looks == 3
+    monkeypatch.setattr(session, "_EXECUTOR_PATIENCE", 0.0)
+    session._wait_for_executor(SimpleNamespace(_jsc=_Executors()))  # type: ignore[arg-type]
+
+
+def test_a_wait_for_executors_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A cluster that has none to give must not look like a command that hangs."""
+    monkeypatch.setattr(session, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(session, "_SILENT_SECONDS", 0.0)
+    session._wait_for_executor(SimpleNamespace(_jsc=_Executors()))  # type: ignore[arg-type]
+    assert caplog.text.count("Spark has no executor yet") == 1
+
+
+def test_executors_that_come_with_the_work_are_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With dynamic allocation there may be none before the first task."""
+    waits: list[object] = []
+    monkeypatch.setattr(session, "_wait_for_executor", waits.append)
+    monkeypatch.setattr(session, "_start", lambda _: None)
+    monkeypatch.setattr(session, "_configuration", lambda *_: None)
+    for dynamic in ("false", "true"):
+        conf = {"spark.dynamicAllocation.enabled": dynamic}
+        context = SimpleNamespace(getConf=lambda conf=conf: conf, addPyFile=lambda _: None)
+        kind = SimpleNamespace(getOrCreate=lambda _, context=context: context)
+        monkeypatch.setattr(session, "SparkContext", kind)
+        session.build_context(master="spark://nowhere:7077")
+    assert len(waits) == 1

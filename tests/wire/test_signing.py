@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from producer.wire import signing
 from producer.wire.signing import SigningKey, UnsignedRequest, http_date, sign_v1, sign_v4
 from tests.wire.test_log_group import VECTORS
 
@@ -66,3 +67,19 @@ def test_a_signing_key_shows_no_secret() -> None:
     key = SigningKey(access_key_id="id", access_key_secret="s3cret", security_token="t0ken")
     assert "s3cret" not in repr(key)
     assert "t0ken" not in repr(key)
+
+
+def test_of_version_4_the_key_of_a_day_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each secret, day and region; a request costs no HMAC that lets other threads have the interpreter."""
+    calls: list[bytes] = []
+    digest = signing.hmac.digest
+    monkeypatch.setattr(signing.hmac, "digest", lambda key, *rest: calls.append(key) or digest(key, *rest))
+    request = UnsignedRequest(method="GET", path="/", params={}, headers={"Host": "h"})
+    keys = [SigningKey(access_key_id="a", access_key_secret=f"once {n}", region="r") for n in range(2)]
+    signatures = set()
+    for key in keys:
+        for day in (1, 2):
+            for second in range(3):
+                now = datetime(2026, 1, day, 0, 0, second, tzinfo=UTC)
+                signatures.add(sign_v4(request, key, now)["Authorization"])
+    assert (len(calls), len(signatures)) == (2 * 2 * 4, 2 * 2 * 3)

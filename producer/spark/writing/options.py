@@ -27,7 +27,7 @@ _Number = TypeVar("_Number", int, float)
 #: How long a task waits for an acknowledgement, seconds.
 ACK_TIMEOUT = 600.0
 #: The requests of ``exactlyOnce`` are cut by these: rows, and bytes before compression.
-CHUNK_ROWS, CHUNK_BYTES = 4096, 1 << 20
+CHUNK_ROWS, CHUNK_BYTES = 16_384, 2 << 20
 #: Of ``atLeastOnce``: twice the producer's default, since rows come many at a time, and each request costs the same.
 BATCH_BYTES = 1 << 20
 #: A request's body may not be larger, whatever is asked for, bytes.

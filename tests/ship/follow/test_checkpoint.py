@@ -122,7 +122,7 @@ def test_command_refuses_the_checkpoint_of_another_target_before_spark_is_starte
     def started(**_: object) -> None:
         raise InputError("Spark was started")
 
-    monkeypatch.setattr(spark_engine, "running_session", started)
+    monkeypatch.setattr(spark_engine, "running_context", started)
     arguments = ship_arguments(server, tmp_path / "logs", "--follow", "--checkpoint", tmp_path / "checkpoint")
     assert cli.run(parse_ship(arguments)) == 2
     assert "Spark was started" in capsys.readouterr().err

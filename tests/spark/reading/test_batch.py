@@ -13,7 +13,7 @@ from producer import ConfigError, LogItem, Producer, ProducerConfig
 from producer.reading.errors import LogHubReadError
 from producer.server import Limits, LogHubServer
 from producer.server.faults import Fault, answer, cut
-from producer.spark.reading import READ_OPTIONS, batch_reader, default_schema
+from producer.spark.reading import batch_reader, default_schema
 from producer.spark.reading.ranges import ShardRange
 
 from ..conftest import LOGSTORE, PROJECT, Put, options_of, project_of
@@ -227,11 +227,3 @@ def test_the_schema_is_checked(server: LogHubServer) -> None:
     with pytest.raises(ConfigError, match="__time__ must be timestamp"):
         batch_reader(options_of(server), StructType([StructField("__time__", StringType())]))
     assert batch_reader(options_of(server), StructType([StructField("n", LongType())])) is not None
-
-
-def test_options_are_documented() -> None:
-    """The documentation has every option of reading."""
-    from pathlib import Path
-
-    text = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
-    assert [name for name in READ_OPTIONS if f"| `{name}` |" not in text] == []

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import contextlib
+import random
+
+import cramjam
+import pytest
+
+from producer.errors import CompressionError
+from producer.wire import snappy
+
+
+def _samples() -> list[bytes]:
+    chance = random.Random(1)
+    words = [chance.randbytes(chance.randrange(1, 90)) for _ in range(50)]
+    mixed = b"".join(chance.choices(words, k=3000))
+    return [b"", b"a", b"ab" * 5000, bytes(70_000), chance.randbytes(70_000), mixed, b"x" * 61 + chance.randbytes(300)]
+
+
+@pytest.mark.parametrize("data", _samples(), ids=lambda data: str(len(data)))
+def test_blocks_of_the_real_library_are_read(data: bytes) -> None:
+    """What snappy compressed comes out as it was: short and long literals, copies, copies of themselves."""
+    block = bytes(cramjam.snappy.compress_raw(data))
+    assert snappy.uncompressed_size(block) == len(data)
+    assert snappy.decompress(block, len(data)) == data
+
+
+def test_long_offsets_are_read() -> None:
+    """A copy of four bytes of offset, which encoders seldom make, reaches back as far as it says."""
+    block = b"\x08" + b"\x0cabcd" + b"\x0f\x04\x00\x00\x00"
+    assert snappy.decompress(block, 8) == b"abcdabcd"
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        (b"", "no snappy block"),
+        (b"\xff\xff\xff\xff\xff\x01", "no snappy block"),
+        (b"\x05", "0 of 5 bytes"),
+        (b"\x05\x10abc", "cut short"),
+        (b"\x05\xf0", "cut short"),
+        (b"\x05\x00a\x01", "cut short within an element"),
+        (b"\x05\x00a\x01\x05", "5 bytes back, where nothing is"),
+        (b"\x05\x00a\x01\x00", "0 bytes back, where nothing is"),
+        (b"\x02\x08abc", "more than the 2 bytes"),
+        (b"\x7f" + b"\x00a", "127 bytes, 100 are allowed"),
+    ],
+)
+def test_what_is_no_block_is_refused(block: bytes, reason: str) -> None:
+    """Bytes cut short, copies from nowhere, and sizes that do not hold are CompressionError that says what is wrong."""
+    with pytest.raises(CompressionError, match=reason):
+        snappy.decompress(block, 100)
+
+
+def test_bytes_at_random_are_refused_or_read_within_the_limit() -> None:
+    """No bytes raise anything else, or make more than the limit."""
+    chance = random.Random(2)
+    good = bytearray(cramjam.snappy.compress_raw(b"some text, some more text, some text again" * 3))
+    for _ in range(3000):
+        block = bytearray(good)
+        for _ in range(chance.randrange(1, 4)):
+            block[chance.randrange(len(block))] = chance.randrange(256)
+        with contextlib.suppress(CompressionError):
+            assert len(snappy.decompress(bytes(block), 200)) <= 200
