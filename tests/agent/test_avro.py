@@ -22,6 +22,8 @@ from producer.agent.protocols.avro_encoding import long, text
 from producer.agent.sinks.avro import AvroSink
 from producer.agent.sources import listening
 from producer.agent.testing import SinkConformance, SourceConformance
+from producer.clock import Clock
+from producer.testing import ManualClock
 from tests.agent.components import made
 from tests.agent.doubles import context
 from tests.agent.sources.listeners import all_of, serving
@@ -84,9 +86,9 @@ def received(peer: socket.socket, size: int) -> bytes:
 
 
 @contextmanager
-def sink(address: tuple[str, int], state: Path, **options: Any) -> Iterator[AvroSink]:
+def sink(address: tuple[str, int], state: Path, clock: Clock | None = None, **options: Any) -> Iterator[AvroSink]:
     given = {"hostname": address[0], "port": address[1], "request_timeout": 5.0, **options}
-    made_of = AvroSink(read_options(AvroSink.Options, given, "sinks.k"), context(state))
+    made_of = AvroSink(read_options(AvroSink.Options, given, "sinks.k"), context(state, clock=clock))
     try:
         yield made_of
     finally:
@@ -321,6 +323,45 @@ def test_a_call_has_no_more_events_than_the_receiver_takes(tmp_path: Path) -> No
         with patch.object(served.outlet, "put", put), pytest.raises(SinkError, match="FAILED") as failed:
             ours.write(batches)
         assert failed.value.later == batches[2:]
+
+
+def test_a_batch_larger_than_the_receivers_channel_comes_once(tmp_path: Path) -> None:
+    """It goes on behind the call that was acknowledged last, over another connection, too; a new delivery is whole."""
+    large, next_one = EventBatch.of_lines(b"1\n2\n3\n4\n5\n").numbered(7), EventBatch.of_lines(b"6\n").numbered(8)
+    with serving("avro", put_timeout=0.0) as served, sink(served.address, tmp_path, batch_size=2) as ours:
+        original = served.outlet.put
+
+        def put(batch: EventBatch, timeout: float | None = None) -> None:
+            original(batch, timeout)
+            served.outlet.room.clear()
+
+        with patch.object(served.outlet, "put", put):
+            for _ in range(2):
+                with pytest.raises(SinkError, match="FAILED") as failed:
+                    ours.write([large, next_one])
+                assert failed.value.later == [large, next_one]
+                served.outlet.room.set()
+            ours.close()
+            ours.write([large, next_one])
+        served.outlet.room.set()
+        assert [batch.bodies() for batch in served.outlet.batches] == [[b"1", b"2"], [b"3", b"4"], [b"5", b"6"]]
+        ours.write([large])
+        assert len(served.outlet.events) == 11
+
+
+def test_each_call_has_its_own_time(tmp_path: Path) -> None:
+    """As Flume's: a delivery of many calls may take longer than one of them."""
+    clock = ManualClock()
+    with serving("avro") as served, sink(served.address, tmp_path, clock, batch_size=1) as ours:
+        original = served.outlet.put
+
+        def put(batch: EventBatch, timeout: float | None = None) -> None:
+            clock.advance(4.0)
+            original(batch, timeout)
+
+        with patch.object(served.outlet, "put", put):
+            ours.write([EventBatch.of_lines(b"1\n2\n3\n4\n")])
+        assert len(served.outlet.events) == 4
 
 
 @contextmanager

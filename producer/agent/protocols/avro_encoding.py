@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
+from ...wire.protobuf import varint
 from ..batch import EventBatch
 from .calls import BadCallError, valid_text
 
@@ -125,13 +126,7 @@ class Reader:
 @lru_cache(_MOST_KEPT)
 def long(number: int) -> bytes:
     """A number, not below zero."""
-    number <<= 1
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
+    return varint(number << 1)
 
 
 def sized(data: bytes) -> bytes:

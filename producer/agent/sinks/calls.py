@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ...clock import NO_DEADLINE, Deadline
@@ -28,7 +29,7 @@ class CallSinkOptions(PeerOptions):
     most_bytes: int = option(4 << 20, least=1, doc="bytes of bodies, likewise; Flume takes frames of up to 16 MB")
     connect_timeout: float = option(20.0, flume="connect-timeout", scale=0.001, least=0.001, doc="seconds")
     request_timeout: float = option(
-        20.0, flume="request-timeout", scale=0.001, least=0.001, doc="seconds that a delivery may take"
+        20.0, flume="request-timeout", scale=0.001, least=0.001, doc="seconds that a call may take"
     )
 
 
@@ -49,10 +50,12 @@ class Call(NamedTuple):
 
     :ivar events: as :meth:`CallSink._events` gives them.
     :ivar done: so many batches of the delivery are whole with it.
+    :ivar part: so many events of the next one the receiver has with it, too.
     """
 
     events: Sequence[Any]
     done: int
+    part: int
 
 
 class CallSink(ABC):
@@ -70,6 +73,8 @@ class CallSink(ABC):
         self._peer: Peer | None = None
         self._line: Any = None
         self._end = NO_DEADLINE
+        # The number of a batch of which the receiver has acknowledged a part, and how many of its events these are.
+        self._begun: tuple[int | None, int] = (None, 0)
         self._since = 0.0
         self._number = 0
 
@@ -101,12 +106,13 @@ class CallSink(ABC):
             return
         done = 0
         try:
-            line, deadline = self._connected(), Deadline.after(self._clock, self._limits.request_timeout)
+            line = self._connected()
             for call in calls:
-                status = self._ask(line, call.events, deadline)
+                status = self._ask(line, call.events, Deadline.after(self._clock, self._limits.request_timeout))
                 if status.name != "OK":
                     raise SinkError(f"{self._name}: it has not taken them: {status.name}", batches[done:])
                 done = call.done
+                self._begun = (batches[done].sequence if call.part else None, call.part)
         except (OSError, ValueError) as error:
             self._counters.add(ConnectionFailedCount=1)
             self.close()
@@ -116,14 +122,23 @@ class CallSink(ABC):
         """What has to be said so that the receiver has these: none is more than it is to take at once."""
         calls, waiting, left = list[Call](), list[Any](), self.most_bytes
         for done, batch in enumerate(batches):
-            bodies = batch.bodies()
-            for event, body in zip(self._events(batch, bodies), bodies, strict=True):
+            bodies, begun = batch.bodies(), self._acknowledged_of(batch)
+            events = enumerate(zip(self._events(batch, bodies), bodies, strict=True))
+            for part, (event, body) in islice(events, begun, None):
                 left -= len(body)
                 if waiting and (left < 0 or len(waiting) == self.most_events):
-                    calls.append(Call(waiting, done))
+                    calls.append(Call(waiting, done, part))
                     waiting, left = [], self.most_bytes - len(body)
                 waiting.append(event)
-        return [*calls, Call(waiting, len(batches))] if waiting else calls
+        return [*calls, Call(waiting, len(batches), 0)] if waiting else calls
+
+    def _acknowledged_of(self, batch: EventBatch) -> int:
+        """So many of its first events the receiver has, from a delivery that failed behind them.
+
+        Without this a receiver whose channel is smaller than a batch would get its beginning again and again.
+        """
+        number, part = self._begun
+        return part if batch.sequence is not None and batch.sequence == number else 0
 
     def give_up(self, deadline: Deadline) -> None:
         """See :class:`~..interfaces.Sink`."""

@@ -1,8 +1,9 @@
 """Sends events to Flume's Thrift source, or to the source ``thrift`` of an agent. Source: Flume's ``ThriftSink``.
 
 A delivery is calls of ``appendBatch``, of ``batch_size`` events each, and ``OK`` says that the receiver's channels have
-committed one. If one fails, or the answers do not come within ``request_timeout``, the batches that they have not
-acknowledged are sent again, whole: some events may then be there twice.
+committed one. If one fails, or its answer does not come within ``request_timeout``, the next delivery goes on with it:
+its events may then be there twice. After a restart, or by another sink of a group, the batch that was begun is sent
+again whole.
 """
 
 from __future__ import annotations
