@@ -255,7 +255,7 @@ class HttpSink:
             return min(float(text), _LONGEST_RETRY_AFTER)
         try:
             wanted = parsedate_to_datetime(text).timestamp() - self._clock.time()
-        except ValueError:
+        except (ValueError, OverflowError):  # the latter of numbers that no date has
             return _BACKOFF
         return min(max(wanted, 0.0), _LONGEST_RETRY_AFTER)
 

@@ -141,6 +141,8 @@ def test_the_status_decides(server, status, rules, outcome):
         ({"Retry-After": formatdate(1009, usegmt=True)}, 9.0),
         ({}, 1.0),
         ({"Retry-After": "x"}, 1.0),
+        ({"Retry-After": "Wed, 99999999999999999999 Oct 2026 07:28:00 GMT"}, 1.0),
+        ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 +99999999999999"}, 1.0),
     ],
 )
 def test_a_pause_that_is_asked_for_is_kept(server, sink_for, headers, seconds):
