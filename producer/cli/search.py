@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ..reading.search import PAGE, LogstoreSearch, Search, command_of, is_paged
 from ..wire.read_log_group import Fields
@@ -35,25 +35,35 @@ def search(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _write(printed: Writer, pages: Iterable[list[Fields]], *, newest_first: bool) -> int:
+def _write(printed: Writer, pages: Iterator[list[Fields]], *, newest_first: bool) -> int:
     """Write the logs in order of time; how many they are. What came before a page that fails is written, too."""
     found, kept = 0, list[Fields]()
-    try:
-        for page in pages:
-            found += len(page)
-            if newest_first:
-                kept += page
-            else:
-                printed.write(page)
-    except BaseException:
+    failure: BaseException | None = None
+    while page := _next(pages):
+        if isinstance(page, BaseException):
+            failure = page
+            break
+        found += len(page)
+        if newest_first:
+            kept += page
+        else:
+            printed.write(page)
+    if found or failure is None:
+        printed.write(reversed(kept))
+        printed.close()
+    if failure is not None:
         if found:
-            printed.write(reversed(kept))
-            printed.close()
             tell(f"only the {'newest' if newest_first else 'oldest'} {found} logs were found before this:")
-        raise
-    printed.write(reversed(kept))
-    printed.close()
+        raise failure
     return found
+
+
+def _next(pages: Iterator[list[Fields]]) -> list[Fields] | BaseException | None:
+    """A page, or why there is none; what fails while a page is printed, such as a pipe that is closed, is not it."""
+    try:
+        return next(pages, None)
+    except BaseException as error:  # noqa: BLE001  # an interrupt, too: what was found until then is printed
+        return error
 
 
 def _pages(searching: LogstoreSearch, wanted: Search, limit: int, *, newest_first: bool) -> Iterator[list[Fields]]:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,6 +19,7 @@ import pytest
 
 from producer import Producer, ProjectConfig
 from producer.cli import main
+from producer.cli.search import _write
 from producer.cli.times import time_of
 from producer.reading.search import LogstoreSearch
 from producer.server import LogHubServer
@@ -352,6 +353,23 @@ def test_what_a_search_found_before_a_page_failed_is_printed(
     assert lines[1:] == sorted(lines[1:])
     assert err.index(f"only the {'newest' if newest else 'oldest'} 100 logs") < err.index("LogStoreNotExist")
     assert run(*asked)[1] == ""
+
+
+@pytest.mark.parametrize("newest", [True, False])
+def test_a_pipe_that_is_closed_is_no_page_that_failed(capsys: pytest.CaptureFixture[str], newest: bool) -> None:
+    """As of ``search --oldest | head -1``: nothing is told of logs that were not found."""
+
+    class Closed:
+        def write(self, rows: Iterable[object]) -> None:
+            for _ in rows:
+                raise BrokenPipeError
+
+        def close(self) -> None:
+            pass
+
+    with pytest.raises(BrokenPipeError):
+        _write(Closed(), iter([[{"a": "1"}], [{"a": "2"}]]), newest_first=newest)
+    assert capsys.readouterr().err == ""
 
 
 def test_search_refuses_sql(run: Run, filled: LogHubServer) -> None:
