@@ -102,12 +102,6 @@ class MemoryTransaction(BaseTransaction):
         else:
             self._channel._put(self, events)
 
-    def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
-        """See :class:`~producer.interfaces.Transaction`."""
-        if count.__class__ is int and count > 0 and max_bytes is None and self.state is OPEN:
-            return self._channel._take(self, count, None, timeout)
-        return super().take(count, max_bytes=max_bytes, timeout=timeout)
-
     def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
         return self._channel._take(self, count, max_bytes, timeout)
 

@@ -89,10 +89,12 @@ class BaseTransaction(ABC):
 
     def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
         """See :class:`~producer.interfaces.Transaction`."""
-        self._must_be_open("take")
-        for name, value in (("count", count), ("max_bytes", max_bytes)):
-            if (value is not None or name == "count") and (not isinstance(value, int) or value < 1):
-                raise InvalidArgumentError(f"take: {name} must be a whole number, at least 1, got {value!r}")
+        if self.state is not OPEN:
+            raise self._wrong_order("take")
+        if not isinstance(count, int) or count < 1:
+            raise _no_number("count", count)
+        if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
+            raise _no_number("max_bytes", max_bytes)
         return self._do_take(count, max_bytes, timeout)
 
     def acknowledge(self, events: Sequence[Event]) -> None:
@@ -209,3 +211,7 @@ class BaseTransaction(ABC):
 
     @abstractmethod
     def _do_rollback(self) -> None: ...
+
+
+def _no_number(name: str, value: object) -> InvalidArgumentError:
+    return InvalidArgumentError(f"take: {name} must be a whole number, at least 1, got {value!r}")
