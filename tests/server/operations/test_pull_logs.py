@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from unittest import mock
 
 import pytest
 
 from producer.server import Limits, LogHubServer
+from producer.server.operations import pull_logs
 from producer.server.operations.cursors import decode_cursor, encode_cursor
 from producer.wire.schema import LogGroup
 
@@ -139,3 +141,16 @@ def test_reading_a_logstore_that_is_not_there_does_not_create_it(client: Client)
 def test_a_cursor_says_its_position(position: int) -> None:
     """Encoding and decoding a cursor gives the position back."""
     assert position == decode_cursor(encode_cursor(position))
+
+
+def test_an_answer_is_joined_in_one_copy() -> None:
+    """What a read holds of the server's memory counts an answer once: no LogGroup is copied to get its head."""
+    raws = [log_group("x" * (1 << 20)) for _ in range(10)]
+    request = mock.Mock(headers={})
+    tracemalloc.start()
+    try:
+        answer = pull_logs._list_answer(request, raws, {})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1.1 * len(answer.body)
