@@ -170,7 +170,7 @@ class Feeder:
         try:
             return taking.take(self._block, self._block_bytes, patience)
         except TransactionFullError as error:
-            if taking.unused and self._block > 1:  # not even one block fits
+            if taking.unused:  # not even one block fits
                 self._block = max(1, min(error.capacity, self._block // 2))
             else:
                 taking.retire()

@@ -18,6 +18,7 @@ _log = get_logger("producer.feeder")
 class Taking:
     """One transaction of takes, and which of its events are settled.
 
+    :ivar unused: whether nothing was ever taken with it.
     :raises ChannelClosedError: the channel is closed.
     """
 
@@ -25,19 +26,16 @@ class Taking:
         self.transaction = channel.transaction()
         self.transaction.begin()
         self.lock = threading.Lock()  # guards everything below, and the shares of the events' tickets
+        self.unused = True
         self._outstanding = 0
         self._retired = False
         self._ended = False
-
-    @property
-    def unused(self) -> bool:
-        """Whether all that it took is acknowledged."""
-        return not self._outstanding
 
     def take(self, count: int, max_bytes: int, timeout: float) -> list[Event]:
         """As :meth:`producer.interfaces.Transaction.take`."""
         events = self.transaction.take(count, max_bytes=max_bytes, timeout=timeout)
         with self.lock:
+            self.unused = self.unused and not events
             self._outstanding += len(events)
         return events
 

@@ -13,8 +13,10 @@ from producer import (
     ChannelIOError,
     ProducerClosedError,
     ResultFailedError,
+    TransactionFullError,
 )
 from producer.channels import MemoryChannel, ProcessFileChannel
+from producer.channels.memory import MemoryTransaction
 from producer.clock import Deadline
 from producer.interfaces import Event
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
@@ -27,7 +29,7 @@ from tests.durable.kit import (
     pipeline_of,
     values,
 )
-from tests.support.pipelines import KEY, record
+from tests.support.pipelines import KEY, record, step
 from tests.support.sinks import GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually
 
@@ -65,6 +67,45 @@ def test_a_transaction_smaller_than_a_block_makes_blocks_smaller() -> None:
     one.pipeline.submit_open()
     drive(one)
     assert one.stored == 0
+
+
+class CountsInAll(KeptChannel):
+    """Of whose takes a transaction holds 40 in all, acknowledged or not: the interface allows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    def transaction(self) -> MemoryTransaction:
+        transaction = super().transaction()
+        take, left = transaction.take, 40
+
+        def counting(count: int = 1, **options: Any) -> list[Event]:
+            nonlocal left
+            self.asked.append(count)
+            if count > left:
+                raise TransactionFullError(self._name, "takes", 40)
+            events = take(count, **options)
+            left -= len(events)
+            return events
+
+        transaction.take = counting  # type: ignore[method-assign]
+        return transaction
+
+
+def test_a_transaction_that_counts_what_was_acknowledged_makes_blocks_no_smaller() -> None:
+    """Of a channel that is somebody else's: another transaction is begun, and blocks stay as large as one holds."""
+    channel = CountsInAll()
+    one = by_hand(RecordingSink(), channel)
+    for i in range(10):
+        one.accept(KEY, record(str(i)), 1, None)
+        while one.feeder.fed <= i:
+            one.feeder.run_once(0)
+        one.pipeline.submit_open()
+        while one.stored:
+            step(one.pipeline)
+            one.acks.run_once()
+    assert channel.asked[-1] == 40
 
 
 @pytest.mark.parametrize("with_dead_letters", [True, False])

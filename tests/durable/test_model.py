@@ -216,4 +216,4 @@ def test_whatever_happens_nothing_is_lost_and_nothing_overtakes(seed: int, dead_
         assert [result.successful for result in told] == [future.exception(0) is None]
         assert set(texts) <= everything or not told[0].successful
     assert (one.stored, one.stats().kept_back, one.pipeline.budget.used) == (0, 0, 0)
-    assert all(taking.unused for taking in one.feeder.takings)
+    assert all(not taking._outstanding for taking in one.feeder.takings)
