@@ -91,10 +91,10 @@ class BaseTransaction(ABC):
         """See :class:`~producer.interfaces.Transaction`."""
         if self.state is not OPEN:
             raise self._wrong_order("take")
-        if not isinstance(count, int) or count < 1:
-            raise _no_number("count", count)
-        if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
-            raise _no_number("max_bytes", max_bytes)
+        if count.__class__ is not int or count < 1:
+            _check_number("count", count)
+        if max_bytes is not None:
+            _check_number("max_bytes", max_bytes)
         return self._do_take(count, max_bytes, timeout)
 
     def acknowledge(self, events: Sequence[Event]) -> None:
@@ -213,5 +213,6 @@ class BaseTransaction(ABC):
     def _do_rollback(self) -> None: ...
 
 
-def _no_number(name: str, value: object) -> InvalidArgumentError:
-    return InvalidArgumentError(f"take: {name} must be a whole number, at least 1, got {value!r}")
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise InvalidArgumentError(f"take: {name} must be a whole number, at least 1, got {value!r}")
