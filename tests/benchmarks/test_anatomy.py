@@ -12,6 +12,7 @@ import pytest
 from producer import Producer, Stream
 from producer.pipeline.batching.open_records import OpenRecords
 from producer.testing import RecordingSink
+from tests.support.garbage import uncollected
 from tests.support.pipelines import config
 from tests.support.twins import open_records_twin
 
@@ -43,11 +44,12 @@ def test_a_log_into_an_open_batch_takes_one_python_call(shape: str, open_records
     with Producer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
         stream = producer.stream("p", "l")
         logs = _warm(stream, shape)
-        sys.setprofile(note)
-        try:
-            stream.send(logs[0])
-        finally:
-            sys.setprofile(None)
+        with uncollected():
+            sys.setprofile(note)
+            try:
+                stream.send(logs[0])
+            finally:
+                sys.setprofile(None)
     assert calls == (["send", "add", "encode_log", "_join"] if open_records_twin is OpenRecords else ["send"])
 
 

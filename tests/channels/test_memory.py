@@ -25,6 +25,7 @@ from producer.channels import Event, MemoryChannel, Stored
 from producer.errors import ChannelClosedError, ChannelError, ChannelFullError, TransactionFullError
 from producer.interfaces import Channel
 from producer.testing import ManualClock
+from tests.support.garbage import uncollected
 from tests.support.living import living
 
 from .helpers import bodies, drained, events, opened, put, take
@@ -925,11 +926,12 @@ def _calls(operation: Callable[[], object]) -> int:
     def count(_frame: FrameType, event: str, _argument: object) -> None:
         calls[0] += event == "call"
 
-    sys.setprofile(count)
-    try:
-        operation()
-    finally:
-        sys.setprofile(None)
+    with uncollected():
+        sys.setprofile(count)
+        try:
+            operation()
+        finally:
+            sys.setprofile(None)
     return calls[0]
 
 

@@ -22,6 +22,7 @@ from producer.pipeline.pipeline import Pipeline
 from producer.testing import ManualClock, RecordingSink
 from tests.channels.interrupts import interrupted_everywhere
 from tests.support.clocks import JumpingClock
+from tests.support.garbage import uncollected
 from tests.support.pipelines import KEY, record, settle, threadless
 from tests.support.short_way import by_hand, known, open_batch
 from tests.support.waiting import Call, eventually
@@ -132,11 +133,12 @@ class _Steps:
 
 def _steps_of(call: Callable[[], object]) -> int:
     steps, before = _Steps(), sys.gettrace()
-    sys.settrace(steps)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
+    with uncollected():
+        sys.settrace(steps)
+        try:
+            call()
+        finally:
+            sys.settrace(before)
     return steps.count
 
 
