@@ -508,8 +508,8 @@ class InvalidSequenceError(RejectedError):
 
 class MisconfiguredError(RejectedError):
     """A refusal that somebody can mend outside of this program: an unknown access key, a permission, a project or
-    logstore that does not exist, a certificate bundle that is not there. Behind a channel the records wait for
-    that.
+    logstore that does not exist, a certificate bundle that is not there, a proxy that wants a password. Behind a
+    channel the records wait for that.
     """
 
 

@@ -152,10 +152,10 @@ def test_an_absurd_date_teaches_nothing(date: str) -> None:
 
 def test_an_error_body_of_any_depth_or_length_is_a_short_error() -> None:
     """What attempts keep is bounded."""
-    deep = error_of_answer(Answer(500, "r" * 5000, b"[" * 60_000))
+    deep = error_of_answer(Answer(500, "r" * 5000, b"[" * 60_000), {})
     assert deep.retriable
     long = json.dumps({"errorCode": "C" * 5000, "errorMessage": "m" * 60_000}).encode()
-    error = error_of_answer(Answer(500, "r" * 5000, long))
+    error = error_of_answer(Answer(500, "r" * 5000, long), {})
     assert (len(error.code), len(error.message), len(error.request_id)) == (128, 1024, 128)
 
 
@@ -164,7 +164,7 @@ def test_no_error_has_lines_or_controls_of_whoever_answered() -> None:
     body = json.dumps(
         {"errorCode": "Odd\x1b[31m", "errorMessage": "grün 日本\n2026-01-01 ERROR forged\x9b31m"}
     ).encode()
-    error = error_of_answer(Answer(400, "", body))
+    error = error_of_answer(Answer(400, "", body), {})
     assert (error.code, error.message) == ("Odd\\x1b[31m", "grün 日本\\n2026-01-01 ERROR forged\\x9b31m")
     broken = error_of_exception(http.client.BadStatusLine("\x1b[31m\nforged"), Sent.WHOLE)
     assert broken.message == "no answer: BadStatusLine: \\x1b[31m\\nforged"

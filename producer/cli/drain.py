@@ -61,6 +61,7 @@ _ADVICE = {
     "LogStoreNotExist": _LOGSTORE,
     "LogstoreNotExist": _LOGSTORE,
     "BadResponse": "check --endpoint",
+    "ProxyAuthenticationRequired": "write user and password into the proxy's URL (HTTP_PROXY, HTTPS_PROXY)",
 }
 
 #: How :class:`~producer.channels.ProcessFileChannel` ends the name of a process's directory.

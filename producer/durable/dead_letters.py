@@ -32,6 +32,7 @@ _WITHHELD = frozenset(
         "InvalidAccessKeyId",
         "InvalidSecurityToken",
         "MissAccessKeyId",
+        "ProxyAuthenticationRequired",
         "SecurityTokenExpired",
         "SignatureNotMatch",
         "Unauthorized",

@@ -28,7 +28,7 @@ from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError
 from ..pipeline.sending.retry_rules import wait_backoff
 from ..sinks.http.authorities import authorities_of, check_authorities
 from ..sinks.http.connections import FollowedAdapter, Outgoing
-from ..sinks.http.failures import error_of_exception
+from ..sinks.http.failures import PROXY_AUTHENTICATION, error_of_exception
 from ..sinks.http.proxies import proxies_for, through
 from ..sinks.http.transport import Answer
 from ..sinks.http.transport import Target as HttpTarget
@@ -212,7 +212,7 @@ class SignedClient:
 
     def _learn(self, credentials: Credentials, answer: Answer, headers: Mapping[str, str]) -> AttemptError:
         """The error of ``answer``, after what it teaches was noted: refused credentials, the server's time."""
-        error = error_of_answer(answer, self._way())
+        error = error_of_answer(answer, headers, self._way())
         if isinstance(error, UnauthorizedError):
             self._credentials.refused(credentials)
         elif isinstance(error, ClockSkewError):
@@ -288,6 +288,8 @@ def _senseless(answer: Answer, error: Exception) -> ServerError:
 
 
 def _general_advice(error: AttemptError) -> str:
+    if error.code == PROXY_AUTHENTICATION:
+        return ""  # its message says what to do
     if isinstance(error, UnauthorizedError):
         return "check the access key, its security token and its permission to read"
     if isinstance(error, ClockSkewError):

@@ -18,14 +18,17 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...clock import Deadline
 from ...config import HttpConfig
-from ...errors import ConfigError, NetworkError
+from ...errors import AttemptError, ConfigError
 from ...sinks.http.authorities import check_authorities
+from ...sinks.http.failures import error_of_proxy
+from ...sinks.http.proxies import through
 from ...sinks.http.transport import Answer, Transport
 from ..batch import EventBatch
 from ..interfaces import Context, RefusedError, SinkError
@@ -218,7 +221,7 @@ class HttpSink:
             answer, headers = self._transport.request(
                 "POST", self._base, self._path, {}, self._headers, body, self._proxies
             )
-        except NetworkError as error:
+        except AttemptError as error:
             self._counters.add(ConnectionFailedCount=1)
             raise SinkError(f"{self._url}: {error}") from error
         if self._is_refused(answer, headers):
@@ -233,7 +236,10 @@ class HttpSink:
         options, status = self._options, answer.status
         taken = 200 <= status < 300
         back = _rule(options.rollback, status)
-        said = f"{self._url} answered {status}: {answer.body[:_SHOWN].decode(errors='replace')!r}"
+        way = through(self._base, self._proxies)
+        said = f"{self._url}{way} answered {status}: {answer.body[:_SHOWN].decode(errors='replace')!r}"
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            said = f"{self._url}: {error_of_proxy(way)}"
         if back is None and str(status) in options.refused:
             self._refusal, self._refused_by = said, status
             return True

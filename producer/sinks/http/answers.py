@@ -21,6 +21,7 @@ FIRST = 16 * 1024
 _MAX_ANSWER = 64 * 1024
 #: What only says that an answer will come; 101 is one: whoever sends it speaks something else from there on.
 _INTERIM = frozenset(range(100, 200)) - {http.HTTPStatus.SWITCHING_PROTOCOLS}
+_WITHOUT_BODY = frozenset((http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED))
 #: Headers with which an answer is more than a head and a body of a known length.
 _UNUSUAL = frozenset(("transfer-encoding", "content-encoding", "connection"))
 
@@ -113,14 +114,15 @@ class Response(http.client.HTTPResponse):
 
     def _find_end(self) -> None:
         """Where the body ends: at its length, with its last chunk, or with the connection."""
-        self.chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
+        other = self.status == http.HTTPStatus.SWITCHING_PROTOCOLS  # what follows is no HTTP
+        self.chunked = not other and self.headers.get("transfer-encoding", "").lower() == "chunked"
         self.chunk_left = None
         length = self.headers.get("content-length", "")
         self.length = int(length) if _is_length(length) and not self.chunked else None
-        if self.status in (http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED) or self._method == "HEAD":  # type: ignore[attr-defined]
+        if other or self.status in _WITHOUT_BODY or self._method == "HEAD":  # type: ignore[attr-defined]
             self.length = 0
         endless = not self.chunked and self.length is None
-        self.will_close = endless or self._check_close()  # type: ignore[attr-defined]
+        self.will_close = other or endless or self._check_close()  # type: ignore[attr-defined]
 
 
 def _is_length(text: str) -> bool:
@@ -208,10 +210,13 @@ def _read(response: http.client.HTTPResponse) -> bytes:
     body = response.read(_MAX_ANSWER)
     if response.length and len(body) < _MAX_ANSWER:
         raise http.client.IncompleteRead(body, response.length)
-    if response.headers.get("Content-Encoding") in ("gzip", "x-gzip", "deflate"):
-        # By a proxy: nobody was asked to pack it.
+    if response.headers.get("Content-Encoding", "").lower() not in ("gzip", "x-gzip", "deflate"):
+        return body
+    # By a proxy: nobody was asked to pack it.
+    try:
         return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, _MAX_ANSWER)
-    return body
+    except zlib.error:
+        return body  # the status is an answer all the same
 
 
 class _Begun(io.RawIOBase):

@@ -5,6 +5,7 @@ What left decides (see :mod:`.connections`); the exception only gives the words.
 
 from __future__ import annotations
 
+import http.client
 import re
 import ssl
 
@@ -26,9 +27,25 @@ _STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
 PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
 
+#: The code of an answer by which a proxy asks who is there, and what http.client says of it in place of a tunnel.
+PROXY_AUTHENTICATION = "ProxyAuthenticationRequired"
+_NO_TUNNEL = f"Tunnel connection failed: {http.client.PROXY_AUTHENTICATION_REQUIRED:d}"
+
 # What urllib3 puts before some messages: the connection as a Python object; of its newer versions with host and port.
 _OBJECT = re.compile(r"^<[^>]*>: ")
 _CONNECTION = re.compile(r"^\w+\(host='([^']*)', port=(\d+)\): ")
+
+
+def error_of_proxy(way: str) -> MisconfiguredError:
+    """The error of status 407: no request goes beyond the proxy that answers it, whether it was to hand one on or to
+    open a tunnel for it.
+
+    :param way: of :func:`~.proxies.through`.
+    """
+    status = http.client.PROXY_AUTHENTICATION_REQUIRED
+    advice = "write them into its URL, http://user:password@host:port"
+    words = f"HTTP {status:d}{way}: the proxy takes no request without a user and password that it knows; {advice}"
+    return MisconfiguredError(PROXY_AUTHENTICATION, words, http_status=status)
 
 
 def error_of_exception(error: Exception, sent: Sent, way: str = "") -> AttemptError:
@@ -51,6 +68,8 @@ def _never_sent(error: Exception, way: str) -> AttemptError:
         return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
     stage = next((words for kinds, words in _STAGES if isinstance(error, kinds)), "no connection")
     cause = _innermost(error)
+    if str(cause).startswith(_NO_TUNNEL):
+        return error_of_proxy(way)
     hint = PLAIN_HTTP if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS else ""
     return UnreachableError("RequestError", f"{stage}{way}: {_words(cause)}{hint}")
 

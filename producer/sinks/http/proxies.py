@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies
 
 import requests.utils
@@ -64,6 +64,8 @@ def check_proxy(option: str, url: str, schemes: tuple[str, ...] = _SCHEMES) -> N
     """
     if not _is_url(url, schemes):
         raise ConfigError(option, f"{_RULE} (in a password, write / ? # and @ as %2F %3F %23 and %40)", "***")
+    if url.startswith("http") and not _can_be_told(url):
+        raise ConfigError(option, "must have a user and a password of latin-1, as they are sent to proxies", "***")
     if url.startswith("socks") and find_spec("socks") is None:
         raise ConfigError(option, f"{_RULE}; one of {urlsplit(url).scheme} needs the package PySocks", "***")
 
@@ -83,6 +85,15 @@ def _is_url(url: str, schemes: tuple[str, ...]) -> bool:
     # character that a password has to have quoted: what then stood for host and port would be the password's begin.
     strange = re.search(r"[\s\x00-\x1f]", url.rpartition("@")[2]) or "@" in parts.path + parts.query + parts.fragment
     return bool(good and not strange)
+
+
+def _can_be_told(url: str) -> bool:
+    """Whether user and password can be sent, as requests sends them."""
+    try:
+        unquote(urlsplit(url).netloc.rpartition("@")[0]).encode("latin-1")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_excepted(target: SplitResult, exceptions: str) -> bool:

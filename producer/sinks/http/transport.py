@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -40,7 +39,6 @@ _OF_THE_NETWORK = (
     requests.exceptions.RequestException,
     urllib3.exceptions.HTTPError,
     http.client.HTTPException,
-    zlib.error,
     OSError,
     ValueError,
 )

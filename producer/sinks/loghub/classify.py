@@ -7,6 +7,9 @@ beside the tests has each code.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from ...errors import (
     AttemptError,
@@ -19,7 +22,8 @@ from ...errors import (
     ServerError,
     UnauthorizedError,
 )
-from ..http.failures import one_line
+from ..http.failures import error_of_proxy, one_line
+from ..http.proxies import place_of
 from ..http.transport import Answer
 
 _BY_CODE: dict[str, type[AttemptError]] = {
@@ -65,6 +69,8 @@ _BY_STATUS: dict[int, type[AttemptError]] = {
 
 # What is kept of each attempt, characters: results live as long as their batches.
 _MAX_CODE, _MAX_MESSAGE = 128, 1024
+# Of what no LogHub says, bytes and characters.
+_SHOWN = 200
 
 #: The code of an answer that is no LogHub error: no JSON, or not the JSON of an error.
 BAD_RESPONSE = "BadResponse"
@@ -75,12 +81,15 @@ def is_acknowledgement(answer: Answer) -> bool:
     return answer.status == 200 and (not answer.body or bool(answer.request_id))
 
 
-def error_of_answer(answer: Answer, way: str = "") -> AttemptError:
+def error_of_answer(answer: Answer, headers: Mapping[str, str], way: str = "") -> AttemptError:
     """The error that an answer other than an acknowledgement stands for.
 
+    :param headers: of the answer, by name in whatever case.
     :param way: what is said of the proxy that may have given it.
     """
-    code, message = _parse(answer, way)
+    if answer.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return error_of_proxy(way)
+    code, message = _parse(answer, headers, way)
     kind = _kind_of(code, answer.status)
     return kind(
         code,
@@ -111,13 +120,21 @@ def _general(code: str, status: int) -> type[AttemptError]:
     return RejectedError if 400 <= status < 500 else ServerError
 
 
-def _parse(answer: Answer, way: str) -> tuple[str, str]:
+def _parse(answer: Answer, headers: Mapping[str, str], way: str) -> tuple[str, str]:
     try:
         data = json.loads(answer.body)
         code, message = str(data["errorCode"])[:_MAX_CODE], str(data.get("errorMessage", ""))[:_MAX_MESSAGE]
         return one_line(code)[:_MAX_CODE], one_line(message)[:_MAX_MESSAGE]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        start = answer.body[:200].decode("utf-8", "backslashreplace")
-        if answer.status == 407:
-            return BAD_RESPONSE, f"HTTP 407{way}: the proxy takes no request without a user and password that it knows"
-        return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error{way}: {start!r}"
+        start = answer.body[:_SHOWN].decode("utf-8", "backslashreplace")
+        moved = headers.get("Location", "") if 300 <= answer.status < 400 else ""
+        elsewhere = f", which sends elsewhere, to {_page_of(moved)!r}" if moved else ""
+        return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error{way}{elsewhere}: {start!r}"
+
+
+def _page_of(url: str) -> str:
+    """A URL without what may be a secret in it, or the reader's."""
+    try:
+        return f"{place_of(url)}{urlsplit(url).path}".removeprefix("://")[:_SHOWN]
+    except ValueError:
+        return "…"

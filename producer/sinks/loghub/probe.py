@@ -22,7 +22,7 @@ from ...errors import (
 )
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.signing import UnsignedRequest
-from ..http.failures import PLAIN_HTTP
+from ..http.failures import PLAIN_HTTP, PROXY_AUTHENTICATION
 from .classify import BAD_RESPONSE
 
 #: The region that an endpoint of the service names, also of its networks.
@@ -38,6 +38,7 @@ _ADVICE = {
     "ProjectNotExist": ("project", "there is no such project at this endpoint: a project lives in one region"),
     "LogStoreNotExist": ("logstore", "the project has no such logstore: create it, or mend the name"),
     "LogstoreNotExist": ("logstore", "the project has no such logstore: create it, or mend the name"),
+    PROXY_AUTHENTICATION: ("http", "a proxy before it wants to know who asks"),
     BAD_RESPONSE: ("endpoint", "what answers there is no LogHub, or a proxy before it"),
 }
 

@@ -247,7 +247,7 @@ class LogHubSink(Sink):
         self, project: _Project, credentials: Credentials, answer: Answer, headers: Mapping[str, str]
     ) -> AttemptError:
         """The error of ``answer``, after what it teaches was noted: refused credentials, the server's time."""
-        error = error_of_answer(answer, through(project.target.base_url, project.proxies))
+        error = error_of_answer(answer, headers, through(project.target.base_url, project.proxies))
         if isinstance(error, UnauthorizedError):
             project.credentials.refused(credentials)
         elif isinstance(error, ClockSkewError):

@@ -45,6 +45,15 @@ def _sink(kind: str, served: Served, files: Path, **options: Any) -> Iterator[An
         sink.close()
 
 
+def test_a_proxy_that_hands_on_for_nobody_unknown_is_told_as_such() -> None:
+    """Not as an answer of the server."""
+    with proxy() as near:
+        sink = made("sinks", "http", endpoint="http://far.test/", proxy=near.url(""))
+        with pytest.raises(SinkError, match=rf"407 \(through the proxy {near.url('')}\): the proxy takes no request"):
+            sink.write([lines("a")])
+        sink.close()
+
+
 @pytest.mark.parametrize("kind", _SINKS)
 def test_events_go_through_a_tunnel_and_go_back_when_its_proxy_dies(kind: str, files: Path) -> None:
     """A proxy that asks for a password opens one; dead, it costs a try and no event, and its password is not told."""
@@ -57,7 +66,8 @@ def test_events_go_through_a_tunnel_and_go_back_when_its_proxy_dies(kind: str, f
             near.dead = False
             sink.write([lines("b")])
         wrong = _sink(kind, served, files, proxy=near.url("me:wrong@"))
-        with wrong as stranger, pytest.raises(SinkError, match="407") as refused:
+        told = rf"407 \(through the proxy {near.url('')}\): the proxy takes no request"
+        with wrong as stranger, pytest.raises(SinkError, match=told) as refused:
             stranger.write([lines("c")])
         assert served.outlet.bodies == [b"a", b"b"]
         assert {first.split()[0] for first in near.asked} == {b"CONNECT"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import socket
 from typing import Any
@@ -114,6 +115,31 @@ def test_what_says_that_an_answer_will_come_is_none_yet(status: bytes) -> None:
     sent = b"HTTP/1.1 " + status + b"\r\nLink: </x>\r\n\r\n" + HEADS["ordinary"]
     expected = _receive([HEADS["ordinary"]])
     assert _receive([sent]) == _receive([sent[:30], sent[30:]]) == _receive([sent, b""]) == expected
+
+
+@pytest.mark.parametrize(
+    ("packing", "body", "read"),
+    [
+        (b"GZIP", gzip.compress(b"why"), b"why"),
+        (b"gzip", b"<html>", b"<html>"),
+        (b"gzip", b"\x1f\x8b broken", b"\x1f\x8b broken"),
+    ],
+    ids=["capitals", "not packed", "broken"],
+)
+def test_an_answer_that_a_proxy_packed_is_an_answer(packing: bytes, body: bytes, read: bytes) -> None:
+    """Its status counts even where what is in it cannot be unpacked."""
+    sent = b"HTTP/1.1 503 Busy\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b" % (packing, len(body), body)
+    assert _receive([sent])[::2] == (503, read)
+
+
+def test_another_protocol_is_not_waited_for() -> None:
+    """Whoever switches to one has ended his answer: its connection is of no more use."""
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n")
+        here.settimeout(10)
+        answer = receive(here, here.recv(10_000), "POST")
+        assert (answer.status, answer.body, answer.last) == (101, b"", True)
 
 
 @pytest.mark.parametrize("length", [b"+0", b"-1", b"0, 0", b"", b"0x1", b"9" * 5000])

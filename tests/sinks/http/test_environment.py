@@ -114,12 +114,30 @@ def test_a_proxy_that_is_none_is_told_when_a_producer_is_made(url: str, monkeypa
         assert not any("hidden" in f"{each.value!r} {each.value}" for each in (given, found))
 
 
+@pytest.mark.parametrize(
+    "url", ["http://me:hidden日@proxy:1", "me:hidden日@proxy:1", "https://m%E2%82%AC:hidden@proxy:1"]
+)
+def test_a_proxys_password_that_cannot_be_sent_is_told_when_a_producer_is_made(url: str) -> None:
+    """Not by every send that it fails."""
+    for make in (producer, reader):
+        with pytest.raises(ConfigError, match=r"http\.proxies: must have a user and a password of latin-1") as given:
+            make("https://far.test", proxies={"https": url})
+        assert "hidden" not in f"{given.value!r} {given.value}"
+
+
 def test_a_proxy_of_the_environment_that_no_request_would_use_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be there for others: of another scheme, or excepted."""
     monkeypatch.setenv("HTTP_PROXY", "ftp://proxy:1")
     producer("https://far.test").close()
     monkeypatch.setenv("NO_PROXY", "far.test")
     producer("http://far.test").close()
+
+
+@pytest.mark.parametrize("url", ["http://me:gr%C3%BCn@proxy:1", "http://grün:x@proxy:1", "socks5://me:日@proxy:1"])
+def test_a_proxys_password_that_can_be_sent_is_taken(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what latin-1 has; to a proxy of SOCKS any."""
+    monkeypatch.setattr("producer.sinks.http.proxies.find_spec", lambda _: True)
+    proxies_for(HttpConfig(proxies={"https": url}), "https://far.test")
 
 
 @pytest.mark.parametrize("url", ["proxy.test:3128", "http://me:s%2Fe@[::1]:3128/", "https://proxy.test"])

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig
-from producer.errors import ProducerError
+from producer.errors import ProducerError, ResultFailedError
 from producer.reading.errors import LogHubReadError
 from producer.reading.signed_client import Question, SignedClient
 from producer.sinks.http.proxies import through
@@ -67,7 +67,42 @@ def test_an_error_behind_a_proxy_names_it(answer: str, scheme: str) -> None:
         assert f"(through the proxy http://127.0.0.1:{port})" in told
         assert "hidden" not in told
         assert answer == "closed" or answer in told
-        assert answer != "407" or scheme == "https" or "a user and password that it knows" in told
+        assert answer != "407" or "a user and password that it knows" in told
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_asks_who_is_there_has_handed_nothing_on_and_is_told_at_once(scheme: str) -> None:
+    """Whether it was to hand on or to open a tunnel: there is one attempt, which stored nothing."""
+    with _proxy(_ANSWERS["407"]) as port:
+        proxy = f"http://127.0.0.1:{port}"
+        project = ProjectConfig("p", endpoint=f"{scheme}://far.test", access_key_id="a", access_key_secret="s")
+        http = HttpConfig(proxies={"http": proxy, "https": proxy})
+        with Producer(project, config=ProducerConfig(http=http)) as producer:
+            error = producer.send("p", "l", {"a": "b"}, urgent=True).exception(10)
+    assert isinstance(error, ResultFailedError)
+    (attempt,) = error.result.attempts
+    assert (attempt.error_code, attempt.http_status) == ("ProxyAuthenticationRequired", 407)
+    assert not error.result.may_have_been_stored
+
+
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        (b"https://me:hidden@portal.test:8443/login?next=hidden#hidden", "'https://portal.test:8443/login'"),
+        (b"/login", "'/login'"),
+        (b"https://[hidden", "'…'"),
+        (b"https://portal.test/" + b"x" * 5000, f"'https://portal.test/{'x' * 180}'"),
+    ],
+)
+def test_a_redirect_is_told_with_where_it_leads(location: bytes, told: str) -> None:
+    """Nobody follows it; whoever wrote the endpoint has to know. Without what may be a secret."""
+    answer = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + location + b"\r\n\r\n"
+    with _proxy(answer) as port:
+        project = ProjectConfig("p", endpoint=f"http://127.0.0.1:{port}", access_key_id="a", access_key_secret="s")
+        with Producer(project, config=ProducerConfig(retries=0)) as producer:
+            error = producer.send("p", "l", {"a": "b"}, urgent=True).exception(10)
+    assert f"which sends elsewhere, to {told}: " in str(error)
+    assert "hidden" not in str(error)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def _answers() -> Iterator[Case]:
     yield Case("400 PostBodyTooLarge (older servers)", refuse(400, "PostBodyTooLarge"), "PostBodyTooLarge", SPLIT)
     for status, code in _PERMANENT:
         yield Case(f"{status} {code}", refuse(status, code), code, FAIL)
+    yield Case("407 of a proxy", refuse(407, "", b"<html>who?</html>"), "ProxyAuthenticationRequired", FAIL)
     yield Case("404 of a proxy, HTML", refuse(404, "", b"<html>not found</html>"), "BadResponse", FAIL)
 
 
