@@ -126,6 +126,8 @@ def answering(status: int, headers: dict[str, str], body: bytes = b"") -> contex
             self.end_headers()
             self.wfile.write(body)
 
+        do_CONNECT = do_GET  # as a proxy  # noqa: N815
+
     return _serving(Handler)
 
 

@@ -163,6 +163,29 @@ def test_what_a_server_refuses_is_said_in_words(status: int, headers: dict[str, 
         assert said in str(raised.value)
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(407, "takes no request without a user and password"), (502, "")],
+    ids=["who is there", "no way"],
+)
+def test_a_proxy_that_refuses_is_told_as_the_proxy(
+    scheme: str, status: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as a server that is not there, or one that wants a password of its own."""
+    with answering(status, {"Content-Length": "0"}) as url:
+        monkeypatch.setenv(f"{scheme}_proxy", url.replace("//", "//me:hidden@"))
+        monkeypatch.setenv("no_proxy", "")
+        with pytest.raises(InputError) as raised:
+            find_files([f"{scheme}://far.test/a.log"])
+    assert said in str(raised.value)
+    assert "the proxy of the environment" in str(raised.value) or (scheme, status) == (
+        "http",
+        502,
+    )  # perhaps not its own
+    assert "hidden" not in str(raised.value)
+
+
 def test_nobody_at_the_address_is_said_at_once() -> None:
     """Within seconds, and without a trace of the library."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
