@@ -18,14 +18,6 @@ from .registry import BUILT_IN, class_of, plugged_in
 
 _MIB = 1 << 20
 
-#: Keys that a component has in a file beside its options, for what was misspelt.
-_BESIDE = {
-    "sources": ("channels", "interceptors", "selector"),
-    "sinks": ("channel", "dead_letters"),
-    "interceptors": ("name",),
-    "processors": ("sinks",),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -273,7 +265,7 @@ class _Drawer:
                 package = plugged_in(kind)[component.type].value
                 note = f"{component.type} is the built-in one; the plugin {package} has the same name, and is not used"
                 self._notes.append(str(placed(Problem(where, "type", note), component)))
-            options = read_options(cls.Options, component.options, where, component.lines, _BESIDE.get(kind, ()))
+            options = read_options(cls.Options, component.options, where, component.lines, component.beside)
             if names is not None and hasattr(cls, "check"):
                 cls.check(options, where, names)
             if hasattr(cls, "notes"):

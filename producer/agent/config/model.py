@@ -20,6 +20,7 @@ class ComponentConfig:
     :ivar options: its options, in our names.
     :ivar lines: where in the file each of them stands; ``""`` is the component itself.
     :ivar keys: what the file calls each of them, where that is not its name; ``""`` is the component itself.
+    :ivar beside: keys of the component in the file that are no options, for what was misspelt.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ComponentConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     keys: Mapping[str, str] = field(default_factory=dict, compare=False)
+    beside: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ class _Reader:
                 yield name, table
 
     def _component(
-        self, path: toml_lines.Path, name: str, table: Mapping[str, Any], own: Iterable[str] = ()
+        self, path: toml_lines.Path, name: str, table: Mapping[str, Any], own: tuple[str, ...] = ()
     ) -> dict[str, Any]:
         """What all components have.
 
@@ -202,6 +202,7 @@ class _Reader:
             "type": "" if kind is None else self._text((*path, "type"), kind),
             "options": {key: self._resolved((*path, key), value) for key, value in options.items()},
             "lines": {"": self._line(path), **lines},
+            "beside": own,
         }
 
     def _check_tables(self) -> None:
