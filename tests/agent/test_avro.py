@@ -14,20 +14,19 @@ from unittest.mock import patch
 import pytest
 
 from producer.agent.batch import EventBatch
-from producer.agent.interfaces import Sink, SinkError, Source
+from producer.agent.interfaces import Sink, SinkError
 from producer.agent.options import read_options
 from producer.agent.protocols import avro, avro_encoding
 from producer.agent.protocols.avro import Match, Status
 from producer.agent.protocols.avro_encoding import long, text
 from producer.agent.sinks.avro import AvroSink
-from producer.agent.sources import listening
-from producer.agent.testing import SinkConformance, SourceConformance
 from producer.clock import Clock
 from producer.testing import ManualClock
-from tests.agent.components import made
 from tests.agent.doubles import context
 from tests.agent.sources.listeners import all_of, serving
 from tests.support.waiting import PATIENCE, Call, eventually
+
+from .network_conformance import ListeningSourceConformance, ReceivedSinkConformance
 
 EVENTS = [({"a": "1", "ü": ""}, b"one"), ({}, b"\xff\x00two")]
 
@@ -95,65 +94,25 @@ def sink(address: tuple[str, int], state: Path, clock: Clock | None = None, **op
         made_of.close()
 
 
-class TestSource(SourceConformance):
+class TestSource(ListeningSourceConformance):
     """The rules of all sources."""
 
-    resumes = False
-    _source: Any = None
-    _acknowledged = 0
+    source = "avro", {"put_timeout": 0.05}
 
-    def make(self) -> Source:
-        self._source = made("sources", "avro", port=0, put_timeout=0.05)
-        return self._source
-
-    @pytest.fixture(autouse=True)
-    def _quick(self) -> Iterator[None]:
-        with patch.object(listening, "_LOOK", 0.02):
-            yield
-
-    def feed(self, number: int) -> bytes:
-        """Send it until it is taken, or the source ends."""
-        body = b"event %d" % number
-        with suppress(Exception):
-            eventually(lambda: self._source is not None and self._source.server.listening.is_set())
-            with Client(self._source.server.addresses[0]) as client:
-                while client.append_batch(body) == Status.FAILED:
-                    pass
-                self._acknowledged += 1
-        return body
-
-    def acknowledged(self) -> int:
-        return self._acknowledged
-
-    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
-        original = self.make
-
-        def make() -> Source:
-            self._source = None
-            return original()
-
-        self.make = make  # type: ignore[method-assign]
-        super().test_after_a_restart_it_goes_on(tmp_path)
+    def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
+        with Client(address) as client:
+            while client.append_batch(body) == Status.FAILED:
+                pass
 
 
-class TestSink(SinkConformance):
+class TestSink(ReceivedSinkConformance):
     """The rules of all sinks, with our source as the receiver."""
 
-    @pytest.fixture(autouse=True)
-    def _receiver(self) -> Iterator[None]:
-        with serving("avro", put_timeout=0.0) as self._served:
-            yield
+    receiver = "avro", {"put_timeout": 0.0}
 
     def make(self) -> Sink:
-        host, port = self._served.address
+        host, port = self.address
         return AvroSink(AvroSink.Options(hostname=host, port=port), self.context)
-
-    def delivered(self) -> list[bytes]:
-        return self._served.outlet.bodies
-
-    def break_destination(self) -> Callable[[], None]:
-        self._served.outlet.room.clear()
-        return self._served.outlet.room.set
 
 
 def test_what_flume_sends_is_understood_and_answered() -> None:

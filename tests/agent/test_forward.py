@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import msgpack
 import pytest
@@ -16,17 +15,15 @@ import trustme
 from fluent.sender import FluentSender
 
 from producer.agent.batch import EventBatch
-from producer.agent.interfaces import Sink, SinkError, Source
+from producer.agent.interfaces import Sink, SinkError
 from producer.agent.options import read_options
 from producer.agent.protocols.forward import event_time, key_digest
 from producer.agent.sinks.forward import ForwardSink
-from producer.agent.sources import listening
-from producer.agent.testing import SinkConformance, SourceConformance
 from tests.agent.doubles import context
 from tests.agent.sources.listeners import all_of, serving
 from tests.support.waiting import PATIENCE, Call, eventually
 
-from .components import made
+from .network_conformance import ListeningSourceConformance, ReceivedSinkConformance
 
 TIME = 1_700_000_000
 STAMP = f"{TIME}000"
@@ -57,64 +54,25 @@ def sink(address: tuple[str, int], state: Path, **options: Any) -> Iterator[Forw
         forward.close()
 
 
-class TestSource(SourceConformance):
+class TestSource(ListeningSourceConformance):
     """The rules of all sources."""
 
-    resumes = False
-    _source: Any = None
-    _acknowledged = 0
+    source = "forward", {"field": "m"}
 
-    def make(self) -> Source:
-        self._source = made("sources", "forward", port=0, field="m")
-        return self._source
-
-    @pytest.fixture(autouse=True)
-    def _quick(self) -> Iterator[None]:
-        with patch.object(listening, "_LOOK", 0.02):
-            yield
-
-    def feed(self, number: int) -> bytes:
-        body = b"event %d" % number
-        with suppress(OSError, AssertionError):  # the source ends
-            eventually(lambda: self._source is not None and self._source.server.listening.is_set())
-            with socket.create_connection(self._source.server.addresses[0], PATIENCE) as peer:
-                peer.sendall(packed(["t", TIME, {"m": body.decode()}, {"chunk": str(number)}]))
-                assert answers(peer, 1) == [{"ack": str(number)}]
-            self._acknowledged += 1
-        return body
-
-    def acknowledged(self) -> int:
-        return self._acknowledged
-
-    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
-        original = self.make
-
-        def make() -> Source:
-            self._source = None
-            return original()
-
-        self.make = make  # type: ignore[method-assign]
-        super().test_after_a_restart_it_goes_on(tmp_path)
+    def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
+        with socket.create_connection(address, PATIENCE) as peer:
+            peer.sendall(packed(["t", TIME, {"m": body.decode()}, {"chunk": str(number)}]))
+            assert answers(peer, 1) == [{"ack": str(number)}]
 
 
-class TestSink(SinkConformance):
+class TestSink(ReceivedSinkConformance):
     """The rules of all sinks, with our source as the receiver."""
 
-    @pytest.fixture(autouse=True)
-    def _receiver(self) -> Iterator[None]:
-        with serving("forward", field="message") as self._served:
-            yield
+    receiver = "forward", {"field": "message"}
 
     def make(self) -> Sink:
-        host, port = self._served.address
+        host, port = self.address
         return ForwardSink(ForwardSink.Options(host=host, port=port, timeout=0.3), self.context)
-
-    def delivered(self) -> list[bytes]:
-        return self._served.outlet.bodies
-
-    def break_destination(self) -> Callable[[], None]:
-        self._served.outlet.room.clear()
-        return self._served.outlet.room.set
 
 
 def test_the_library_of_fluentd_is_understood() -> None:

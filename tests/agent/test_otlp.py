@@ -5,32 +5,29 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 
 from producer.agent.batch import EventBatch
 from producer.agent.counters import Counters
-from producer.agent.interfaces import RefusedError, Sink, Source
+from producer.agent.interfaces import RefusedError, Sink
 from producer.agent.options import read_options
 from producer.agent.protocols.otlp import events_of, request_of_json, request_with
 from producer.agent.sinks.otlp import OtlpSink
-from producer.agent.sources import listening
-from producer.agent.testing import SinkConformance, SourceConformance
 from producer.errors import ConfigError
 from tests.agent.doubles import context
 from tests.agent.sources.listeners import serving
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE
 
-from .components import made
+from .network_conformance import ListeningSourceConformance, ReceivedSinkConformance
 
 STAMP = "1700000000123"
 PROTOBUF, JSON = {"Content-Type": "application/x-protobuf"}, {"Content-Type": "application/json; charset=utf-8"}
@@ -92,9 +89,11 @@ EVENTS = [
 ]
 
 
-def post(served: Any, body: bytes, headers: dict[str, str], path: str = "/v1/logs") -> tuple[int, bytes, str | None]:
+def post(
+    address: tuple[str, int], body: bytes, headers: dict[str, str], path: str = "/v1/logs"
+) -> tuple[int, bytes, str | None]:
     """Status, body and type of the answer."""
-    connection = HTTPConnection(*served.server.addresses[0], timeout=PATIENCE)
+    connection = HTTPConnection(*address, timeout=PATIENCE)
     try:
         connection.request("POST", path, body, headers)
         answer = connection.getresponse()
@@ -103,71 +102,31 @@ def post(served: Any, body: bytes, headers: dict[str, str], path: str = "/v1/log
         connection.close()
 
 
-class TestSource(SourceConformance):
+class TestSource(ListeningSourceConformance):
     """The rules of all sources."""
 
-    resumes = False
-    _source: Any = None
-    _acknowledged = 0
+    source = "otlp", {"put_timeout": 0.05}
 
-    def make(self) -> Source:
-        self._source = made("sources", "otlp", port=0, put_timeout=0.05)
-        return self._source
-
-    @pytest.fixture(autouse=True)
-    def _quick(self) -> Iterator[None]:
-        with patch.object(listening, "_LOOK", 0.02):
-            yield
-
-    def feed(self, number: int) -> bytes:
-        """Send it until it is taken, or the source ends."""
-        body = b"event %d" % number
+    def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
         request = request_with([EventBatch.of_bodies([body])], {}).SerializeToString()
-        with suppress(OSError, AssertionError):
-            eventually(lambda: self._source is not None and self._source.server.listening.is_set())
-            while post(self._source, request, PROTOBUF)[0] == 503:
-                pass
-            self._acknowledged += 1
-        return body
-
-    def acknowledged(self) -> int:
-        return self._acknowledged
-
-    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
-        original = self.make
-
-        def make() -> Source:
-            self._source = None
-            return original()
-
-        self.make = make  # type: ignore[method-assign]
-        super().test_after_a_restart_it_goes_on(tmp_path)
+        while post(address, request, PROTOBUF)[0] == 503:
+            pass
 
 
-class TestSink(SinkConformance):
+class TestSink(ReceivedSinkConformance):
     """The rules of all sinks, with our source as the receiver."""
 
-    @pytest.fixture(autouse=True)
-    def _receiver(self) -> Iterator[None]:
-        with serving("otlp", retry_after=0, put_timeout=0.0) as self._served:
-            yield
+    receiver = "otlp", {"retry_after": 0, "put_timeout": 0.0}
 
     def make(self) -> Sink:
-        host, port = self._served.address
+        host, port = self.address
         return OtlpSink(OtlpSink.Options(endpoint=f"http://{host}:{port}"), self.context)
-
-    def delivered(self) -> list[bytes]:
-        return self._served.outlet.bodies
-
-    def break_destination(self) -> Callable[[], None]:
-        self._served.outlet.room.clear()
-        return self._served.outlet.room.set
 
 
 def test_the_specifications_json_is_understood() -> None:
     """Ids are hexadecimal there; values that are no text come as JSON, fields that are not known are passed over."""
     with serving("otlp") as served:
-        assert post(served.source, json.dumps(REQUEST).encode(), JSON) == (200, b"{}", "application/json")
+        assert post(served.address, json.dumps(REQUEST).encode(), JSON) == (200, b"{}", "application/json")
         assert served.outlet.events == EVENTS
 
 
@@ -175,10 +134,10 @@ def test_protobuf_is_understood() -> None:
     """Packed or not; the answer is an empty response."""
     body = request_of_json(json.dumps(REQUEST).encode()).SerializeToString()
     with serving("otlp") as served:
-        assert post(served.source, body, PROTOBUF) == (200, b"", PROTOBUF["Content-Type"])
+        assert post(served.address, body, PROTOBUF) == (200, b"", PROTOBUF["Content-Type"])
         assert ExportLogsServiceResponse.FromString(b"") == ExportLogsServiceResponse()
-        assert post(served.source, gzip.compress(body), PROTOBUF | {"Content-Encoding": "gzip"})[0] == 200
-        assert post(served.source, b"", PROTOBUF)[0] == 200
+        assert post(served.address, gzip.compress(body), PROTOBUF | {"Content-Encoding": "gzip"})[0] == 200
+        assert post(served.address, b"", PROTOBUF)[0] == 200
         assert served.outlet.events == EVENTS * 2
 
 
@@ -199,8 +158,8 @@ def test_protobuf_is_understood() -> None:
 def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str], path: str, status: int) -> None:
     """By its status, and others are served on."""
     with serving("otlp", max_body=200_000) as served:
-        assert post(served.source, body, headers, path)[0] == status
-        assert post(served.source, b"", PROTOBUF)[0] == 200
+        assert post(served.address, body, headers, path)[0] == status
+        assert post(served.address, b"", PROTOBUF)[0] == 200
         assert served.outlet.events == []
 
 
@@ -218,8 +177,8 @@ def test_a_request_that_would_need_too_much_memory_is_not_read(kind: str) -> Non
             logs.add()
         body = request.SerializeToString()
     with serving("otlp", max_memory=1 << 20) as served:
-        assert post(served.source, body, {"Content-Type": kind})[0] == 413
-        assert post(served.source, json.dumps(REQUEST).encode(), JSON)[0] == 200
+        assert post(served.address, body, {"Content-Type": kind})[0] == 413
+        assert post(served.address, json.dumps(REQUEST).encode(), JSON)[0] == 200
         assert served.outlet.events == EVENTS
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import trustme
@@ -20,18 +19,16 @@ from thrift.transport.TTransport import TFramedTransport, TMemoryBuffer
 
 from producer.agent.batch import EventBatch
 from producer.agent.config import parse_flume
-from producer.agent.interfaces import Sink, SinkError, Source
+from producer.agent.interfaces import Sink, SinkError
 from producer.agent.options import read_options
 from producer.agent.protocols.thrift import Status
 from producer.agent.sinks.thrift import ThriftSink
-from producer.agent.sources import listening
 from producer.agent.sources.thrift import ThriftSource
-from producer.agent.testing import SinkConformance, SourceConformance
 from tests.agent.doubles import context
 from tests.agent.sources.listeners import all_of, serving
 from tests.support.waiting import PATIENCE, Call, eventually
 
-from .components import made
+from .network_conformance import ListeningSourceConformance, ReceivedSinkConformance
 
 EVENTS = [({"a": "1", "ü": ""}, b"one"), ({}, b"\xff\x00two")]
 
@@ -135,65 +132,25 @@ def sink(address: tuple[str, int], state: Path, **options: Any) -> Iterator[Thri
         thrift.close()
 
 
-class TestSource(SourceConformance):
+class TestSource(ListeningSourceConformance):
     """The rules of all sources."""
 
-    resumes = False
-    _source: Any = None
-    _acknowledged = 0
+    source = "thrift", {"put_timeout": 0.05}
 
-    def make(self) -> Source:
-        self._source = made("sources", "thrift", port=0, put_timeout=0.05)
-        return self._source
-
-    @pytest.fixture(autouse=True)
-    def _quick(self) -> Iterator[None]:
-        with patch.object(listening, "_LOOK", 0.02):
-            yield
-
-    def feed(self, number: int) -> bytes:
-        """Send it until it is taken, or the source ends."""
-        body = b"event %d" % number
-        with suppress(Exception):
-            eventually(lambda: self._source is not None and self._source.server.listening.is_set())
-            with Client(self._source.server.addresses[0]) as client:
-                while client.append(({}, body)) == Status.FAILED:
-                    pass
-                self._acknowledged += 1
-        return body
-
-    def acknowledged(self) -> int:
-        return self._acknowledged
-
-    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
-        original = self.make
-
-        def make() -> Source:
-            self._source = None
-            return original()
-
-        self.make = make  # type: ignore[method-assign]
-        super().test_after_a_restart_it_goes_on(tmp_path)
+    def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
+        with Client(address) as client:
+            while client.append(({}, body)) == Status.FAILED:
+                pass
 
 
-class TestSink(SinkConformance):
+class TestSink(ReceivedSinkConformance):
     """The rules of all sinks, with our source as the receiver."""
 
-    @pytest.fixture(autouse=True)
-    def _receiver(self) -> Iterator[None]:
-        with serving("thrift", put_timeout=0.0) as self._served:
-            yield
+    receiver = "thrift", {"put_timeout": 0.0}
 
     def make(self) -> Sink:
-        host, port = self._served.address
+        host, port = self.address
         return ThriftSink(ThriftSink.Options(hostname=host, port=port), self.context)
-
-    def delivered(self) -> list[bytes]:
-        return self._served.outlet.bodies
-
-    def break_destination(self) -> Callable[[], None]:
-        self._served.outlet.room.clear()
-        return self._served.outlet.room.set
 
 
 @pytest.mark.parametrize("protocol", [TCompactProtocol, TBinaryProtocol])

@@ -1,0 +1,90 @@
+"""The rules of all sources and sinks, for those that other agents and programs speak to by network."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import pytest
+
+from producer.agent.interfaces import Source
+from producer.agent.sources import listening
+from producer.agent.testing import SinkConformance, SourceConformance
+from tests.agent.sources.listeners import serving
+from tests.support.waiting import eventually
+
+from .components import made
+
+
+class ListeningSourceConformance(SourceConformance):
+    """A source that listens: a peer sends again what was not acknowledged.
+
+    :cvar source: its type and its options.
+    """
+
+    source: ClassVar[tuple[str, Mapping[str, Any]]]
+    resumes = False
+    _source: Any = None
+    _acknowledged = 0
+
+    @abstractmethod
+    def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
+        """Send an event until it is taken."""
+
+    @pytest.fixture(autouse=True)
+    def _quick(self) -> Iterator[None]:
+        with patch.object(listening, "_LOOK", 0.02):
+            yield
+
+    def make(self) -> Source:
+        kind, options = self.source
+        self._source = made("sources", kind, port=0, **options)
+        return self._source  # type: ignore[no-any-return]
+
+    def feed(self, number: int) -> bytes:
+        body = b"event %d" % number
+        with suppress(Exception):  # the source ends
+            eventually(lambda: self._source is not None and self._source.server.listening.is_set())
+            self.send(self._source.server.addresses[0], number, body)
+            self._acknowledged += 1
+        return body
+
+    def acknowledged(self) -> int:
+        return self._acknowledged
+
+    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
+        original = self.make
+
+        def make() -> Source:
+            self._source = None  # what is fed meanwhile waits for the next one
+            return original()
+
+        self.make = make  # type: ignore[method-assign]
+        super().test_after_a_restart_it_goes_on(tmp_path)
+
+
+class ReceivedSinkConformance(SinkConformance):
+    """A sink whose receiver is our source of its kind.
+
+    :cvar receiver: type and options of that source.
+    """
+
+    receiver: ClassVar[tuple[str, Mapping[str, Any]]]
+
+    @pytest.fixture(autouse=True)
+    def _receiver(self) -> Iterator[None]:
+        kind, options = self.receiver
+        with serving(kind, **options) as self._served:
+            self.address = self._served.address
+            yield
+
+    def delivered(self) -> list[bytes]:
+        return self._served.outlet.bodies
+
+    def break_destination(self) -> Callable[[], None]:
+        self._served.outlet.room.clear()
+        return self._served.outlet.room.set
