@@ -26,6 +26,7 @@ _STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
 # What OpenSSL calls an answer that is no TLS; newer versions by the second name.
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
 PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
+_OR_THE_PROXY = "; or it is the proxy that answers in its place"
 
 #: The code of an answer by which a proxy asks who is there, and what http.client says of it in place of a tunnel.
 PROXY_AUTHENTICATION = "ProxyAuthenticationRequired"
@@ -70,7 +71,9 @@ def _never_sent(error: Exception, way: str) -> AttemptError:
     cause = _innermost(error)
     if str(cause).startswith(_NO_TUNNEL):
         return error_of_proxy(way)
-    hint = PLAIN_HTTP if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS else ""
+    hint = ""
+    if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
+        hint = f"{PLAIN_HTTP}{_OR_THE_PROXY if way else ''}"
     return UnreachableError("RequestError", f"{stage}{way}: {_words(cause)}{hint}")
 
 

@@ -16,6 +16,8 @@ from producer.reading.signed_client import Question, SignedClient
 from producer.sinks.http.proxies import through
 from producer.sinks.http.transport import target_of
 
+from . import hostile_server as hostile
+
 _ANSWERS = {
     "407": b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
     "502": b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\n<p/>",
@@ -68,6 +70,22 @@ def test_an_error_behind_a_proxy_names_it(answer: str, scheme: str) -> None:
         assert "hidden" not in told
         assert answer == "closed" or answer in told
         assert answer != "407" or "a user and password that it knows" in told
+
+
+def _open_and_talk_on(connection: socket.socket, stop: threading.Event) -> None:
+    hostile.open_no_tunnel(connection, stop)
+    hostile.speak_no_tls(connection, stop)
+
+
+def test_what_is_no_tls_within_a_tunnel_may_be_the_proxys() -> None:
+    """It says that the way is open, and goes on to talk: the endpoint need not be wrong."""
+    with hostile.serve(_open_and_talk_on) as port:
+        project = ProjectConfig("p", endpoint="https://far.test", access_key_id="a", access_key_secret="s")
+        config = ProducerConfig(http=HttpConfig(proxies={"https": f"http://127.0.0.1:{port}"}))
+        with Producer(project, config=config) as producer, pytest.raises(ProducerError) as told:
+            producer.check("p")
+    assert "write http:// in the endpoint" in str(told.value)
+    assert "or it is the proxy that answers in its place" in str(told.value)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
