@@ -204,17 +204,39 @@ def read_options(
             message = "has a wrong value, which is not shown" if hidden else f"{error}{_meaning(value, field)}"
             problems.append(Problem(where, key, message, lines.get(key)))
     for name, field in fields.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and name not in values:
+        if _is_required(cls, name) and name not in values:
             problems.append(Problem(where, name, f"is missing: {field.metadata['doc']}"))
     if problems:
-        raise AgentConfigError(problems)
+        raise AgentConfigError([*problems, *_also_wrong(cls, chosen, where, lines)])
+    return _made(cls, chosen, where, lines)
+
+
+def _made(cls: type[_T], chosen: Mapping[str, Any], where: str, lines: Mapping[str, int]) -> _T:
     try:
         return cls(**chosen)
     except ConfigError as error:
-        secret = error.name in fields and fields[error.name].metadata["secret"]
-        message = error.rule if secret else f"{error.rule}{_got(error)}"
+        field = fields_of(cls).get(error.name)
+        message = error.rule if field is not None and field.metadata["secret"] else f"{error.rule}{_got(error)}"
         raise AgentConfigError([Problem(where, error.name, message, lines.get(error.name))]) from error
+
+
+def _also_wrong(cls: type, chosen: Mapping[str, Any], where: str, lines: Mapping[str, int]) -> list[Problem]:
+    """What the class itself has to say of the options that are right so far, with some word for each missing one."""
+    texts = [name for name, hint in typing.get_type_hints(cls).items() if hint is str and _is_required(cls, name)]
+    found: list[Problem] = []
+    for word in ("word", "http://word") if texts else ("",):
+        try:
+            _made(cls, {**dict.fromkeys(texts, word), **chosen}, where, lines)
+        except AgentConfigError as error:
+            found += [problem for problem in error.problems if problem.key in chosen and problem not in found]
+        except (TypeError, ValueError, LookupError):
+            continue  # it cannot be asked without what is missing
+    return found
+
+
+def _is_required(cls: type, name: str) -> bool:
+    field = fields_of(cls).get(name)
+    return field is not None and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _unknown(key: str, fields: Mapping[str, dataclasses.Field[Any]], beside: typing.Iterable[str]) -> str:

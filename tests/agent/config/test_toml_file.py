@@ -112,6 +112,27 @@ def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() ->
 
 
 @pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            'type = "loghub"\nendpoint = "ftp://far.test"\nnosuch = 1',
+            ["access_key_id", "access_key_secret", "endpoint", "logstore", "nosuch", "project"],
+        ),
+        ('type = "http"\nendpoint = "far"\nbatch_size = 0', ["batch_size", "endpoint"]),
+        ('type = "http"\nproxy = "ftp://me:hidden@p"\nnosuch = 1', ["endpoint", "nosuch", "proxy"]),
+        ('type = "thrift"\nport = 0', ["hostname", "port"]),
+        ('type = "loghub"', ["access_key_id", "access_key_secret", "endpoint", "logstore", "project"]),
+    ],
+)
+def test_a_wrong_value_is_told_beside_what_is_missing(options: str, told: list[str]) -> None:
+    """Not only once all else is right; and nothing is told of what nobody wrote but that it is missing."""
+    problems = problems_of(f'[channels.c]\ntype = "memory"\n[sinks.k]\nchannel = "c"\n{options}\n')
+    own = [problem.partition("sinks.k.")[2] for problem in problems if "sinks.k." in problem]
+    assert sorted(problem.partition(":")[0] for problem in own) == told
+    assert "hidden" not in str(problems)
+
+
+@pytest.mark.parametrize(
     ("key", "meant", "wrong"),
     [
         ('channels = ["c1", "c2"]', "channels", 'chanels = ["c1", "c2"]'),
