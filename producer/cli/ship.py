@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         shipment = _ship(args, console)
     except KeyboardInterrupt:
-        errors.print("interrupted: what is not in the table of a finished run may or may not have arrived")
+        errors.print(f"interrupted: {_after_interrupt(args.checkpoint)}", markup=False, highlight=False)
         return _INTERRUPTED
     except ProducerError as error:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
@@ -51,10 +51,19 @@ def run(args: argparse.Namespace) -> int:
     console.print(summary(shipment))
     for line in fates(shipment):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if args.checkpoint and shipment.failure is None and not shipment.figures.files:
+        line = f"nothing new: all that is there was shipped before, says the checkpoint {args.checkpoint}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     if shipment.failure is not None:
         errors.print(f"error: {shipment.failure}", style="red", markup=False, highlight=False)
         return _FAILED
     return _OK
+
+
+def _after_interrupt(checkpoint: str | None) -> str:
+    if checkpoint:
+        return f"started again with --checkpoint {checkpoint}, it goes on behind what the checkpoint has"
+    return "what is not in the table of a finished run may or may not have arrived"
 
 
 def _ship(args: argparse.Namespace, console: Console) -> Shipment:

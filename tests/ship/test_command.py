@@ -249,11 +249,29 @@ def test_number_out_of_range_is_refused(argument: str, capsys: pytest.CaptureFix
     assert f"got {value}" in said
 
 
-def test_interrupt_ends_the_command_soon(tmp_path: Path, server: LogHubServer) -> None:
-    """Ctrl-C while the server is silent: the command ends with 130 and a sentence, not with a trace."""
+def test_a_run_that_finds_nothing_new_says_so(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table of zeros alone looks like something that went wrong."""
+    (tmp_path / "a.log").write_text("one\n")
+    checkpoint = tmp_path / "checkpoint"
+    arguments = ship_arguments(
+        server, tmp_path / "a.log", "--engine=local", "--exactly-once", "--checkpoint", checkpoint
+    )
+    for said in (False, True):
+        assert cli.run(parse_ship(arguments)) == 0
+        out = capsys.readouterr().out
+        assert (f"nothing new: all that is there was shipped before, says the checkpoint {checkpoint}" in out) == said
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["without a checkpoint", "with one"])
+def test_interrupt_ends_the_command_soon(tmp_path: Path, server: LogHubServer, lasting: bool) -> None:
+    """Ctrl-C while the server is silent: the command ends with 130 and what is known, not with a trace."""
     (tmp_path / "a.log").write_text("one\n")
     silence = server.faults.add(delay(PATIENCE))
-    command = start_ship(*ship_arguments(server, tmp_path))
+    checkpoint = tmp_path / "checkpoint"
+    options = ["--exactly-once", "--checkpoint", checkpoint] if lasting else []
+    command = start_ship(*ship_arguments(server, tmp_path / "a.log", *options))
     try:
         wait_for(lambda: silence.fired > 0, command)
         command.send_signal(signal.SIGINT)
@@ -261,5 +279,7 @@ def test_interrupt_ends_the_command_soon(tmp_path: Path, server: LogHubServer) -
     finally:
         command.kill()
     assert command.returncode == 130
-    assert "interrupted" in err
+    known = f"started again with --checkpoint {checkpoint}, it goes on" if lasting else "may or may not have arrived"
+    assert "interrupted: " in err
+    assert known in err
     assert "Traceback" not in err
