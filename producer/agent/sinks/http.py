@@ -27,7 +27,7 @@ from ...clock import Deadline
 from ...config import HttpConfig
 from ...errors import AttemptError, ConfigError
 from ...sinks.http.authorities import check_authorities
-from ...sinks.http.failures import error_of_proxy
+from ...sinks.http.failures import elsewhere, error_of_proxy
 from ...sinks.http.proxies import through
 from ...sinks.http.transport import Answer, Transport
 from ..batch import EventBatch
@@ -236,10 +236,7 @@ class HttpSink:
         options, status = self._options, answer.status
         taken = 200 <= status < 300
         back = _rule(options.rollback, status)
-        way = through(self._base, self._proxies)
-        said = f"{self._url}{way} answered {status}: {answer.body[:_SHOWN].decode(errors='replace')!r}"
-        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            said = f"{self._url}: {error_of_proxy(way)}"
+        said = self._said(answer, headers)
         if back is None and str(status) in options.refused:
             self._refusal, self._refused_by = said, status
             return True
@@ -253,6 +250,13 @@ class HttpSink:
         if back:
             raise SinkError(said)
         return False
+
+    def _said(self, answer: Answer, headers: Mapping[str, str]) -> str:
+        way, status = through(self._base, self._proxies), answer.status
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            return f"{self._url}: {error_of_proxy(way)}"
+        body = answer.body[:_SHOWN].decode(errors="replace")
+        return f"{self._url}{way} answered {status}{elsewhere(status, headers)}: {body!r}"
 
     def _pause(self, retry_after: str | None) -> float:
         """Seconds, by the server's wish if it has one."""

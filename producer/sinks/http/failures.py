@@ -8,11 +8,14 @@ from __future__ import annotations
 import http.client
 import re
 import ssl
+from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import urllib3.exceptions
 
 from ...errors import AttemptError, MisconfiguredError, NetworkError, UnreachableError
 from .connections import Sent
+from .proxies import place_of
 
 # The first that fits: what an error is comes before where it happened.
 _STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
@@ -32,6 +35,9 @@ _OR_THE_PROXY = "; or it is the proxy that answers in its place"
 PROXY_AUTHENTICATION = "ProxyAuthenticationRequired"
 _NO_TUNNEL = f"Tunnel connection failed: {http.client.PROXY_AUTHENTICATION_REQUIRED:d}"
 
+# Characters of a URL.
+_SHOWN = 200
+
 # What urllib3 puts before some messages: the connection as a Python object; of its newer versions with host and port.
 _OBJECT = re.compile(r"^<[^>]*>: ")
 _CONNECTION = re.compile(r"^\w+\(host='([^']*)', port=(\d+)\): ")
@@ -47,6 +53,20 @@ def error_of_proxy(way: str) -> MisconfiguredError:
     advice = "write them into its URL, http://user:password@host:port"
     words = f"HTTP {status:d}{way}: the proxy takes no request without a user and password that it knows; {advice}"
     return MisconfiguredError(PROXY_AUTHENTICATION, words, http_status=status)
+
+
+def elsewhere(status: int, headers: Mapping[str, str]) -> str:
+    """What an error says of an answer that is a redirect, which nobody follows: where it leads, without what may be a
+    secret in that URL; empty for any other.
+    """
+    url = headers.get("Location", "") if 300 <= status < 400 else ""
+    if not url:
+        return ""
+    try:
+        page = f"{place_of(url)}{urlsplit(url).path}".removeprefix("://")[:_SHOWN]
+    except ValueError:
+        page = "…"
+    return f", which sends elsewhere, to {page!r}"
 
 
 def error_of_exception(error: Exception, sent: Sent, way: str = "") -> AttemptError:

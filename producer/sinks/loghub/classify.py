@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 from ...errors import (
     AttemptError,
@@ -22,8 +21,7 @@ from ...errors import (
     ServerError,
     UnauthorizedError,
 )
-from ..http.failures import error_of_proxy, one_line
-from ..http.proxies import place_of
+from ..http.failures import elsewhere, error_of_proxy, one_line
 from ..http.transport import Answer
 
 _BY_CODE: dict[str, type[AttemptError]] = {
@@ -69,7 +67,7 @@ _BY_STATUS: dict[int, type[AttemptError]] = {
 
 # What is kept of each attempt, characters: results live as long as their batches.
 _MAX_CODE, _MAX_MESSAGE = 128, 1024
-# Of what no LogHub says, bytes and characters.
+# Of what no LogHub says, bytes.
 _SHOWN = 200
 
 #: The code of an answer that is no LogHub error: no JSON, or not the JSON of an error.
@@ -127,14 +125,5 @@ def _parse(answer: Answer, headers: Mapping[str, str], way: str) -> tuple[str, s
         return one_line(code)[:_MAX_CODE], one_line(message)[:_MAX_MESSAGE]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         start = answer.body[:_SHOWN].decode("utf-8", "backslashreplace")
-        moved = headers.get("Location", "") if 300 <= answer.status < 400 else ""
-        elsewhere = f", which sends elsewhere, to {_page_of(moved)!r}" if moved else ""
-        return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error{way}{elsewhere}: {start!r}"
-
-
-def _page_of(url: str) -> str:
-    """A URL without what may be a secret in it, or the reader's."""
-    try:
-        return f"{place_of(url)}{urlsplit(url).path}".removeprefix("://")[:_SHOWN]
-    except ValueError:
-        return "…"
+        moved = elsewhere(answer.status, headers)
+        return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error{way}{moved}: {start!r}"

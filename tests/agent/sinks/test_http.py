@@ -161,6 +161,14 @@ def test_a_pause_that_is_asked_for_is_kept(server, sink_for, headers, seconds):
     assert len(server.requests) == 2
 
 
+def test_a_redirect_is_told_with_where_it_leads(server, sink_for):
+    """Nobody follows it; whoever wrote the endpoint has to know. Without what may be a secret."""
+    sink = sink_for()
+    server.answers.append((301, {"Location": "https://far.test/in?key=hidden"}))
+    with pytest.raises(SinkError, match=r"answered 301, which sends elsewhere, to 'https://far\.test/in': ''"):
+        sink.write([lines("a")])
+
+
 def test_without_backoff_the_next_try_is_at_once(server, sink_for):
     """A status whose backoff is false is tried again without a pause."""
     sink = sink_for(ManualClock(), backoff={"503": False})

@@ -22,7 +22,7 @@ from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, is_same,
 # To connect, and for the next bytes; seconds.
 _TIMEOUT = (5.0, 30.0)
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-_NO_PROXY = "the proxy of the environment (HTTP_PROXY, HTTPS_PROXY) takes no request without a user and password"
+_PROXY_ASKS = "the proxy of the environment (HTTP_PROXY, HTTPS_PROXY) takes no request without a user and password"
 _MISSING = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 # Of a page of links.
 _MOST_PAGE_BYTES = 32 << 20
@@ -147,7 +147,7 @@ def _reason(error: Exception, address: str) -> str:
     if isinstance(error, requests.exceptions.ProxyError):
         # Of whatever the proxy says to CONNECT there is only http.client's sentence.
         unknown = f"Tunnel connection failed: {HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:d}" in str(error)
-        return _NO_PROXY if unknown else "no way through the proxy of the environment (HTTP_PROXY, HTTPS_PROXY)"
+        return _PROXY_ASKS if unknown else "no way through the proxy of the environment (HTTP_PROXY, HTTPS_PROXY)"
     if isinstance(error, requests.ConnectionError):
         return "no connection to the server: its name, its port, or the way to it may be wrong"
     if isinstance(error, urllib3.exceptions.ProtocolError):
@@ -159,7 +159,7 @@ def _check_status(address: str, answer: requests.Response) -> None:
     status, name = answer.status_code, shown(address)
     said = f"the server answered {status} {without_secrets(answer.reason or '', address)}".rstrip()
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        raise AccessRefusedError(f"{name}: {said}: {_NO_PROXY}")
+        raise AccessRefusedError(f"{name}: {said}: {_PROXY_ASKS}")
     if status in _REFUSED:
         raise AccessRefusedError(
             f"{name}: access refused, {said}; credentials come from the address or ~/.netrc, and a signed address may "
