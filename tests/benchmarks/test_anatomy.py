@@ -41,15 +41,15 @@ def test_a_log_into_an_open_batch_takes_one_python_call(shape: str, open_records
         if event == "call":
             calls.append(frame.f_code.co_name)
 
-    with Producer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
+    # Collected before: the first batch of a producer does not wait for as long as that may take.
+    with uncollected(), Producer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
         stream = producer.stream("p", "l")
         logs = _warm(stream, shape)
-        with uncollected():
-            sys.setprofile(note)
-            try:
-                stream.send(logs[0])
-            finally:
-                sys.setprofile(None)
+        sys.setprofile(note)
+        try:
+            stream.send(logs[0])
+        finally:
+            sys.setprofile(None)
     assert calls == (["send", "add", "encode_log", "_join"] if open_records_twin is OpenRecords else ["send"])
 
 
