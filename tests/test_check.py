@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+import trustme
 
-from producer import InvalidArgumentError, Producer, ProducerConfig, ProjectConfig, TargetError
+from producer import HttpConfig, InvalidArgumentError, Producer, ProducerConfig, ProjectConfig, TargetError
+from producer.reading.errors import LogHubReadError
+from producer.reading.signed_client import Question, SignedClient
 from producer.server import LogHubServer
 from producer.server.faults import answer
+from producer.sinks.http.transport import target_of
 from producer.testing import RecordingSink
 from tests.server.client import Client
 from tests.support.answering import answering
@@ -46,6 +53,15 @@ def wrong(producer: Producer, logstore: str | None = "app-log", project: str = "
     with producer, pytest.raises(TargetError) as caught:
         producer.check(project, logstore, timeout=5)
     return caught.value
+
+
+def unread(project: ProjectConfig, config: ProducerConfig) -> str:
+    """What is said where something is to be read."""
+    names, where = {"endpoint": "--endpoint"}, target_of("shop", project.endpoint)
+    client = SignedClient(project, where, "shop", names=names, config=config)
+    with client, pytest.raises(LogHubReadError) as caught:
+        client.json("ListLogstores", Question("/logstores"), str)
+    return str(caught.value)
 
 
 def test_a_right_target_is_said_after_one_request_and_no_record(server: LogHubServer) -> None:
@@ -111,6 +127,73 @@ def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) 
     assert "answers plain HTTP, not TLS: write http://" in str(error)
     assert "https is asked of a server that speaks http (" in str(error)
     assert "is the host name right" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "expired", "trusted", "told"),
+    [
+        ("127.0.0.1", False, False, "its certificate is of an authority that is not known here: name a file"),
+        ("127.0.0.1", True, True, "its certificate has expired, or this machine's clock is wrong"),
+        ("elsewhere", False, True, "its certificate is made for other hosts: the endpoint must be one of those"),
+    ],
+    ids=["authority", "expired", "name"],
+)
+def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
+    tmp_path: Path, name: str, expired: bool, trusted: bool, told: str
+) -> None:
+    """By a check, and by what reads; not as a host that cannot be reached."""
+    authority, bundle = trustme.CA(), tmp_path / "ca.pem"
+    (authority if trusted else trustme.CA()).cert_pem.write_to_path(str(bundle))
+    until = datetime.now(UTC) + timedelta(days=-1 if expired else 1)
+    config = ProducerConfig(http=HttpConfig(ca_bundle=str(bundle)), retries=0)
+    with answering() as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(name, not_after=until).configure_cert(context)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # refused handshakes are expected
+        endpoint = server.endpoint.replace("http:", "https:")
+        project = ProjectConfig("shop", endpoint=endpoint, access_key_id="id", access_key_secret="s")
+        error = wrong(Producer(project, config=config))
+        assert (error.problem, "is the host name right" in str(error)) == ("http", False)
+        assert "it shows a certificate that is not accepted (" in str(error)
+        assert told in str(error)
+        reading = unread(project, config)
+    assert "TLS: SSLCert" in reading
+    assert told in reading
+    assert "check --endpoint" not in reading
+
+
+def test_a_proxy_that_opens_no_way_is_told() -> None:
+    """It is the proxy, not the host, that is to be looked at."""
+    with answering(403) as proxy:
+        for place, words in ((proxy.endpoint, "403 Forbidden"), ("http://127.0.0.1:9", "Connection refused")):
+            config = ProducerConfig(http=HttpConfig(proxies={"https": place}))
+            project = ProjectConfig("shop", endpoint="https://h.invalid", access_key_id="id", access_key_secret="s")
+            error = wrong(Producer(project, config=config))
+            assert error.problem == "http"
+            assert "the proxy before it opens no way: is its address right, and may it connect there? (" in str(error)
+            assert words in str(error)
+
+
+def test_a_page_of_something_else_is_shown_to_who_reads() -> None:
+    """With its beginning, and what to look at; not as a matter of waiting."""
+    with answering(200) as portal:
+        project = ProjectConfig("shop", endpoint=portal.endpoint, access_key_id="id", access_key_secret="s")
+        error = unread(project, ProducerConfig(retries=0))
+    assert "an answer that is none of LogHub's: ''" in error
+    assert "check --endpoint: a proxy, a portal or another server may have answered" in error
+
+
+def test_a_wrong_region_is_told_to_who_reads(server: LogHubServer) -> None:
+    """Version 4 signs it, as well as the key."""
+    project = ProjectConfig(
+        "shop",
+        endpoint=server.endpoint,
+        access_key_id=server.access_key_id,
+        access_key_secret=server.access_key_secret,
+    )
+    config = ProducerConfig(sign_version="v4", region="cn-other", retries=0)
+    assert "and whether 'cn-other' is the server's region" in unread(project, config)
 
 
 def test_a_key_that_may_not_ask_and_a_busy_logstore_are_no_faults(server: LogHubServer) -> None:

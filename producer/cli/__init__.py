@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if sys.stderr is None:  # print would take the standard output in its place
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
-    arguments = arguments_of(sys.argv[1:]) if argv is None else list(argv)
+    arguments = _asked(arguments_of(sys.argv[1:]) if argv is None else list(argv))
     name: str | None = None
     with Interrupts() as interrupts:
         try:
@@ -49,6 +49,11 @@ def arguments_of(words: Sequence[str]) -> list[str]:
     return [word if word.isascii() else _utf_8(word) for word in words]
 
 
+def _asked(arguments: list[str]) -> list[str]:
+    """``help`` and ``help COMMAND`` as the flag that they mean."""
+    return [*arguments[1:], "--help"] if arguments[:1] == ["help"] else arguments
+
+
 def _utf_8(word: str) -> str:
     try:
         return word.encode(sys.getfilesystemencoding(), "surrogateescape").decode()
@@ -61,6 +66,9 @@ def _main(arguments: Sequence[str], name: str | None, *, ends_process: bool) -> 
 
     from .commands import COMMANDS, build_parser  # noqa: PLC0415
 
+    if not arguments:  # who types the name alone wants to know what there is
+        build_parser({}).print_help(sys.stderr)
+        return ExitCode.USAGE
     given = argparse.Namespace(ends_process=ends_process)
     args = build_parser({name: COMMANDS[name]} if name else {}).parse_args(arguments, given)
     return _run(str(name), COMMANDS[str(name)], args)

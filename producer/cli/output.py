@@ -15,12 +15,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Protocol
 
-from .times import shown
+from .times import is_part_of_a_second, shown
 
 #: Characters of a value in a table at most.
 _WIDEST = 100
 #: What a terminal obeys of that which JSON may hold as it is: controls above ASCII, and what turns text round.
 _OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: The nanoseconds of a log within the second of its time.
+_PART = "__time_ns_part__"
 _BOLD, _DIM, _RED, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
 Row = Mapping[str, Any]
@@ -98,9 +100,18 @@ def _has_all_letters(out: IO[str]) -> bool:
     return encoding is None or codecs.lookup(encoding).name == "utf-8"
 
 
-def _cell(name: str, value: object) -> str:
-    text = plain(shown(str(value)) if name == "__time__" else "" if value is None else value)
+def _cell(value: object) -> str:
+    text = plain("" if value is None else value)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _with_time(row: Row) -> Row:
+    """The row as people read it: one time, with its part of a second."""
+    if "__time__" not in row:
+        return row
+    part = str(row.get(_PART, ""))
+    rest = {name: value for name, value in row.items() if name != _PART or not is_part_of_a_second(part)}
+    return {**rest, "__time__": shown(str(row["__time__"]), part)}
 
 
 def _names(rows: Iterable[Row], first: Sequence[str]) -> list[str]:
@@ -117,14 +128,14 @@ class _Table:
         self._rows: list[Row] = []
 
     def write(self, rows: Iterable[Row]) -> None:
-        self._rows += rows
+        self._rows += map(_with_time, rows)
 
     def close(self) -> None:
         rows, self._rows = self._rows, []
         names = [name for name in _names(rows, self._columns) if any(row.get(name, "") != "" for row in rows)]
         if not names:
             return
-        cells = [[_cell(name, row.get(name, "")) for name in names] for row in rows]
+        cells = [[_cell(row.get(name, "")) for name in names] for row in rows]
         widths = [max(map(len, column)) for column in zip([plain(name) for name in names], *cells, strict=True)]
         head = "  ".join(plain(name).ljust(width) for name, width in zip(names, widths, strict=True))
         print(styled(head.rstrip(), _BOLD, self._out), file=self._out)
@@ -142,8 +153,8 @@ class _Lines:
         self._out = out
 
     def write(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            time = styled(plain(shown(str(row.get("__time__", "")))), _DIM, self._out)
+        for row in map(_with_time, rows):
+            time = styled(plain(row.get("__time__", "")), _DIM, self._out)
             own = (f"{plain(name)}={plain(value)}" for name, value in row.items() if not name.startswith("__"))
             print(time, *own, file=self._out)
         self._out.flush()

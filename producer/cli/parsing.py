@@ -95,6 +95,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, in one line, and where the help is; the exit code is 2."""
+        if message == "the following arguments are required: ACTION":
+            message += f", one of {', '.join(subparsers_of(self))}"
         end = "" if message.endswith("?") else ";"
         self.exit(2, f"{self.prog}: {message}{end} see {self.prog} --help\n")
 

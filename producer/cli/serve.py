@@ -15,7 +15,7 @@ from ..signal_handlers import handling
 from ..signal_wakeup import wake_for
 from .exit_codes import ExitCode
 from .output import tell_error
-from .parsing import set_examples
+from .parsing import set_examples, whole_number
 
 if TYPE_CHECKING:
     import logging
@@ -30,7 +30,9 @@ _KEEP_REQUESTS = 1000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give ``parser`` the options of ``producer serve``."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port, 0 for a free one (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=whole_number, default=DEFAULT_PORT, help="port, 0 for a free one (default: %(default)s)"
+    )
     parser.add_argument("--data", metavar="DIR", help="directory that keeps what is stored (default: memory)")
     parser.add_argument("--access-key-id", metavar="ID", help="the access key that clients sign with")
     parser.add_argument(
@@ -39,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("LOGHUB_SERVER_ACCESS_KEY_SECRET"),
         help="its secret (default: the environment's LOGHUB_SERVER_ACCESS_KEY_SECRET, which other users cannot see)",
     )
-    parser.add_argument("--shards", type=int, default=2, help="shards of a new logstore (default: %(default)s)")
+    parser.add_argument(
+        "--shards", type=whole_number, default=2, help="shards of a new logstore (default: %(default)s)"
+    )
     parser.add_argument("--region", help="refuse signatures of version 4 for another region (default: take any)")
     parser.add_argument("--strict", action="store_true", help="refuse writes to logstores that were not created before")
     parser.add_argument(

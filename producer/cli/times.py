@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 _AGO = re.compile(r"-?(\d+)\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+#: Digits of the nanoseconds of a second.
+_NANO_DIGITS = 9
 _RULE = "must be now, a time ago such as -15m, -1h or -7d, Unix seconds, or ISO 8601 such as 2026-01-31T12:00:00Z"
 
 
@@ -37,9 +39,18 @@ def _seconds(number: int, text: str) -> int:
     return number
 
 
-def shown(seconds: str | int) -> str:
-    """Unix seconds, in this machine's zone; anything else as it is."""
+def shown(seconds: str | int, nanoseconds: str = "") -> str:
+    """Unix seconds, in this machine's zone; anything else as it is.
+
+    :param nanoseconds: of that second, shown to the microsecond; empty, or anything else than digits, is left out.
+    """
     try:
-        return datetime.fromtimestamp(int(seconds), UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        whole = datetime.fromtimestamp(int(seconds), UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return str(seconds)
+    return f"{whole}.{nanoseconds.zfill(_NANO_DIGITS)[:6]}" if is_part_of_a_second(nanoseconds) else whole
+
+
+def is_part_of_a_second(text: str) -> bool:
+    """Whether this is a number of nanoseconds below a second."""
+    return text.isascii() and text.isdigit() and len(text) <= _NANO_DIGITS

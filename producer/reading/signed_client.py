@@ -28,11 +28,11 @@ from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError
 from ..pipeline.sending.retry_rules import wait_backoff
 from ..sinks.http.authorities import authorities_of, check_authorities
 from ..sinks.http.connections import FollowedAdapter, Outgoing
-from ..sinks.http.failures import PROXY_AUTHENTICATION, error_of_exception
+from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION, error_of_exception
 from ..sinks.http.proxies import proxies_for, through
 from ..sinks.http.transport import Answer
 from ..sinks.http.transport import Target as HttpTarget
-from ..sinks.loghub.classify import error_of_answer
+from ..sinks.loghub.classify import BAD_RESPONSE, error_of_answer
 from ..sinks.loghub.credentials_cache import CredentialsCache
 from ..wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
 from .errors import LogHubReadError
@@ -55,6 +55,8 @@ _ADVICE = {
     "MissAccessKeyId": _KEY,
     "ProjectForbidden": "the project's owner has to settle this",
 }
+# Of an answer that is none of LogHub's, bytes.
+_SHOWN = 100
 _GENERAL = "check the parameters and the access key's permissions"
 
 
@@ -228,7 +230,10 @@ class SignedClient:
     def _words(self, what: str, error: AttemptError, attempts: int) -> str:
         status = "no answer" if error.http_status is None else f"status {error.http_status}"
         times = "" if attempts == 1 else f" after {attempts} attempts"
-        advice = self._advice.get(error.code, _general_advice(error))
+        general = _general_advice(error)
+        if isinstance(error, UnauthorizedError) and self._config.sign_version == "v4":
+            general += f", and whether {self._config.region!r} is the server's region"
+        advice = self._advice.get(error.code, general) if general else ""
         return (
             f"{what} of {self._where}: {status}, {error.code}: {error.message} "
             f"(request id {error.request_id or 'none'}){times}"
@@ -283,19 +288,19 @@ def _offset(date: str | None, now: float) -> float | None:
 
 def _senseless(answer: Answer, error: Exception) -> ServerError:
     """Status 200 with something that no LogHub says, such as the page of a portal, or half an answer."""
-    message = f"an answer that makes no sense: {type(error).__name__}: {error}"
-    return ServerError("BadResponse", message, http_status=answer.status, request_id=answer.request_id)
+    begins = answer.body[:_SHOWN].decode("utf-8", "backslashreplace")
+    message = f"an answer that is none of LogHub's: {begins!r} ({type(error).__name__}: {error})"
+    return ServerError(BAD_RESPONSE, message, http_status=answer.status, request_id=answer.request_id)
 
 
 def _general_advice(error: AttemptError) -> str:
-    if error.code == PROXY_AUTHENTICATION:
+    if error.code == PROXY_AUTHENTICATION or any(said in error.message for said in (CERTIFICATE, PLAIN_HTTP)):
         return ""  # its message says what to do
-    if isinstance(error, UnauthorizedError):
-        return "check the access key, its security token and its permission to read"
-    if isinstance(error, ClockSkewError):
-        return "set this machine's clock"
-    if error.http_status is None:
-        return "check {endpoint}, and the network and proxies between here and there"
-    if error.retriable:
-        return "try again later"
-    return _GENERAL
+    fitting = (
+        (isinstance(error, UnauthorizedError), "check the access key, its security token and its permission to read"),
+        (isinstance(error, ClockSkewError), "set this machine's clock"),
+        (error.http_status is None, "check {endpoint}, and the network and proxies between here and there"),
+        (error.code == BAD_RESPONSE, "check {endpoint}: a proxy, a portal or another server may have answered"),
+        (error.retriable, "try again later"),
+    )
+    return next((words for fits, words in fitting if fits), _GENERAL)

@@ -260,7 +260,7 @@ def test_what_is_no_channel_s_directory_is_an_error_for_people(run: Run, tmp_pat
     """A missing one, an empty one, one of other files: exit code 2, the path, and nothing is made or changed."""
     (tmp_path / "file").write_text("mine")
     (tmp_path / "empty").mkdir()
-    for path, said in (("missing", "not a directory"), ("file", "not a directory"), ("empty", "empty"), (".", "files")):
+    for path, said in (("missing", "does not exist"), ("file", "not a directory"), ("empty", "empty"), (".", "files")):
         code, _, errors = run(action, tmp_path / path)
         assert (code, said in errors) == (2, True), errors
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["empty", "file"]
@@ -482,8 +482,8 @@ def test_drain_says_what_is_wrong_before_it_makes_or_delivers_anything(
     logs, nobody = tmp_path / "logs", ("--endpoint", "http://127.0.0.1:1")
     for arguments, said in (
         ((tmp_path / "missing",), "producer channel drain: channel missing: "),
-        ((tmp_path / "missing",), "is not a directory"),
-        ((logs, "--data-directory", tmp_path / "missing"), "is not a directory"),
+        ((tmp_path / "missing",), "does not exist"),
+        ((logs, "--data-directory", tmp_path / "missing"), "does not exist"),
         ((logs, "--dead-letter", logs), "must be another directory"),
         ((logs, "--dead-letter", tmp_path / "link"), "must be another directory"),
         ((logs, "--dead-letter", tmp_path / "photos"), "not a channel's"),

@@ -13,6 +13,7 @@ import pytest
 from producer.cli import main, progress
 from producer.cli.output import has_colours, plain, tell, tell_error, writer
 from producer.cli.progress import Progress
+from producer.cli.times import shown
 
 
 class Terminal(io.StringIO):
@@ -59,6 +60,20 @@ def test_a_terminal_gets_a_table_with_a_bold_head(terminal: Terminal) -> None:
         "one    2           x",
         "       wide value",
     ]
+
+
+def test_people_see_one_time_to_the_microsecond(capsys: pytest.CaptureFixture[str]) -> None:
+    """So that the order within a second is seen; a field of that name that is no part of a second stays as it is."""
+    moment = {"__time__": "1700000000", "__time_ns_part__": "5678999"}
+    printed("table", {**moment, "a": "1"}, {"__time__": "soon", "__time_ns_part__": "later", "a": "2"})
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split() == ["a", "__time__", "__time_ns_part__"]
+    assert first.split() == ["1", *f"{shown('1700000000')}.005678".split()]
+    assert second.split() == ["2", "soon", "later"]
+    printed("table", {**moment, "a": "1"}, stream=True)
+    assert ".005678 a=1\n" in capsys.readouterr().out
+    printed("jsonl", {**moment})
+    assert json.loads(capsys.readouterr().out) == moment
 
 
 def test_an_error_is_red_on_a_terminal_alone(

@@ -50,6 +50,8 @@ def ended(*arguments: str) -> int:
         (["send", "hello", "--time", "1700000000"], "producer send: unknown flag --time: did you mean --timeout? see"),
         (["tail", "-n", "-1"], "argument -n/--lines: must be an integer, at least 0, got -1; see producer tail --help"),
         (["create"], "required: project or logstore; see producer create --help"),
+        (["channel"], "required: ACTION, one of inspect, verify,"),
+        (["serve", "--port", "0x1"], "argument --port: must be an integer, at least 0, got 0x1; see"),
         (["serve", "--zzzz"], "producer serve: unknown flag --zzzz; see producer serve --help"),
     ],
 )
@@ -61,6 +63,23 @@ def test_a_wrong_name_is_told_with_the_nearest_one(
     err = capsys.readouterr().err
     assert told in err
     assert err.count("\n") == 1
+
+
+def test_the_name_alone_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help, on the standard error, and the exit code of a command that cannot be done."""
+    assert main([]) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert not out
+    assert all(f"    {name}" in err for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"), [(["help"], "usage: producer [-h]"), (["help", "send"], "usage: producer send [-h]")]
+)
+def test_help_is_a_word_too(asked: list[str], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in most programs that have commands."""
+    assert ended(*asked) == 0
+    assert capsys.readouterr().out.startswith(shown)
 
 
 def test_every_help_has_examples() -> None:

@@ -17,19 +17,33 @@ from ...errors import AttemptError, MisconfiguredError, NetworkError, Unreachabl
 from .connections import Sent
 from .proxies import place_of
 
-# The first that fits: what an error is comes before where it happened.
-_STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
-    ((urllib3.exceptions.ProxyError,), "proxy"),
-    ((ssl.SSLError, urllib3.exceptions.SSLError), "TLS"),
-    # In some versions it is a timeout, too.
-    ((urllib3.exceptions.NewConnectionError,), "no connection"),
-    ((TimeoutError, urllib3.exceptions.TimeoutError), "no connection in time"),
-]
-
 # What OpenSSL calls an answer that is no TLS; newer versions by the second name.
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
 PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
 _OR_THE_PROXY = "; or it is the proxy that answers in its place"
+
+#: How what is said of a certificate begins, and what is wrong with it, by OpenSSL's numbers.
+CERTIFICATE = "; its certificate "
+_CERTIFICATES = {
+    (9,): "is not valid yet, or this machine's clock is wrong",
+    (10,): "has expired, or this machine's clock is wrong",
+    (18, 19, 20, 21): "is of an authority that is not known here: name a file that has it by http.ca_bundle, or by "
+    "REQUESTS_CA_BUNDLE in the environment",
+    (62, 64): "is made for other hosts: the endpoint must be one of those",
+}
+
+#: How what is said of a proxy begins that opens no way.
+PROXY = "proxy"
+
+_NO_CONNECTION = "no connection"
+# The first that fits: what an error is comes before where it happened.
+_STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
+    ((urllib3.exceptions.ProxyError,), PROXY),
+    ((ssl.SSLError, urllib3.exceptions.SSLError), "TLS"),
+    # In some versions it is a timeout, too.
+    ((urllib3.exceptions.NewConnectionError,), _NO_CONNECTION),
+    ((TimeoutError, urllib3.exceptions.TimeoutError), "no connection in time"),
+]
 
 #: The code of an answer by which a proxy asks who is there, and what http.client says of it in place of a tunnel.
 PROXY_AUTHENTICATION = "ProxyAuthenticationRequired"
@@ -87,14 +101,22 @@ def _never_sent(error: Exception, way: str) -> AttemptError:
     refused = isinstance(error, ValueError) and not isinstance(error, ssl.SSLError)  # a certificate's error is both
     if refused or type(error) is OSError:
         return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
-    stage = next((words for kinds, words in _STAGES if isinstance(error, kinds)), "no connection")
-    cause = _innermost(error)
+    *outer, cause = _layers(error)
     if str(cause).startswith(_NO_TUNNEL):
         return error_of_proxy(way)
-    hint = ""
+    layers = (*outer, cause)
+    stage = next((words for kinds, words in _STAGES if any(isinstance(each, kinds) for each in layers)), _NO_CONNECTION)
+    return UnreachableError("RequestError", f"{stage}{way}: {_words(cause)}{_hint(cause, way)}")
+
+
+def _hint(cause: Exception, way: str) -> str:
+    """What to do about a failed handshake; nothing for anything else."""
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        found = (words for codes, words in _CERTIFICATES.items() if cause.verify_code in codes)
+        return CERTIFICATE + next(found, "is not accepted")
     if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
-        hint = f"{PLAIN_HTTP}{_OR_THE_PROXY if way else ''}"
-    return UnreachableError("RequestError", f"{stage}{way}: {_words(cause)}{hint}")
+        return f"{PLAIN_HTTP}{_OR_THE_PROXY if way else ''}"
+    return ""
 
 
 def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> NetworkError:
@@ -136,9 +158,15 @@ def one_line(text: str) -> str:
 
 
 def _innermost(error: Exception) -> Exception:
-    cause = error
+    return _layers(error)[-1]
+
+
+def _layers(error: Exception) -> list[Exception]:
+    """The error and its causes, as urllib3 and requests pack them into each other; the innermost last."""
+    layers = [error]
     while True:
+        cause = layers[-1]
         inner = getattr(cause, "reason", None) or next((arg for arg in cause.args if isinstance(arg, Exception)), None)
         if not isinstance(inner, Exception):
-            return cause
-        cause = inner
+            return layers
+        layers.append(inner)

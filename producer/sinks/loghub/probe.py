@@ -22,7 +22,7 @@ from ...errors import (
 )
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.signing import UnsignedRequest
-from ..http.failures import PLAIN_HTTP, PROXY_AUTHENTICATION
+from ..http.failures import CERTIFICATE, PLAIN_HTTP, PROXY, PROXY_AUTHENTICATION
 from .classify import BAD_RESPONSE
 
 #: The region that an endpoint of the service names, also of its networks.
@@ -95,6 +95,10 @@ def _problem(error: AttemptError, project: ProjectConfig, config: ProducerConfig
         return _ADVICE[error.code]
     if PLAIN_HTTP in error.message:
         return "endpoint", "https is asked of a server that speaks http"
+    if isinstance(error, UnreachableError) and CERTIFICATE in error.message:
+        return "http", "it shows a certificate that is not accepted"
+    if isinstance(error, UnreachableError) and error.message.startswith(PROXY):
+        return "http", "the proxy before it opens no way: is its address right, and may it connect there?"
     problem, words = next((said for kind, said in _BY_CLASS if isinstance(error, kind)), ("project", "refused"))
     if type(error) is NetworkError and project.endpoint.startswith("http://"):
         words += "; if the server speaks TLS there, write https://"

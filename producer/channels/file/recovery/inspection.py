@@ -204,7 +204,8 @@ def check_is_channel(place: Directories) -> None:
 def _check_is_ours(place: Directories, directory: str) -> None:
     disk, name = place.disk, place.name
     if not disk.is_directory(directory):
-        raise ChannelFormatError(name, f"{directory} is not a directory")
+        words = "is not a directory" if disk.exists(directory) else "does not exist"
+        raise ChannelFormatError(name, f"{directory} {words}")
     names = disk.names(directory)
     if LOCK_NAME not in names:
         _check_is_not_above(disk, name, directory, names)
