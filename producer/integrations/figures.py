@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..client import Producer
+from ..errors import ConfigError
 from ..interfaces import ChannelStats
 from ..metrics import Stats
 
@@ -92,10 +93,22 @@ FIGURES = (
 )
 
 
+def check_producer(producer: object) -> None:
+    """Whether this is a producer, or None.
+
+    :raises ConfigError: it is something else, such as the project, which comes after it.
+    """
+    if producer is not None and not callable(getattr(producer, "stream", None)):
+        words = "must be a Producer; where there is none, all else is given by name: project=, logstore=, endpoint="
+        raise ConfigError("producer", words, type(producer).__name__ if not isinstance(producer, str) else producer)
+
+
 class Watched:
     """Producers whose figures are read, by name; none is kept alive for it, and one that is gone has none."""
 
     def __init__(self, producers: Iterable[Producer]) -> None:
+        for producer in producers:
+            check_producer(producer)
         self._producers = [weakref.ref(producer) for producer in producers]
 
     def stats(self) -> Iterator[tuple[str, Stats]]:

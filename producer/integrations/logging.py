@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 from ..client import Producer
+from ..errors import ConfigError
 from ..loggers import get_logger
 from ..records import LogItem
 from .feedback import CALLED, OWN, feeds_back
@@ -93,6 +94,8 @@ class LogHubHandler(HasOutlet, logging.Handler):
         context: Context | None = None,
         **options: Any,
     ) -> None:
+        if not (context is None or callable(context) or isinstance(context, Mapping)):
+            raise ConfigError("context", "must be a mapping of names, or a function that returns one", context)
         self._outlet = Outlet(producer, project, logstore, topic=topic, on_full=on_full, **options)
         self._fallback, self._context = fallback, context
         # By its name it may be made after this one.

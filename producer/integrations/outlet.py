@@ -30,6 +30,7 @@ from ..interfaces import CredentialsProvider
 from ..loggers import get_logger
 from ..records import LogItem
 from ..stream import Stream
+from .figures import check_producer
 from .values import sendable
 
 _log = get_logger("producer.integrations")
@@ -55,7 +56,7 @@ class Outlet:
         ``LOGHUB_ACCESS_KEY_SECRET`` in the environment.
     :param credentials: a credentials provider.
     :param config: options of the producer that is made, or a mapping of them (whose values may be text).
-    :param flush_timeout: seconds that :meth:`flush`, and likewise :meth:`close`, may take.
+    :param flush_timeout: seconds that :meth:`flush`, and likewise :meth:`close`, may take; None is no limit.
     :raises ConfigError: both a producer and what one is made of; a wrong option.
     """
 
@@ -75,16 +76,19 @@ class Outlet:
         security_token: str | None = None,
         credentials: CredentialsProvider | None = None,
         config: ProducerConfig | Mapping[str, Any] | None = None,
-        flush_timeout: float = 10.0,
+        flush_timeout: float | None = 10.0,
         **unknown: Never,
     ) -> None:
         if unknown:
             raise _unknown_option(next(iter(unknown)))
+        check_producer(producer)
         for name, value in (("project", project), ("logstore", logstore)):
             if not isinstance(value, str) or not value:
                 raise ConfigError(name, "must be text that is not empty", value)
         if on_full not in ("drop", "wait"):
             raise ConfigError("on_full", "must be drop or wait", on_full)
+        if not _is_timeout(flush_timeout):
+            raise ConfigError("flush_timeout", "must be None or seconds, at least 0", flush_timeout)
         key = {
             "access_key_id": access_key_id,
             "access_key_secret": access_key_secret,
@@ -243,11 +247,28 @@ def _maker(
     if endpoint is None:
         raise ConfigError("endpoint", "must be given where no producer is", endpoint)
     given = {name: value for name, value in key.items() if value is not None}
-    where = ProjectConfig(str(project), endpoint=endpoint, **(given or {"credentials": EnvironmentCredentials()}))
+    where = ProjectConfig(str(project), endpoint=endpoint, **(given or {"credentials": _of_the_environment()}))
     if isinstance(config, Mapping):
         # One by one: what logging.config gives converts a value when it is asked for.
         config = ProducerConfig.from_mapping({name: config[name] for name in config})
     return lambda: Producer(where, config=config)
+
+
+def _of_the_environment() -> EnvironmentCredentials:
+    """What reads the key from the environment.
+
+    :raises ConfigError: there is none: it would be missed only when the first log is to be sent.
+    """
+    credentials = EnvironmentCredentials()
+    try:
+        credentials.get_credentials()
+    except ConfigError as error:
+        raise ConfigError("access_key_id", f"must be given, or {error.name} be set in the environment", None) from None
+    return credentials
+
+
+def _is_timeout(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and value >= 0)
 
 
 def _possible(log: LogItem) -> tuple[Any, Any]:

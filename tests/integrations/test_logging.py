@@ -399,6 +399,26 @@ def test_wrong_options_are_refused_with_their_names(producer: Producer, reach: d
         LogHubHandler(project="p", logstore="l", config={"linger_msec": 5}, **reach)
 
 
+def test_what_would_fail_later_is_refused_where_the_handler_is_made(
+    producer: Producer, reach: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project in the producer's place, a key that is nowhere, and values of which none is used before the end."""
+    with pytest.raises(ConfigError, match=r"producer: must be a Producer; .* got 'my-project'"):
+        LogHubHandler("my-project", "app-log")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"producer: must be a Producer; .* got 'ProducerConfig'"):
+        LogHubHandler(ProducerConfig(), "my-project", "app-log")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="flush_timeout: must be None or seconds, at least 0, got '10s'"):
+        LogHubHandler(producer, "p", "l", flush_timeout="10s")
+    with pytest.raises(ConfigError, match="context: must be a mapping of names, or a function that returns one, got 5"):
+        LogHubHandler(producer, "p", "l", context=5)  # type: ignore[arg-type]
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", "id")
+    monkeypatch.delenv("LOGHUB_ACCESS_KEY_SECRET", raising=False)
+    with pytest.raises(
+        ConfigError, match="access_key_id: must be given, or LOGHUB_ACCESS_KEY_SECRET be set in the env"
+    ):
+        LogHubHandler(project="p", logstore="l", endpoint=reach["endpoint"])
+
+
 @pytest.mark.parametrize(
     ("option", "told"),
     [

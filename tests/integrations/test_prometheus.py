@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from producer import Producer, ProducerConfig
+from producer import ConfigError, Producer, ProducerConfig
 from producer.channels import MemoryChannel
 from producer.integrations.prometheus import LogHubCollector
 from producer.server.store.log_groups import StoredLog
@@ -50,6 +51,12 @@ def test_figures_are_served_under_prometheus_names(
     assert ("loghub_producer_channel_fill_ratio", own) not in found
 
 
+def test_a_collector_of_what_is_no_producer_is_refused() -> None:
+    """In words, where it is made."""
+    with pytest.raises(ConfigError, match="producer: must be a Producer"):
+        LogHubCollector("shop")  # type: ignore[arg-type]
+
+
 def test_the_collector_keeps_no_producer() -> None:
     """One that is gone has no figures, and is drained as ever."""
     registry = CollectorRegistry()
@@ -64,8 +71,9 @@ def test_the_collector_keeps_no_producer() -> None:
 #: A worker as under gunicorn with PROMETHEUS_MULTIPROC_DIR: a registry and a port of its own, until its input ends.
 WORKER = """
 import sys
+import pytest
 from prometheus_client import CollectorRegistry, Counter, start_http_server
-from producer import Producer, ProducerConfig
+from producer import ConfigError, Producer, ProducerConfig
 from producer.integrations.prometheus import LogHubCollector
 from producer.testing import RecordingSink
 

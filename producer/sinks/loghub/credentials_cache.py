@@ -43,6 +43,7 @@ class CredentialsCache:
         self._refused = False
         self._refreshing = False
         self._failure: CredentialsError | None = None
+        self._told = ""  # the failure in words; of the thread that asks, of which there is one at a time
 
     def get(self) -> Credentials:
         """Credentials that are not known to be expired or refused.
@@ -86,8 +87,9 @@ class CredentialsCache:
         except BaseException as error:  # noqa: BLE001  # whatever a user's provider raises
             text = f"get_credentials() raised {type(error).__qualname__}: {error}"
             failure = CredentialsError("CredentialsError", text)
-        if failure is not None:
+        if failure is not None and str(failure) != self._told:  # each attempt asks, and tells it as well
             _log.warning("%s", failure)
+        self._told = str(failure or "")
         now = self._clock.time()
         with self._lock:
             self._refreshing, self._failure = False, failure

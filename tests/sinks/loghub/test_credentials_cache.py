@@ -126,6 +126,26 @@ def test_a_provider_that_raises_fails_the_attempt_with_its_words() -> None:
     assert cache.get().access_key_id == "id-2"
 
 
+def test_a_failure_that_stays_the_same_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Another one, and the same after a success, are logged again."""
+    clock = ManualClock()
+    words = ["no network", "no network", "no key", "", "no key"]
+
+    def fail(call: int) -> None:
+        if words[call - 1]:
+            raise OSError(words[call - 1])
+
+    cache = CredentialsCache(Provider(clock, life=None, before=fail), clock, "t")
+    for expected in words:
+        if expected:
+            with pytest.raises(CredentialsError, match=expected):
+                cache.get()
+        else:
+            cache.refused(cache.get())
+    told = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert told == ["no network", "no key", "no key"]
+
+
 def test_a_failing_refresh_leaves_good_credentials_in_use_and_is_not_repeated_at_once() -> None:
     """While the old ones are good, a failure costs nobody anything; the provider is asked again a second later."""
     clock = ManualClock()
