@@ -125,7 +125,7 @@ check: $(VENV)/.stamp-dev
 
 docs: $(VENV)/.stamp-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo '==> site/index.html'
+	@echo '==> site/index.html (its search needs a server: $(BIN)/python -m http.server --directory site)'
 
 # Only for systems with the C library of this one or a newer one, unless auditwheel finds that older ones will do.
 wheels: $(VENV)/.stamp-dev

@@ -1,4 +1,6 @@
-"""A hook of MkDocs: tables of options are made of the code that reads the options, at each build of the site."""
+"""A hook of MkDocs: tables of options are made of the code that reads the options, at each build of the site, and what
+docstrings say for another builder of documents becomes plain.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,10 @@ from producer.config import HttpConfig, ProducerConfig, option_rows
 from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
 
 _MARK = re.compile(r"^<!-- options: (\w+) -->$", re.MULTILINE)
+#: What only who reads the file itself needs.
+_OFF_THE_SITE = re.compile(r"<!-- off the site -->.*?<!-- on the site -->\n*", re.DOTALL)
+#: A role of Sphinx, as the page has it.
+_SHOWN_ROLE = re.compile(r":\w+:<code>[~.]?(?:\w+\.)*(\w+)</code>")
 _COLUMN = re.compile(r"\b(__\w+__)\b")
 _ROLE = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`")
 
@@ -69,4 +75,9 @@ TABLES: dict[str, Callable[[], str]] = {
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put each table where its mark stands."""
-    return _MARK.sub(lambda mark: TABLES[mark[1]](), markdown)
+    return _MARK.sub(lambda mark: TABLES[mark[1]](), _OFF_THE_SITE.sub("", markdown))
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Leave the name of what a docstring refers to."""
+    return _SHOWN_ROLE.sub(r"<code>\1</code>", content)
