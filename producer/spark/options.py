@@ -18,6 +18,7 @@ from ..config import ProducerConfig, ProjectConfig, option_rows
 from ..credentials import Credentials, EnvironmentCredentials, StaticCredentials
 from ..errors import ConfigError
 from ..interfaces import CredentialsProvider
+from ..stream_keys import LOGSTORE_RULE, is_logstore_name
 
 #: What reading and writing have in common: names and meanings, of which the site makes a table.
 TARGET_OPTIONS: dict[str, str] = {
@@ -156,7 +157,10 @@ def target_of(options: Mapping[str, str]) -> Target:
             hint = "" if options else f" ({_INSERT_HINT})"
             raise ConfigError(name, f"is required: {TARGET_OPTIONS[name]}{hint}", options.get(name))
     project = ProjectConfig(options["project"].strip(), endpoint=options["endpoint"], credentials=_provider_of(options))
-    return Target(project, options["logstore"].strip())
+    logstore = options["logstore"].strip()
+    if not is_logstore_name(logstore):
+        raise ConfigError("logstore", LOGSTORE_RULE, logstore)
+    return Target(project, logstore)
 
 
 def _provider_of(options: Mapping[str, str]) -> CredentialsProvider:

@@ -46,6 +46,12 @@ def test_requests_are_of_a_megabyte_unless_the_producers_option_says_otherwise()
     assert options(batch_size_threshold_in_bytes="1000").config.batch_size_threshold_in_bytes == 1000
 
 
+def test_a_logstore_that_cannot_exist_is_refused_before_the_job() -> None:
+    """By its rule, as `send` refuses it; not by a task."""
+    with pytest.raises(ConfigError, match=r"^logstore: must be lower-case letters, .* got 'App'"):
+        options(logstore=" App ")
+
+
 @pytest.mark.parametrize("name", ["endpoint", "project", "logstore"])
 def test_missing_target_is_named(name: str) -> None:
     """A write without endpoint, project or logstore says which one is missing."""
