@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..reading.errors import LogHubReadError
+from ..stream_keys import LOGSTORE_RULE, is_logstore_name
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import tell, writer
@@ -46,8 +47,10 @@ def create(args: argparse.Namespace) -> int:
     """Create a project or a logstore; the exit code."""
     _take_name(args)
     settings = resolve(args, os.environ)
+    name = settings.needed("project") if args.what == "project" else settings.needed("logstore")
+    if args.what == "logstore" and not is_logstore_name(name):  # some servers make what no log could be sent to
+        raise UsageError(f"--logstore {LOGSTORE_RULE}, got {name!r}")
     with LogHub(settings) as loghub:
-        name = settings.needed("project") if args.what == "project" else settings.needed("logstore")
         try:
             if args.what == "project":
                 loghub.create_project(args.description)

@@ -436,6 +436,14 @@ def test_projects_and_logstores_are_created_and_listed(run: Run, server: LogHubS
     assert (details["shardCount"], details["ttl"]) == (3, 7)
 
 
+def test_a_logstore_that_no_log_could_be_sent_to_is_not_created(run: Run, server: LogHubServer) -> None:
+    """Its name is refused by the rule of `send`, before anything is asked."""
+    server.clear_requests()
+    code, _, err = run("create", "logstore", "App.Log", "-p", "made")
+    assert (code, len(server.requests)) == (2, 0)
+    assert "--logstore must be lower-case letters" in err
+
+
 def test_check_says_whether_logs_would_arrive(run: Run, server: LogHubServer) -> None:
     """A sentence either way; the exit code tells which."""
     code, out, _ = run("check")
