@@ -100,7 +100,7 @@ def ship(
             return _ship_once(job, following, engine, master, workers, console)
         if engine == LOCAL:
             return follow_locally(LocalEngine(workers), job, following, console=console)
-        with _running_spark(master) as running:
+        with _running_spark(master, sql=True) as running:
             from .follow.query import follow  # noqa: PLC0415  (it needs Spark)
 
             return follow(running.session, job, following, console=console)
@@ -209,10 +209,10 @@ def _running(engine: str, master: str | None, workers: int | None) -> AbstractCo
     return contextlib.nullcontext(LocalEngine(workers)) if engine == LOCAL else _running_spark(master)
 
 
-def _running_spark(master: str | None) -> AbstractContextManager[SparkEngine]:
+def _running_spark(master: str | None, *, sql: bool = False) -> AbstractContextManager[SparkEngine]:
     from .spark_engine import running_spark  # noqa: PLC0415  (the engine local works without Spark)
 
-    return running_spark(master)
+    return running_spark(master, sql=sql)
 
 
 def _tell_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import logging
+import marshal
 import os
 import shutil
 import signal
@@ -25,6 +27,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +40,17 @@ from ..loggers import get_logger
 from .java import use_java
 from .job import LOCAL_MASTER
 from .jvm import Jvm, forget_in_environment, held_interrupts, known_to_environment
+from .numpy_values import convert_only_loaded
 
 _log = get_logger("producer.ship.session")
 
 # What no worker needs.
 _LEFT_OUT = (".pyc", ".pyx", ".pxd", ".pyi")
+# What no worker imports, so that its bytecode stays behind.
+_NOT_IN_WORKERS = {"agent", "cli", "integrations", "server"}
+# Bytecode that is not compared with its source (PEP 552): the flags, and no digest.
+_UNCHECKED = (1).to_bytes(4, "little") + bytes(8)
+_ARCHIVE = "producer.zip"
 _PACKAGE = Path(__file__).resolve().parent.parent
 _LOG4J = _PACKAGE / "ship" / "log4j2.properties"
 
@@ -82,24 +91,38 @@ def build_session(*, master: str | None = None, app_name: str = "loghub-producer
         return SparkSession.builder.getOrCreate()
 
 
-def build_context(*, master: str | None = None, app_name: str = "loghub-producer ship") -> SparkContext:
-    """As :func:`build_session`, without what SQL needs. It returns when there is an executor."""
+def build_context(
+    *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True
+) -> SparkContext:
+    """As :func:`build_session`, without what SQL needs. It returns when there is an executor.
+
+    :param sql: whether SQL may come: if not, workers of a cluster are forked by the package's own daemon, too. Spark
+        starts that also beside the driver when it plans a query, and there is no zip file of the package.
+    """
     master = master or LOCAL_MASTER
     use_java()
     # Workers are this Python, with this environment's packages, not the first python3 on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     local = is_local(master)
     settings = _local_settings() if local else _cluster_settings()
-    defaults = _local_defaults() if local else _EXECUTOR_DEFAULTS
+    defaults = _local_defaults() if local else _EXECUTOR_DEFAULTS | ({} if sql else _DAEMON)
     settings |= {"spark.master": master, "spark.app.name": app_name}
+    convert_only_loaded()
     with _ended_on_failure():
         _start(settings)
         context = SparkContext.getOrCreate(_configuration(settings, defaults))
         if not local:
             context.addPyFile(package_zip())
+            _let_executors_find_package(context)
             if context.getConf().get("spark.dynamicAllocation.enabled", "false") != "true":  # they come with the work
                 _wait_for_executor(context)
         return context
+
+
+def _let_executors_find_package(context: SparkContext) -> None:
+    """Tell where the zip file is before a worker runs: an executor keeps it in its own folder."""
+    known = context.environment.get("PYTHONPATH", "")
+    context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [known, f".{os.sep}{_ARCHIVE}"]))
 
 
 def _wait_for_executor(context: SparkContext) -> None:
@@ -117,7 +140,9 @@ def _wait_for_executor(context: SparkContext) -> None:
 
 
 @contextlib.contextmanager
-def running_context(*, master: str | None = None, app_name: str = "loghub-producer ship") -> Iterator[SparkContext]:
+def running_context(
+    *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True
+) -> Iterator[SparkContext]:
     """As :func:`build_context`, for a block: when it is left, by an interrupt too, no process of Spark is left either.
 
     In the block SIGINT does what it did before, and not what Spark makes of it.
@@ -125,7 +150,7 @@ def running_context(*, master: str | None = None, app_name: str = "loghub-produc
     with quiet_interrupts():
         try:
             with _own_interrupts():
-                context = build_context(master=master, app_name=app_name)
+                context = build_context(master=master, app_name=app_name, sql=sql)
             try:
                 yield context
             finally:
@@ -259,12 +284,23 @@ def package_zip() -> str:
     """The package as a zip file, for ``--py-files`` or ``addPyFile``; removed when this process exits.
 
     What is compiled works where Python and the kind of machine are those of this one, elsewhere the pure twins.
+    Bytecode is beside its source, since Python keeps none of what it imports from a zip file; another Python passes it
+    over.
     """
     folder = Path(tempfile.mkdtemp(prefix="loghub-producer-package-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    archive = folder / "producer.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+    archive = folder / _ARCHIVE
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as package:
         for path in sorted(_PACKAGE.rglob("*")):
             if path.is_file() and path.suffix not in _LEFT_OUT:
-                package.write(path, path.relative_to(_PACKAGE.parent))
+                name = path.relative_to(_PACKAGE.parent)
+                package.write(path, name)
+                if path.suffix == ".py" and name.parts[1] not in _NOT_IN_WORKERS:
+                    package.writestr(str(name.with_suffix(".pyc")), _bytecode(path, name))
     return str(archive)
+
+
+def _bytecode(path: Path, name: Path) -> bytes:
+    module = ".".join(name.with_suffix("").parts).removesuffix(".__init__")
+    code = SourceFileLoader(module, str(path)).get_code(module)
+    return importlib.util.MAGIC_NUMBER + _UNCHECKED + marshal.dumps(code)

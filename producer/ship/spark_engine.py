@@ -74,12 +74,13 @@ class ShipBatches:
 
 
 @contextmanager
-def running_spark(master: str | None) -> Iterator[SparkEngine]:
+def running_spark(master: str | None, *, sql: bool = False) -> Iterator[SparkEngine]:
     """Spark for a block.
 
     :param master: a Spark master URL; every core of this machine if left out.
+    :param sql: whether its session is needed.
     """
-    with running_context(master=master) as context:
+    with running_context(master=master, sql=sql) as context:
         yield SparkEngine(context)
 
 

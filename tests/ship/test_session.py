@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy
 import pytest
 from pyspark.sql import SparkSession
 
@@ -53,6 +54,74 @@ def test_local_workers_import_pyspark_as_it_is_installed(spark: SparkSession) ->
     assert python_daemon.installed_first(path) == [path[0], *path[3:], *path[1:3]]
 
 
+def test_local_workers_are_forked_with_what_ships_files(spark: SparkSession) -> None:
+    """Each worker would need as long to import it as all of them together."""
+
+    def look(_: int) -> bool:
+        return "producer.ship.spark_engine" in sys.modules
+
+    assert spark.sparkContext.parallelize([0], 1).map(look).collect() == [True]
+
+
+def test_what_is_imported_before_a_fork_starts_no_thread() -> None:
+    """A fork would lose it."""
+    program = """if True:
+        import os, sys, threading
+        from producer.ship.python_daemon import import_for_workers
+        import_for_workers()
+        tasks = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else threading.active_count()
+        print(tasks, "producer.ship.spark_engine" in sys.modules, "pyspark.worker" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "True", "True"]
+
+
+def test_a_daemon_without_a_package_leaves_it_to_the_task_to_say_so() -> None:
+    """What the package stands on may be missing on a machine of a cluster; a daemon that ends would say less."""
+    python_daemon.import_for_workers(["there_is_no_such_package"])
+
+
+def test_a_daemon_takes_another_pyspark_than_sparks_own_only_if_they_are_the_same(tmp_path: Path) -> None:
+    """Which one is installed on a machine of a cluster, the driver cannot know."""
+    spark, site = tmp_path / "python" / "lib", tmp_path / "site"
+    spark.mkdir(parents=True)
+    (site / "pyspark").mkdir(parents=True)
+    path = [str(spark / "pyspark.zip"), str(site)]
+    assert not python_daemon.has_same_pyspark(path)
+    for version, same in [("4.3.0", True), ("4.2.0", False)]:
+        with zipfile.ZipFile(path[0], "w") as archive:
+            archive.writestr("pyspark/version.py", version)
+        (site / "pyspark" / "version.py").write_text("4.3.0")
+        assert python_daemon.has_same_pyspark(path) is same
+    Path(path[0]).write_text("no archive")
+    assert not python_daemon.has_same_pyspark(path)
+
+
+def test_values_of_numpy_are_not_asked_for_where_it_is_not_loaded() -> None:
+    """pyspark would import its tests and pandas, of any argument of the first call of Java."""
+    program = """if True:
+        import sys
+        from py4j import protocol
+        import producer.ship.session as session
+        session.convert_only_loaded()
+        session.convert_only_loaded()
+        asked = [converter.can_convert("text") for converter in protocol.INPUT_CONVERTER]
+        print(any(asked), "pandas" in sys.modules, "pyspark.testing" in sys.modules)
+        import numpy
+        for value in (numpy.int64(7), numpy.array([7])):
+            print(any(converter.can_convert(value) for converter in protocol.INPUT_CONVERTER))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False", "False", "True", "True"]
+
+
+def test_values_of_numpy_still_become_those_of_java(spark: SparkSession) -> None:
+    """Whoever has a session may hand them to it."""
+    arrays = spark._jvm.java.util.Arrays  # type: ignore[union-attr]
+    assert arrays.toString(numpy.array([1, 2])) == "[1, 2]"
+    assert spark._jvm.java.lang.Math.abs(numpy.int64(-7)) == 7  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("name", ["PYSPARK_PYTHON", "SPARK_HOME"])
 def test_workers_of_another_installation_keep_its_pyspark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -86,7 +155,32 @@ def test_zip_holds_the_package_and_nothing_else() -> None:
     assert "producer/__init__.py" in names
     assert "producer/ship/job.py" in names
     assert "producer/ship/log4j2.properties" in names
-    assert not [name for name in names if name.endswith(".pyc") or not name.startswith("producer/")]
+    assert not [name for name in names if "__pycache__" in name or not name.startswith("producer/")]
+    assert {name[:-1] for name in names if name.endswith(".pyc")} <= set(names)
+
+
+def test_zip_has_bytecode_of_what_workers_import(tmp_path: Path) -> None:
+    """Python keeps none of what it imports from a zip file, so that each worker would compile it; what is not of this
+    version of Python is compiled as before."""
+    shutil.copy(session.package_zip(), tmp_path / "producer.zip")
+    program = """if True:
+        import sys
+        sys.path.insert(0, "./producer.zip")
+        import producer.ship.spark_engine
+        of_package = [part.__spec__.origin for name, part in sys.modules.items() if name.startswith("producer.")]
+        print(*(sum(origin.endswith(end) for origin in of_package) for end in (".py", ".pyc")))
+    """
+    of_zip = [sys.executable, "-c", program]
+    compiled, kept = map(int, subprocess.run(of_zip, cwd=tmp_path, capture_output=True, check=True).stdout.split())
+    assert compiled == 0
+    assert kept > 10
+    with zipfile.ZipFile(tmp_path / "producer.zip") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(tmp_path / "producer.zip", "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, bytes(4) + part[4:] if name.endswith(".pyc") else part)
+    compiled, kept = map(int, subprocess.run(of_zip, cwd=tmp_path, capture_output=True, check=True).stdout.split())
+    assert (compiled > 10, kept) == (True, 0)
 
 
 def test_executors_import_the_package_from_the_zip_of_their_folder(tmp_path: Path) -> None:
@@ -98,6 +192,22 @@ def test_executors_import_the_package_from_the_zip_of_their_folder(tmp_path: Pat
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("./producer.zip")
+
+
+@pytest.mark.parametrize("sql", [False, True])
+def test_daemon_of_a_cluster_is_the_packages_own_where_no_sql_is_planned(
+    sql: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors find it in the zip file. Beside the driver, where Spark plans queries with the same, there is none."""
+    given: dict[str, str] = {}
+    monkeypatch.setattr(session, "_wait_for_executor", lambda _: None)
+    monkeypatch.setattr(session, "_start", lambda _: None)
+    monkeypatch.setattr(session, "_configuration", lambda _, defaults: given.update(defaults))
+    context = SimpleNamespace(getConf=dict, addPyFile=lambda _: None, environment={"PYTHONPATH": "/theirs"})
+    monkeypatch.setattr(session, "SparkContext", SimpleNamespace(getOrCreate=lambda _: context))
+    session.build_context(master="spark://nowhere:7077", sql=sql)
+    assert given.get("spark.python.daemon.module") == (None if sql else "producer.ship.python_daemon")
+    assert context.environment["PYTHONPATH"] == f"/theirs{os.pathsep}./producer.zip"
 
 
 def test_package_path_is_added_after_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +341,7 @@ def test_executors_that_come_with_the_work_are_not_awaited(monkeypatch: pytest.M
     monkeypatch.setattr(session, "_configuration", lambda *_: None)
     for dynamic in ("false", "true"):
         conf = {"spark.dynamicAllocation.enabled": dynamic}
-        context = SimpleNamespace(getConf=lambda conf=conf: conf, addPyFile=lambda _: None)
+        context = SimpleNamespace(getConf=lambda conf=conf: conf, addPyFile=lambda _: None, environment={})
         kind = SimpleNamespace(getOrCreate=lambda _, context=context: context)
         monkeypatch.setattr(session, "SparkContext", kind)
         session.build_context(master="spark://nowhere:7077")

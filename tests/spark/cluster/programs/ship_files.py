@@ -1,0 +1,42 @@
+"""Ships a file from workers that have the SDK from the driver alone; prints what has forked them, and the figures.
+
+Arguments: the master; the file; the server's endpoint, access key id and secret.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from producer import ProjectConfig
+from producer.ship.files.find import find_files
+from producer.ship.job import ShipJob
+from producer.ship.session import running_context
+from producer.ship.shipment import ship_files
+from producer.ship.spark_engine import SparkEngine
+
+MASTER, FILE, ENDPOINT, KEY_ID, SECRET = sys.argv[1:]
+
+
+def look(_: int) -> tuple[str, str]:
+    """What has forked this worker, and where it has the SDK from."""
+    import producer
+
+    return sys.modules["__main__"].__spec__.name, Path(str(producer.__file__)).parents[1].name  # type: ignore[union-attr]
+
+
+def main() -> None:
+    """Ship, then tell."""
+    project = ProjectConfig("test-project", endpoint=ENDPOINT, access_key_id=KEY_ID, access_key_secret=SECRET)
+    job = ShipJob(project=project, logstore="test-logstore", parser="text")
+    with running_context(master=MASTER, sql=False) as context:
+        shipped = ship_files(SparkEngine(context), find_files([FILE]), job, console=Console(stderr=True))
+        looked = context.parallelize(range(2), 2).map(look).collect()
+    print(json.dumps({"lines": shipped.figures.lines, "failure": shipped.failure, "looked": looked}))
+
+
+if __name__ == "__main__":
+    main()
