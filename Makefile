@@ -102,7 +102,7 @@ soak: $(VENV)/.stamp-dev browser
 	@PRODUCER_SOAK=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/durable/test_kill.py tests/channels/file/test_model.py \
 		tests/channels/file/recovery/test_every_byte.py tests/pipeline/test_state_machine.py \
 		tests/agent/test_kills.py tests/agent/test_kills_files.py tests/agent/test_kills_loghub.py \
-		tests/server/fuzz tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py \
+		tests/server/fuzz tests/spark/test_fleet.py tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py \
 		tests/browser/soak_console.py
 
 bench: $(VENV)/.stamp-dev

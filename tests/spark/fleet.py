@@ -1,0 +1,252 @@
+"""What a thousand executors do to one endpoint, in simulated time: queue, gates and retries of each are the real ones.
+
+Each process has its batches ready, and sends as its producer does: so many requests at a time, a closed gate after each
+refusal for the quota, a backoff for the batch. LogHub takes so many requests a second in each whole second, and refuses
+the others; a request takes a while, unequally long. The tasks of a process fail when a batch has no attempts left.
+
+``python -m tests.spark.fleet`` prints the table of ``docs/spark.md``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from producer.config import ProducerConfig
+from producer.errors import QuotaExceededError
+from producer.pipeline.batching.batch import ProducerBatch
+from producer.pipeline.batching.stream_state import StreamState
+from producer.pipeline.sending.concurrency import AdaptiveLimit
+from producer.pipeline.sending.fair_queue import FairQueue, Report, Turn
+from producer.pipeline.sending.gates import Verdict
+from producer.pipeline.sending.retry_rules import RetryRules
+from producer.results import Attempt
+from tests.support.pipelines import KEY
+
+#: How long LogHub takes for a request, and for a refusal, seconds; how unequal they are (sigma of a log-normal).
+_SERVICE, _REFUSAL, _NOISE = 0.1, 0.02, 0.3
+_REFUSED = QuotaExceededError("ShardWriteQuotaExceed", "too much", http_status=403)
+_NOTED = Attempt(success=False, http_status=403, error_code="ShardWriteQuotaExceed", error_message="too much")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a fleet.
+
+    :ivar seconds: until the last batch was stored, or had failed.
+    :ivar least: the seconds that the quota allows for all.
+    :ivar connections: requests that were under way at one time, at most.
+    :ivar asked: requests in the busiest second.
+    :ivar refused: of all requests, for the quota: a share.
+    :ivar retries: of one batch, at most.
+    :ivar failed: batches that had no attempt left.
+    """
+
+    seconds: float
+    least: float
+    connections: int
+    asked: int
+    refused: float
+    retries: int
+    failed: int
+
+
+class Fleet:
+    """Processes before one logstore; nothing runs but what :meth:`run` moves.
+
+    :param processes: how many.
+    :param batches: of each.
+    :param quota: requests a second that LogHub takes.
+    :param config: of the producers.
+    """
+
+    def __init__(self, processes: int, batches: int, quota: int, config: ProducerConfig, *, seed: int = 1) -> None:
+        self.now = 0.0
+        self.random = random.Random(seed)
+        self.rules = RetryRules(config, self)  # type: ignore[arg-type]
+        self.rules._wait._uniform = self.random.uniform  # type: ignore[attr-defined]
+        self.quota, self.retries, self.failed, self.stored = quota, 0, 0, 0
+        self.under_way = self.connections = 0
+        self.taken: Counter[int] = Counter()
+        self.asked: Counter[int] = Counter()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._last = 0.0
+        self._batches = processes * batches
+        for _ in range(processes):
+            process = _Process(self, config, batches)
+            self.at(self.random.uniform(0.0, 1.0), process.begin)
+
+    def monotonic(self) -> float:
+        """Seconds since the beginning: it is the clock of the retries."""
+        return self.now
+
+    def at(self, when: float, do: Callable[[], None]) -> None:
+        """Do something at a time."""
+        heapq.heappush(self._events, (when, next(self._order), do))
+
+    def takes(self) -> bool:
+        """Whether LogHub takes one more request in this second."""
+        second = int(self.now)
+        self.asked[second] += 1
+        self.connections = max(self.connections, self.under_way)
+        if self.taken[second] >= self.quota:
+            return False
+        self.taken[second] += 1
+        return True
+
+    def seconds(self, typical: float) -> float:
+        """How long a request takes."""
+        return typical * self.random.lognormvariate(0.0, _NOISE)
+
+    def ended(self) -> None:
+        """A batch is stored, or has failed."""
+        self._last = self.now
+
+    def run(self) -> Outcome:
+        """Let time pass until nothing is left."""
+        while self._events:
+            when, _, do = heapq.heappop(self._events)
+            self.now = max(self.now, when)
+            do()
+        assert self.stored + self.failed == self._batches
+        requests = sum(self.asked.values())
+        return Outcome(
+            self._last,
+            self._batches / self.quota,
+            self.connections,
+            max(self.asked.values()),
+            1 - self.stored / requests,
+            self.retries,
+            self.failed,
+        )
+
+
+class _Process:
+    """One of them: a worker with its producer."""
+
+    def __init__(self, fleet: Fleet, config: ProducerConfig, batches: int) -> None:
+        threads = config.io_thread_count
+        self._fleet, self._batches, self._free = fleet, batches, threads
+        self._queue = FairQueue(
+            threads,
+            lambda: AdaptiveLimit(threads),
+            hold=(config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000),
+            longest_unreachable=5.0,
+            last_chance=fleet.rules.last_chance,
+        )
+
+    def begin(self) -> None:
+        """All batches are there at once."""
+        stream, now = StreamState("C"), self._fleet.now
+        for serial in range(self._batches):
+            batch = ProducerBatch(
+                KEY,
+                stream=stream,
+                serial=serial,
+                pack_id=None,
+                tail_size=1_000_000,
+                created_at=now,
+                max_reserved_attempts=1,
+            )
+            self._queue.put(batch, "endpoint", now)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        fleet = self._fleet
+        if self._queue.alarm <= fleet.now:
+            self._queue.wake(fleet.now)
+        while self._free and (turn := self._queue.take(fleet.now)) is not None:
+            self._ask(turn)
+        if self._queue.alarm < float("inf"):
+            fleet.at(max(self._queue.alarm, fleet.now), self._woken)
+
+    def _woken(self) -> None:
+        if self._queue.alarm <= self._fleet.now:  # else it was put off, and comes again
+            self._go_on()
+
+    def _ask(self, turn: Turn) -> None:
+        fleet, batch = self._fleet, turn.batch
+        if turn.last_since is not None:
+            fleet.rules.take_last_chance(batch, turn.last_since)
+        if not batch.attempt_count:
+            batch.first_attempt_at = batch.first_attempt_at or fleet.now
+        self._free -= 1
+        fleet.under_way += 1
+        taken = fleet.takes()
+        typical = _SERVICE if taken else _REFUSAL
+        fleet.at(fleet.now + fleet.seconds(typical), lambda: self._answered(turn, taken=taken))
+
+    def _answered(self, turn: Turn, *, taken: bool) -> None:
+        fleet, batch = self._fleet, turn.batch
+        self._free += 1
+        fleet.under_way -= 1
+        verdict = Verdict.ACCEPTED if taken else Verdict.OVER_QUOTA
+        self._queue.done(turn, Report(verdict, fleet.now - turn.began), fleet.now)
+        if taken:
+            fleet.stored += 1
+            fleet.ended()
+        else:
+            self._refused(batch)
+        self._go_on()
+
+    def _refused(self, batch: ProducerBatch) -> None:
+        fleet = self._fleet
+        batch.note_attempt(_NOTED, _REFUSED)
+        decision = fleet.rules.decide(batch, _REFUSED)
+        if not decision.retry:
+            fleet.failed += 1
+            fleet.ended()
+            return
+        batch.retry_count += 1
+        fleet.retries = max(fleet.retries, batch.retry_count)
+
+        def again() -> None:
+            self._queue.put(batch, "endpoint", fleet.now)
+            self._go_on()
+
+        fleet.at(fleet.now + decision.delay, again)
+
+
+#: Processes, requests a second that are taken, options of the producer.
+ROWS: list[tuple[int, int, dict[str, int]]] = [
+    (10, 320, {}),
+    (100, 320, {}),
+    (1000, 320, {}),
+    (1000, 320, {"io_thread_count": 1}),
+    (1000, 320, {"io_thread_count": 1, "max_retry_backoff_ms": 10_000, "retries": 60}),
+    (1000, 64, {}),
+    (1000, 64, {"io_thread_count": 1, "max_retry_backoff_ms": 10_000, "retries": 60}),
+]
+#: Batches of each process, and cores of its machine.
+BATCHES, CORES = 20, 4
+
+
+def simulate(processes: int, quota: int, options: dict[str, int]) -> Outcome:
+    """What becomes of so many."""
+    config = ProducerConfig(**{"io_thread_count": CORES, **options})  # type: ignore[arg-type]
+    return Fleet(processes, BATCHES, quota, config).run()
+
+
+def row(processes: int, quota: int, options: dict[str, int]) -> str:
+    """A line of the table."""
+    found = simulate(processes, quota, options)
+    told = ", ".join(f"`{name}={value}`" for name, value in options.items()) or "defaults"
+    return (
+        f"| {processes:,} | {quota} | {told} | {found.connections:,} | {found.asked:,} | {found.refused:.0%} "
+        f"| {found.retries} | {found.failed:,} | {found.seconds:.0f} ({found.least:.0f}) |"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    for each in ROWS:
+        print(row(*each), flush=True)
+
+
+if __name__ == "__main__":
+    main()
