@@ -67,7 +67,7 @@ help:
 	@echo 'make coverage   likewise, and say which lines no test has run'
 	@echo 'make test-lowest   tests with the lowest versions of all libraries that pyproject.toml allows'
 	@echo 'make test-pure     tests of shipping and Spark without what is compiled'
-	@echo 'make soak    many more kills, crashes, random histories and requests than make test (about an hour)'
+	@echo 'make soak    many more kills, crashes, random histories and requests than make test (an hour; with a million files up to three)'
 	@echo 'make bench   ours beside its peers, into docs/benchmarks.md and its tables (FILE=path sends its lines, too)'
 	@echo 'make docs    the site, into site/index.html'
 	@echo 'make check   ruff, mypy and import-linter'
@@ -103,7 +103,7 @@ soak: $(VENV)/.stamp-dev browser
 		tests/channels/file/recovery/test_every_byte.py tests/pipeline/test_state_machine.py \
 		tests/agent/test_kills.py tests/agent/test_kills_files.py tests/agent/test_kills_loghub.py \
 		tests/server/fuzz tests/spark/test_fleet.py tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py \
-		tests/browser/soak_console.py
+		tests/browser/soak_console.py tests/ship/soak_sizes.py
 
 bench: $(VENV)/.stamp-dev
 	@echo '==> installing the peers'

@@ -14,10 +14,14 @@ from typing import Any
 # A proxy of the environment would get the requests to loopback.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
+_SLOWING = {"COVERAGE_PROCESS_CONFIG", "PYTHONDONTWRITEBYTECODE"}
+
 
 def unmeasured() -> dict[str, str]:
-    """The environment for a process that is timed: coverage.py would slow it down."""
-    return {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
+    """The environment for a process that is timed: coverage.py would slow it down, and so would it to compile what it
+    imports, which is done once where packages are installed.
+    """
+    return {name: value for name, value in os.environ.items() if name not in _SLOWING}
 
 
 @contextmanager
