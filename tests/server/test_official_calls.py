@@ -6,11 +6,20 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from producer.server import LogHubServer
 
 from .official import run_program
 
 TEXT = (Path(__file__).parent / "protocol.md").read_text()
+CLIENTS = Path(__file__).parent / "clients"
+
+
+def documented(client: str) -> dict[str, str | None]:
+    """What the table says of the calls of ``Go`` or ``Java``: None for those that work, or the error's code."""
+    rows = re.findall(rf"^\| {client} \| ([^|]+) \| (?:works|refused with `(\w+)`)", TEXT, re.MULTILINE)
+    return {name: code or None for names, code in rows for name in re.findall(r"`(\w+)`", names)}
 
 
 def test_the_official_sdk_can_do_what_the_documentation_says() -> None:
@@ -21,3 +30,13 @@ def test_the_official_sdk_can_do_what_the_documentation_says() -> None:
         keys = {"access_key_id": server.access_key_id, "access_key_secret": server.access_key_secret}
         outcomes = json.loads(run_program("official_calls.py", server, json.dumps(keys)))
     assert documented == {name: error and error[1] for name, error in outcomes.items()}
+
+
+@pytest.mark.parametrize(
+    ("client", "program", "call"),
+    [("Go", "go/main.go", r'^\t\t\{"(\w+)", func'), ("Java", "java/Calls.java", r'^ +call\("(\w+)"')],
+)
+def test_the_documented_calls_of_other_clients_are_those_that_are_tried(client: str, program: str, call: str) -> None:
+    """The table of each client names what its program tries, no more and no less; `make soak` runs the programs."""
+    tried = re.findall(call, (CLIENTS / program).read_text(), re.MULTILINE)
+    assert sorted(tried) == sorted(documented(client))

@@ -1,0 +1,95 @@
+"""The calls of the official clients of Go and Java against the embedded server, as protocol.md tells them.
+
+A part of ``make soak``: it takes Go, and a JDK with Maven, and what these download; a minute each, the first time. The
+programs are in ``clients``, and are built into ``.bench``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from producer.server import LogHubServer, ServerStartError
+
+from ..benchmarks.installation import FOLDER, PATIENCE, locked, once
+from .test_official_calls import CLIENTS, documented
+
+# No other program's, so that its port 80 is free; not every system has it.
+_ADDRESS = "127.0.77.1"
+
+
+def _built(name: str, command: list[str]) -> Path:
+    """The folder ``TARGET`` of ``command``, which is run where the program stands; made once."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"`{command[0]}` was not found: the calls of {name} were not tried")
+    target, place = FOLDER / f"calls-{name}", CLIENTS / name
+    sources = b"".join(path.read_bytes() for path in sorted(place.iterdir()))
+    with locked(FOLDER), once(target, sources) as needed:
+        if needed:
+            target.mkdir()
+            made = [argument.replace("TARGET", str(target)) for argument in command]
+            subprocess.run(made, cwd=place, check=True, timeout=PATIENCE)
+    return target
+
+
+def _outcomes(command: list[str], **environment: str) -> dict[str, str | None]:
+    kept = {key: value for key, value in os.environ.items() if key.lower() not in ("no_proxy", "all_proxy")}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, env=kept | environment, timeout=PATIENCE, check=True
+    )
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.timeout(2 * PATIENCE)
+@pytest.mark.parametrize("version", ["v1", "v4"])
+def test_the_clients_of_go_can_do_what_the_documentation_says(version: str) -> None:
+    """Each call of the SDK, its producer and its consumer library does what it is for, or is refused as told."""
+    program = _built("go", ["go", "build", "-o", "TARGET/calls"]) / "calls"
+    with LogHubServer(auto_create=False) as server:
+        proxy = {"http_proxy": server.endpoint, "HTTP_PROXY": server.endpoint}
+        command = [str(program), server.access_key_id, server.access_key_secret, version]
+        assert documented("Go") == _outcomes(command, **proxy)
+
+
+@pytest.mark.timeout(2 * PATIENCE)
+@pytest.mark.parametrize("version", ["V1", "V4"])
+def test_the_clients_of_java_can_do_what_the_documentation_says(version: str, tmp_path: Path) -> None:
+    """Each call of the SDK, its producer and its consumer library does what it is for, or is refused as told."""
+    jars = _built(
+        "java", ["mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory=TARGET"]
+    )
+    expected = documented("Java")
+    with _server_with_port_80() as server:
+        outcomes = _java_outcomes(server, jars, tmp_path / "hosts", version)
+    if server.port == 80:
+        assert expected == outcomes
+        return
+    assert expected == outcomes | {"ClientWorker": None}
+    pytest.skip(f"port 80 of {_ADDRESS} cannot be had: ClientWorker was not tried, all other calls were")
+
+
+def _java_outcomes(server: LogHubServer, jars: Path, hosts: Path, version: str) -> dict[str, str | None]:
+    hosts.write_text(f"{server.host} my-project.loghub.test loghub.test\n")
+    java = ["java", f"-Djdk.net.hosts.file={hosts}", "-cp", f"{jars}/*", str(CLIENTS / "java" / "Calls.java")]
+    return _outcomes([*java, server.host, str(server.port), server.access_key_id, server.access_key_secret, version])
+
+
+@contextmanager
+def _server_with_port_80() -> Iterator[LogHubServer]:
+    """Listening there, or where it can."""
+    server = LogHubServer(auto_create=False, host=_ADDRESS, port=80)
+    try:
+        server.start()
+    except ServerStartError:
+        server = LogHubServer(auto_create=False).start()
+    try:
+        yield server
+    finally:
+        server.close()
