@@ -46,7 +46,7 @@ LOWEST_PACKAGES := pandas pytest pytest-timeout hypothesis freezegun trustme flu
 LOWEST_TESTS := tests/test_lower_bounds.py tests/test_config.py tests/test_send_arrow.py \
 	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py \
 	tests/sinks/loghub tests/pipeline/sending/test_retry_rules.py \
-	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py tests/server/operations/test_sql.py \
+	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py tests/server/operations/test_sql.py tests/server/operations/test_spl.py \
 	tests/integrations tests/agent/test_kafka.py tests/agent/test_forward.py tests/agent/test_otlp.py tests/agent/test_thrift.py
 
 # What `make test-pure` runs without what is compiled: what stands on both twins, and is tested with one at a time.

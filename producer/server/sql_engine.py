@@ -14,6 +14,12 @@ with a pickle.
 The logs' fields are columns of tables, one for each logstore, ``__time__`` (a whole number) among them. A field that an
 index calls ``long`` or ``double`` is that; another one is a number when all its values are, otherwise text. The
 statement can reach nothing else: no file, no network, no setting.
+
+Of SPL the statement is this server's own, and only the expressions in it are a client's. They are read by the
+database's parser, one by one, looked at, and put into the statement as what the parser has made of them: so what is run
+is what was looked at, whatever another reader of the text would make of its quotation marks.
+
+This file is long because it is all that the process knows.
 """
 
 from __future__ import annotations
@@ -23,8 +29,10 @@ import math
 import os
 import pickle
 import queue
+import re
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -63,6 +71,21 @@ _MACROS = (
 _SETTINGS = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
 
+#: What the database's expressions may be and those of SPL may not.
+_UNFIT = {
+    "SUBQUERY": "a SELECT",
+    "STAR": "'*'",
+    "WINDOW": "a window",
+    "PARAMETER": "a parameter",
+    "POSITIONAL_REFERENCE": "the number of a column",
+    "DEFAULT": "DEFAULT",
+}
+#: How deep the syntax tree of an expression may be, in levels of JSON; newer versions of the database take 256 in all.
+_MAX_LEVELS = 200
+#: How the database begins, and how it ends, what it tells of a syntax tree: neither is about what the client wrote.
+_OF_THE_TREE = re.compile(r".*unsuccessful query result Error: |\s+LINE \d+: FROM json_execute.*")
+
+
 class RefusalError(Exception):
     """The statement cannot be run; the text says why."""
 
@@ -79,7 +102,10 @@ class Statement:
     :ivar memory_bytes: bytes of its tables, and of the process beside them, about.
     :ivar result_bytes: bytes that its result may have.
     :ivar seconds: processor time that it may take; its owner's deadline is what usually ends it.
-    :ivar is_spl: whether all columns are text, those of ``names`` are always there, and null is left out of a row.
+    :ivar expressions: of SPL: its expressions, by the names of the fields that stand for them in ``text``. If there are
+        any, or none are needed, all columns are text, those of ``names`` are always there, and null is left out of a
+        row. None where this is no SPL.
+    :ivar own: of SPL: what begins a name that an expression may not use.
     """
 
     text: str
@@ -90,7 +116,13 @@ class Statement:
     memory_bytes: int
     result_bytes: int
     seconds: float
-    is_spl: bool = False
+    expressions: dict[str, str] | None = None
+    own: str = ""
+
+    @property
+    def is_spl(self) -> bool:
+        """Whether it is made of SPL."""
+        return self.expressions is not None
 
 
 _WARMING = Statement(
@@ -187,12 +219,16 @@ class Engine:
         :raises RefusalError: it is no single SELECT, or gives too much.
         """
         connection, statement = self.connection, self.statement
-        found = connection.extract_statements(statement.text)
-        if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
-            raise RefusalError("what follows the '|' must be one SELECT")
+        if not statement.is_spl:
+            found = connection.extract_statements(statement.text)
+            if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
+                raise RefusalError("what follows the '|' must be one SELECT")
         for table, (names, kinds) in zip(self.tables, statement.tables, strict=True):
             self._make_views(table, names, kinds)
-        connection.execute(statement.text)
+        if statement.expressions is None:
+            connection.execute(statement.text)
+        else:
+            connection.execute("FROM json_execute_serialized_sql(?)", [spl_tree(connection, statement)])
         description = connection.description or []
         rows = self._fetch([column[0] for column in description])
         types = [str(column[1]).lower() for column in description]
@@ -241,6 +277,72 @@ class Engine:
         return "BIGINT" if whole else "DOUBLE" if number else "VARCHAR"
 
 
+def spl_tree(connection: Any, statement: Statement) -> str:
+    """The syntax tree of a statement of SPL, as JSON, with its expressions in their places.
+
+    :raises RefusalError: one of them is no expression, or has something in it that SPL has not.
+    """
+    expressions = {
+        name: _expression(connection, text, statement.own) for name, text in (statement.expressions or {}).items()
+    }
+    tree = _parsed(connection, statement.text)
+    for parent, key, node in _nodes(tree):
+        if len(names := node.get("column_names", ())) == 1 and names[0] in expressions:
+            parent[key] = expressions[names[0]]
+    return json.dumps(tree)
+
+
+def _expression(connection: Any, text: str, own: str) -> dict[str, Any]:
+    """The tree of one expression."""
+    select, empty = _parsed(connection, f"SELECT {text}"), _parsed(connection, "SELECT NULL")
+    found = select["statements"][0]["node"].pop("select_list", ())
+    empty["statements"][0]["node"].pop("select_list")
+    for _, _, node in [*_nodes(select), *_nodes(empty)]:
+        node.pop("query_location", None)
+        node.pop("query_location_length", None)
+    if select != empty or len(found) != 1 or found[0]["alias"]:
+        raise RefusalError(f"{text[:64]!r} cannot be run: it is not one expression")
+    if _depth(found) > _MAX_LEVELS:
+        raise RefusalError(f"{text[:64]!r} cannot be run: it nests too deep")
+    for _, _, node in _nodes(found):
+        if node.get("class") in _UNFIT:
+            raise RefusalError(f"{text[:64]!r} cannot be run: {_UNFIT[node['class']]} has no place in SPL")
+        if any(name.lower().startswith(own) for name in node.get("column_names", ())):
+            raise RefusalError(f"{text[:64]!r} cannot be run: fields whose names begin with {own!r} cannot be named")
+    return dict(found[0])
+
+
+def _parsed(connection: Any, text: str) -> dict[str, Any]:
+    """The syntax tree of statements."""
+    (told,) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
+    tree: dict[str, Any] = json.loads(told)
+    if tree["error"]:
+        raise RefusalError(f"the SQL cannot be run: {' '.join(tree['error_message'].split())[:500]}")
+    return tree
+
+
+def _nodes(tree: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+    """Each object of a tree, with what it is in and where; what is put into its place is not looked into."""
+    left = [tree]
+    while left:
+        parent = left.pop()
+        for key, node in list(parent.items() if isinstance(parent, dict) else enumerate(parent)):
+            if isinstance(node, dict):
+                yield parent, key, node
+            if isinstance(node, (dict, list)):
+                left.append(node)
+
+
+def _depth(tree: Any) -> int:
+    """How many levels a tree has."""
+    level, depth = [tree], 0
+    while level:
+        depth += 1
+        inner = (node.values() if isinstance(node, dict) else node for node in level)
+        level = [node for nodes in inner for node in nodes if isinstance(node, (dict, list))]
+    return depth
+
+
 def answer(messages: queue.Queue[tuple[str, Any]], statement: Statement, database: Database) -> dict[str, Any]:
     """What becomes of one statement, up to its "run": its result, or why there is none."""
     refusal: str | None = None
@@ -267,10 +369,14 @@ def answer(messages: queue.Queue[tuple[str, Any]], statement: Statement, databas
 def _told(error: BaseException, statement: Statement) -> str:
     if isinstance(error, RefusalError):
         return str(error)
-    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)) or "bad_alloc" in str(error):
-        return f"the SQL needs more than {statement.memory_bytes} bytes of memory: narrow it"
     # In one line, as messages of LogHub are: clients show others with backslashes.
-    return f"the SQL cannot be run: {' '.join(str(error).split())[:500]}"
+    said = _OF_THE_TREE.sub("", " ".join(str(error).split()))
+    is_memory = isinstance(error, (duckdb.OutOfMemoryException, MemoryError))
+    if is_memory or "bad_alloc" in said or (statement.is_spl and said.startswith("Out of Memory Error")):
+        return f"the SQL needs more than {statement.memory_bytes} bytes of memory: narrow it"
+    if isinstance(error, RecursionError):
+        return "the SQL cannot be run: an expression nests too deep"
+    return f"the SQL cannot be run: {said[:500]}"
 
 
 def main() -> None:

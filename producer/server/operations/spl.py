@@ -46,7 +46,7 @@ async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[Pa
     limits, count = service.limits, sum(group.count for group in groups)
     most = _JSON_FACTOR * limits.pull_bytes
     statement = {
-        "text": pipeline.sql.text,
+        "text": pipeline.statement,
         "most_rows": count,
         "cuts": False,
         "names": sorted(pipeline.sql.words - {"__time__"} | {ROW}),
@@ -54,7 +54,8 @@ async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[Pa
         "memory_bytes": limits.sql_bytes,
         "result_bytes": most,
         "seconds": limits.search_seconds,
-        "is_spl": True,
+        "expressions": pipeline.expressions,
+        "own": OWN,
     }
     async with sql_process(service, statement) as process:
         rows = SqlRows(pipeline.sql, limits, process.take_rows)

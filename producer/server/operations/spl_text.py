@@ -2,7 +2,8 @@
 
 What an operator calculates is SQL; which fields a log has afterwards is not, so that values that are no text stay as
 they are. So a pipeline becomes one statement, which gives the logs that are kept and what was calculated for each, and
-the steps, which are then taken with the fields of these logs.
+the steps, which are then taken with the fields of these logs. In the statement names of fields stand for the
+expressions: these are only split here, and the database's parser says what they are, see ``sql_engine``.
 """
 
 from __future__ import annotations
@@ -42,11 +43,15 @@ class Step:
 class Pipeline:
     """What stands in a query of SPL.
 
-    :ivar sql: the statement that it becomes.
+    :ivar sql: which fields it may want.
+    :ivar statement: the statement that it becomes.
+    :ivar expressions: its expressions, by the names that stand for them in the statement.
     :ivar steps: what becomes of the fields of the logs that the statement keeps.
     """
 
     sql: SqlText
+    statement: str
+    expressions: dict[str, str]
     steps: list[Step]
 
 
@@ -63,13 +68,12 @@ def read_spl(text: str) -> Pipeline:
     if len(parts) > _MAX_STEPS:
         raise _unreadable(f"it has {len(parts)} operators, {_MAX_STEPS} are allowed")
     words = frozenset(folded(token).strip('"') for token in tokens if re.fullmatch(r'\w+|".*"', token, re.DOTALL))
-    own = min((word for word in words if word.startswith(OWN)), default="")
-    if own:
-        raise _unreadable(f"{own[:64]!r}: fields whose names begin with {OWN!r} cannot be named")
     builder = _Builder(set(words))
     for part in parts:
         builder.add(part)
-    return Pipeline(SqlText(builder.statement(), has_limit=True, words=words, wants_all=False), builder.steps)
+    statement = builder.statement()
+    sql = SqlText(f"{text} {statement}", has_limit=True, words=words, wants_all=False)
+    return Pipeline(sql, statement, builder.expressions, builder.steps)
 
 
 @dataclass(slots=True)
@@ -79,11 +83,13 @@ class _Builder:
     :ivar visible: the fields that the next operator sees, folded. In the beginning all that are named are there.
     :ivar tables: the statement's tables so far.
     :ivar results: the columns with what was calculated.
+    :ivar expressions: the expressions, by the names that stand for them in the tables.
     """
 
     visible: set[str]
     tables: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
+    expressions: dict[str, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
     def add(self, part: str) -> None:
@@ -112,11 +118,12 @@ class _Builder:
         # What cannot be calculated of one log says nothing of the others: it is no match. What is no condition at all,
         # such as a field alone, would match nothing, or by what the field holds.
         no_condition = "what follows where is no condition, such as field = ''text'': it must be true or false"
-        self._table("*", f" WHERE IF(typeof(TRY(({rest}))) = 'BOOLEAN', TRY(({rest})), error('{no_condition}'))")
+        tried = f"TRY({self._stand_in(rest)})"
+        self._table("*", f" WHERE IF(typeof({tried}) = 'BOOLEAN', {tried}, error('{no_condition}'))")
 
     def _extend(self, rest: str) -> None:
         pairs = list(_assigned(rest))
-        values = ", ".join(f"TRY(({value})) AS {_quoted(name)}" for name, value in pairs)
+        values = ", ".join(f"TRY({self._stand_in(value)}) AS {_quoted(name)}" for name, value in pairs)
         self._table(f"{self._all_but(name for name, _ in pairs)}, {values}")
         columns = [f"{OWN}{len(self.steps)} {number}" for number in range(len(pairs))]
         copies = ", ".join(
@@ -159,6 +166,12 @@ class _Builder:
         self.steps.append(Step(operator, fields))
         if is_known:
             self.visible |= set(names)
+
+    def _stand_in(self, expression: str) -> str:
+        """What stands for an expression."""
+        name = f"{OWN}expression {len(self.expressions)}"
+        self.expressions[name] = expression
+        return _quoted(name)
 
     def _table(self, columns: str, condition: str = "") -> None:
         """One more table, made of the last one."""
@@ -221,7 +234,10 @@ def _name(text: str) -> str:
     match = _NAME.fullmatch(text)
     if match is None:
         raise _unreadable(f'{text.strip()[:64]!r} is no name of a field: write one of other signs in "quotation marks"')
-    return match[1].strip('"')
+    name = match[1].strip('"')
+    if folded(name).startswith(OWN):
+        raise _unreadable(f"{name[:64]!r}: fields whose names begin with {OWN!r} cannot be named")
+    return name
 
 
 def _quoted(name: str) -> str:

@@ -18,7 +18,11 @@ DEFAULT_ROWS = 100
 _MAX_DEPTH = 16
 
 # What is not closed ends with the text: no text is looked through again and again.
-_TOKEN = re.compile(r"""'(?:[^']|'')*+(?:'|\Z)|"(?:[^"]|"")*+(?:"|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)|\w+|\s+|.""", re.DOTALL)
+_TOKEN = re.compile(
+    r"""'(?:[^']|'')*+(?:'|\Z)|"(?:[^"]|"")*+(?:"|\Z)|[eE]'(?:[^'\\]|''|\\.)*+(?:'|\Z)|\$\$.*?(?:\$\$|\Z)"""
+    r"""|--[^\n]*|/\*.*?(?:\*/|\Z)|\w+|\s+|.""",
+    re.DOTALL,
+)
 _NAME_PART = re.compile(r"[\w.-]+")
 _MAX_NAME_PARTS = 128
 _WORD = re.compile(r"\w+")
@@ -141,8 +145,8 @@ def _is_outer(tokens: list[str]) -> bool:
 
 
 def tokens_of(text: str) -> list[str]:
-    """The words, signs, spaces and quoted texts of a statement, without its comments."""
-    return [token for token in _TOKEN.findall(text) if not token.startswith(("--", "/*"))]
+    """The words, signs, spaces and quoted texts of a statement; a comment is a space."""
+    return [" " if token.startswith(("--", "/*")) else token for token in _TOKEN.findall(text)]
 
 
 def check_nesting(tokens: list[str]) -> None:

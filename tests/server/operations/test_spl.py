@@ -181,6 +181,69 @@ def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ('a FROM "spl page"', "not one expression"),
+        ("a UNION SELECT a", "not one expression"),
+        ("a; SELECT 1", "not one expression"),
+        ("a LIMIT 1", "not one expression"),
+        ("DISTINCT a", "not one expression"),
+        ("a USING SAMPLE 10%", "not one expression"),
+        ("a AS b", "not one expression"),
+        ("a; DROP TABLE x", "cannot be run"),
+        ("(SELECT true)", "a SELECT has no place"),
+        ("EXISTS(FROM log)", "a SELECT has no place"),
+        ("a IN (SELECT a FROM log)", "a SELECT has no place"),
+        ("upper((FROM read_text('/etc/passwd')))", "a SELECT has no place"),
+        ("read_text('/etc/passwd')", "table function"),
+        ("row_number() OVER ()", "a window has no place"),
+        ("COLUMNS('a')", "'*' has no place"),
+        ("upper(*COLUMNS(*))", "'*' has no place"),
+        ("#1", "the number of a column has no place"),
+        ("$1", "not one expression"),
+        ("DEFAULT", "DEFAULT has no place"),
+        ('"SPL Row"', "'spl '"),
+        ('"spl page".a', "'spl '"),
+        ("unnest([a, a])", ""),  # each version of the database says it in its own words
+        ("count(*)", "cannot be run"),
+        ("||".join(["a"] * 400), "nests too deep"),
+        ("not " * 1500 + "true", "depth"),
+        ("repeat(a, 2000000000) = a", "bytes of memory"),
+    ],
+)
+def test_an_expression_is_one_and_nothing_else(logs: Client, expression: str, said: str) -> None:
+    """What the database's own parser takes for more than an expression over the log's fields is refused, as a value
+    and as a condition, and the refusal tells nothing of how it was run.
+    """
+    for query in (f"* | extend x = {expression}", f"* | where true | where {expression}"):
+        answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", type="log", cursor=logs.cursor(0, "begin"), query=query)
+        assert error_of(answer) == (400, "ParameterInvalid")
+        told = answer.json()["errorMessage"]
+        assert said in told
+        assert "json_execute" not in told
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("extend x = $$it's | a, b$$ | project x", b"it's | a, b"),
+        (r"extend x = E'it\'s | a, b', y = a | project x", b"it's | a, b"),
+        ("extend x = 'it''s | a, b' -- | where false", b"it's | a, b"),
+        ("extend x = a/**/|| 'y' /* | where false */ | project x", b"xy"),
+    ],
+)
+def test_texts_and_comments_are_read_as_the_database_reads_them(logs: Client, query: str, expected: bytes) -> None:
+    """A sign in a text or a comment separates nothing."""
+    assert fields(logs, f"* | {query}")[0]["x"] == expected
+
+
+def test_a_where_is_a_where_whatever_its_text_looks_like(logs: Client) -> None:
+    """A regular expression that takes others minutes, and a condition of hundreds of parts, are answered."""
+    assert fields(logs, "* | where regexp_matches(repeat('a', 30000) || '!', '^(a+)+$')") == []
+    assert len(fields(logs, "* | where " + " or ".join(["a = 'x'"] * 700))) == 1
+
+
+@pytest.mark.parametrize(
     ("query", "expected"),
     [
         ("* | where Имя = 'x' | project Имя", {"Имя": b"x"}),
