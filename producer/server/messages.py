@@ -128,7 +128,7 @@ def path_of_target(target: bytes) -> str:
     except ValueError as error:  # an address in brackets that is none, or whose bracket is not closed
         raise _no_target(text, f" ({error})") from error
     if not path.startswith("/"):
-        raise _no_target(text)
+        raise _no_target(text, " (this server is no proxy for https: use an endpoint of http)" if ":" in text else "")
     return unquote(path)
 
 

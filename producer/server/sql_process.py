@@ -65,7 +65,7 @@ class SqlProcess:
             )
         except OSError as error:
             raise ApiError("InternalServerError", f"no process for SQL could be started: {error}") from error
-        self._is_fit = self._is_killed = False
+        self._is_fit, self._is_killed = True, False
 
     @property
     def pid(self) -> int:

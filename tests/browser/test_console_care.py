@@ -52,7 +52,7 @@ def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open) -> None
 
 
 def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_page: Open) -> None:
-    """On a telephone every view fits; only what is a table scrolls within itself."""
+    """On a telephone every view fits, and its name is in sight; only what is a table scrolls within itself."""
     fill(server)
     page = open_page(f"{server.endpoint}/console", viewport={"width": 375, "height": 700})
     for view in VIEWS:
@@ -60,6 +60,7 @@ def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_
         expect(page.locator(f"#{view}")).to_be_visible()
         page.wait_for_load_state("networkidle") if view == "search" else None
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, view
+        expect(page.locator("nav [aria-current]")).to_be_in_viewport(ratio=0.99)
 
 
 def test_a_key_opens_the_console(open_page: Open) -> None:

@@ -206,6 +206,8 @@ function open(view, isNew = true) {
   state.view = view;
   for (const name of VIEWS) $(`#${name}`).classList.toggle("shown", name === view);
   for (const button of document.querySelectorAll("nav button")) button.dataset.view === view ? button.setAttribute("aria-current", "page") : button.removeAttribute("aria-current");
+  // In a narrow window the row of views scrolls.
+  $(`nav [data-view=${view}]`).scrollIntoView({ block: "nearest", inline: "nearest" });
   $("#login").hidden = true;
   $("#leave").hidden = !key.get();
   tell("", "", true);

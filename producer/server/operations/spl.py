@@ -57,7 +57,7 @@ async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[Pa
         "expressions": pipeline.expressions,
         "own": OWN,
     }
-    async with sql_process(service, statement) as process:
+    async with sql_process(service, call, statement) as process:
         rows = SqlRows(pipeline.sql, limits, process.take_rows)
         await service.search(_show, groups, rows)
         result = await while_wanted(call, service.search(process.run, most))

@@ -77,12 +77,13 @@ async def run_over(service: Service, sql: SqlText, tables: list[Table]) -> SqlAn
     """
     begun = time.monotonic()
     types = [(table.names, await _index_types(service, table.call)) for table in tables]
-    async with sql_process(service, _statement(sql, service.limits, types)) as process:
+    call = tables[0].call
+    async with sql_process(service, call, _statement(sql, service.limits, types)) as process:
         rows = SqlRows(sql, service.limits, process.take_rows)
         for table in tables:
             await see_logs(service, table.call, table.wanted, rows.add)
             await service.search(rows.end_table)
-        result = await while_wanted(tables[0].call, service.search(process.run, service.limits.page_bytes))
+        result = await while_wanted(call, service.search(process.run, service.limits.page_bytes))
         return SqlAnswer(result, rows.count, time.monotonic() - begun)
 
 
@@ -102,15 +103,16 @@ async def while_wanted(call: Call, work: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def sql_process(service: Service, statement: dict[str, Any]) -> AsyncIterator[SqlProcess]:
+async def sql_process(service: Service, call: Call, statement: dict[str, Any]) -> AsyncIterator[SqlProcess]:
     """A process that has taken ``statement``, see ``Statement`` of ``sql_engine``; to be given its rows, and run.
 
     Inside the block there is room for a search, and time: what a process takes to start is none of the statement's.
 
     :raises ApiError: as :func:`.search.searching`; :func:`.search.in_time`, for the start as well.
+    :raises ClientGoneError: nobody waits for the answer any more, since before the process had started.
     """
     async with service.searches.taken(1):
-        process = await _begun(service, statement)
+        process = await while_wanted(call, _begun(service, statement))
         try:
             async with time_to_search(service):
                 yield process

@@ -12,6 +12,8 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -274,21 +276,50 @@ def test_the_start_of_a_process_takes_nothing_of_the_time_of_a_statement(monkeyp
         assert (found.status_code, found.json().get("data")) == (200, [{"n": "1"}])
 
 
+def test_who_has_left_while_a_process_starts_is_not_waited_for(
+    server: LogHubServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place of a search is free at once, and the process, when it has started, runs the next statement."""
+    client.put(log_group("x"))
+    take, may_start = server._service.sql.take, threading.Event()
+
+    def taken(*args: bool) -> SqlProcess:
+        assert may_start.wait(60)
+        return take(*args)
+
+    monkeypatch.setattr(server._service.sql, "take", taken)
+    searches = server._service.searches
+    with connected_with(server, client, "* | select count(*)"):
+        eventually(lambda: searches.free < server._service.limits.searches, "it waits for a process")
+    eventually(lambda: searches.free == server._service.limits.searches, "its place is free", 10)
+    may_start.set()
+    eventually(server._service.sql.pids, "the process has started", 60)
+    assert rows(client, "* | select count(*)") == [["1"]]
+    assert len(server._service.sql.pids()) == 1
+
+
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_a_statement_ends_when_its_client_has_left(server: LogHubServer, client: Client, *, is_reset: bool) -> None:
     """Closed or reset: its process is killed, and its place is free, long before its time is over."""
     client.put(log_group("x"))
-    params = {"type": "log", "query": ENDLESS, "from": str(T), "to": str(T + 9)}
-    head = client.sign("GET", f"/logstores/{LOGSTORE}", params, {}, b"")
-    lines = [f"GET /logstores/{LOGSTORE}?{urlencode(params)} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items())]
-    with socket.create_connection((server.host, server.port)) as connection:
-        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+    with connected_with(server, client, ENDLESS) as connection:
         eventually(server._service.sql.pids, "the statement runs")
         if is_reset:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     eventually(lambda: not server._service.sql.pids(), "it ended", 10)
     eventually(lambda: server._service.searches.free == server._service.limits.searches, "its place is free", 10)
     assert rows(client, "* | select count(*)") == [["1"]]
+
+
+@contextmanager
+def connected_with(server: LogHubServer, client: Client, query: str) -> Iterator[socket.socket]:
+    """A connection on which GetLogs was asked for; it is closed at the end of the block."""
+    params = {"type": "log", "query": query, "from": str(T), "to": str(T + 9)}
+    head = client.sign("GET", f"/logstores/{LOGSTORE}", params, {}, b"")
+    lines = [f"GET /logstores/{LOGSTORE}?{urlencode(params)} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items())]
+    with socket.create_connection((server.host, server.port)) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        yield connection
 
 
 def test_a_process_is_used_again_while_it_is_fit(logs: Client, server: LogHubServer) -> None:
