@@ -92,6 +92,17 @@ def test_a_search_finds_counts_and_tells_apart(page: Page) -> None:
     assert "query=%22status%22" in page.url
 
 
+@pytest.mark.parametrize("value", ["", "/", "-", 'say "hi" | \\', "größe 說"])
+def test_any_value_can_be_clicked(page: Page, server: LogHubServer, value: str) -> None:
+    """A click on a value finds the logs that have it, also where it is nothing, or nothing but signs."""
+    now = int(time.time()) - 5
+    put(server, [(now, {"root": value}), (now, {"root": value}), (now, {"root": "other"})], "odd/values")
+    search(page, "odd/values")
+    total(page, "3 logs")
+    page.locator("#fields details", has_text="root").get_by_role("button").first.click()
+    total(page, "2 logs")
+
+
 def test_pages_of_a_search_follow_one_another(page: Page) -> None:
     """Older and newer turn pages, and are off where there is none."""
     search(page)

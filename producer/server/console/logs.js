@@ -10,8 +10,8 @@ const quiet = name => name.startsWith("__");
 // What a query can say: words, in quotation marks.
 export const quoted = text => `"${text.replace(/[\\"]/g, "\\$&")}"`;
 
-// A query finds words, so neither a text without any nor one that was cut.
-export const canFilter = text => text.length < 256 && /[^\s,'";=()[\]{}?@&<>/:]/.test(text);
+// A query finds whole words, so none of a text that was cut.
+export const canFilter = text => text.length < 256;
 
 const cut = (text, length) => text.length > length ? `${text.slice(0, length)}…` : text;
 

@@ -110,7 +110,7 @@ function drawFields(found, filter) {
     const bar = make("progress", { max: found.sampled, value: logs, "aria-hidden": "true" });
     const label = [value(text || "(empty)"), make("span", { class: "quiet" }, count(logs)), bar];
     return canFilter(text) ? make("button", { type: "button", title: "Only logs with this value", onclick: () => filter(field.name, text) }, ...label)
-      : make("p", { title: "A query finds words: there is none in it, or it is too long" }, ...label);
+      : make("p", { title: "It is cut, and a query finds whole words" }, ...label);
   };
   // First what the application sent, of few values before many; then what the protocol adds.
   const ordered = [...found.fields].filter(field => !["__tag__:__pack_id__", "__time_ns_part__"].includes(field.name))

@@ -6,32 +6,31 @@
     any    = term { ["and"] term }               words side by side must all match
     term   = "not" term | "(" query ")" | "*" | word | key ":" word
              | key (">" | ">=" | "<" | "<=" | "=") number | key "in" ("[" | "(") number number ("]" | ")")
+    key    = word | "__tag__" ":" word           ``source`` is ``__source__``, too
     word   = letters without spaces, or "quoted", or #"quoted"; * stands for any letters, ? for one
 
 Text is cut into tokens at spaces and punctuation, and compared without regard to case; a word that holds several
 tokens matches where they follow one another. A text is cut once, however many words look at it. Where a word is not
 plain ASCII, it matches anywhere in the text, because such text is not cut at spaces alone. ``__topic__`` and
-``__source__`` can be named as keys. ``a or b c`` is ``a or (b and c)``.
+``__source__`` can be named as keys. ``key: ""`` is an empty text, and ``key: "/"`` one that is nothing but that.
+``a or b c`` is ``a or (b and c)``.
+
+Source: the service's documentation, Query syntax. There numbers and JSON need an index; here whatever is a number is
+one, and what is JSON is text.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ..errors import ApiError
 from ..limits import Limits
+from .query_tokens import OPERATORS, RESERVED, Token, split_query, tokens, unreadable
 
-_LEXER = re.compile(
-    r"""\s*(?:#?"((?:[^"\\]|\\.)*)"|(in\s*[\[(]\s*[^\s\])]+[\s,]+[^\s\])]+\s*[\])]|in\s*\[|>=|<=|[():<>=])|([^\s():"<>=]+))""",
-    re.IGNORECASE,
-)
-# Operators of other languages, standing alone: as words they would hardly find anything, and say nothing.
-_FOREIGN = re.compile(r"!|&&|~|\^")
-_PIPE = re.compile(r"""((?:[^"|]|"(?:[^"\\]|\\.)*")*+)\|(.*)""", re.DOTALL)
 _RANGE = re.compile(r"in\s*([\[(])\s*([^\s,]+)[\s,]+([^\s\])]+)\s*([\])])", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?", re.IGNORECASE)
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -45,7 +44,6 @@ _SPACES = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f
 _DELIMITERS = ",'\";=()[]{}?@&<>/:" + _SPACES
 _ASCII_DELIMITERS = str.maketrans(dict.fromkeys(filter(str.isascii, _DELIMITERS), "\0"))
 _OTHER_DELIMITERS = [sign for sign in _DELIMITERS if not sign.isascii()]
-_OPERATORS = {"and", "or", "not"}
 _MAX_DEPTH = 50
 _MAX_GAP = 100
 _MAX_PARTS = 21
@@ -151,15 +149,15 @@ def compile_query(text: str, limits: Limits) -> Query:
     :raises ApiError: ``ParameterInvalid``, the query cannot be read or is too long; it ends before a ``|``.
     """
     if len(text) > limits.query_chars:
-        raise _unreadable(f"it has {len(text)} characters, {limits.query_chars} are allowed")
+        raise unreadable(f"it has {len(text)} characters, {limits.query_chars} are allowed")
     if split_query(text)[1] is not None:
-        raise _unreadable("nothing can follow a '|' here")
-    parser = _Parser(list(_tokens(text)), limits.query_words)
+        raise unreadable("nothing can follow a '|' here")
+    parser = _Parser(list(tokens(text)), limits.query_words)
     if parser.at_end or text.strip() == "*":
         return Query([], {}, [], _Part(lambda _found: True, lambda _raw: True), matches_all=True)
     part = parser.alternatives()
     if not parser.at_end:
-        raise _unreadable(f"{parser.next()[1]!r} is not expected")
+        raise unreadable(f"{parser.next()[1]!r} is not expected")
     anywhere = [index for index, key in enumerate(parser.keys) if key is None]
     indexes = {
         key: [index for index, other in enumerate(parser.keys) if other in (None, key)]
@@ -169,47 +167,6 @@ def compile_query(text: str, limits: Limits) -> Query:
     return Query(parser.words, indexes, anywhere, part)
 
 
-def split_query(text: str) -> tuple[str, str | None]:
-    """The keywords of a query, and what follows the first ``|`` outside quotation marks; None without one."""
-    match = _PIPE.fullmatch(text)
-    return (text, None) if match is None else (match[1], match[2].strip())
-
-
-_Token = tuple[str, str]  # its kind ("word", "quoted", or the sign itself) and its text
-
-
-def _tokens(text: str) -> Iterator[_Token]:
-    place = 0
-    text = text.rstrip()
-    while place < len(text):
-        match = _LEXER.match(text, place)
-        if match is None:
-            raise _unreadable("a quotation mark is not closed")
-        quoted, sign, word = match.groups()
-        if quoted is not None:
-            yield "quoted", re.sub(r"\\(.)", r"\1", quoted)
-        elif sign:
-            yield _sign_token(sign)
-        elif _FOREIGN.fullmatch(word):
-            raise _unreadable(
-                f"{word!r} is no operator here: use and, or, not, and < <= > >= = for numbers; put text of such a sign"
-                " into quotation marks"
-            )
-        else:
-            yield _word_token(word)
-        place = match.end()
-
-
-def _sign_token(sign: str) -> _Token:
-    if sign in _COMPARISONS:
-        return "compare", sign
-    return ("range", sign) if len(sign) > 1 else (sign, sign)
-
-
-def _word_token(word: str) -> _Token:
-    return (word.lower(), word) if word.lower() in _OPERATORS else ("word", word)
-
-
 class _Parser:
     """Reads a query.
 
@@ -217,7 +174,7 @@ class _Parser:
     :ivar keys: the name that each of them is bound to, or None.
     """
 
-    def __init__(self, tokens: list[_Token], max_words: int) -> None:
+    def __init__(self, tokens: list[Token], max_words: int) -> None:
         self.words: list[_Word] = []
         self.keys: list[str | None] = []
         self._tokens = tokens
@@ -229,9 +186,9 @@ class _Parser:
     def at_end(self) -> bool:
         return self._place == len(self._tokens)
 
-    def next(self) -> _Token:
+    def next(self) -> Token:
         if self.at_end:
-            raise _unreadable("it ends too early")
+            raise unreadable("it ends too early")
         self._place += 1
         return self._tokens[self._place - 1]
 
@@ -260,18 +217,44 @@ class _Parser:
         if kind in ("not", "("):
             return self._nested(kind)
         if kind not in ("word", "quoted"):
-            raise _unreadable(f"{text!r} is not expected")
+            raise unreadable(f"{text!r} is not expected")
+        key = self._tag() or text
         if self._skip(":"):
-            has, needles = self._value()
-            return self._word(has, needles, text)
+            return self._bound(*self._value(), key, is_source=(kind, text) == ("word", "source"))
         if self._sees("compare") or self._sees("range"):
-            return self._word(self._number(), [], text)
+            return self._word(self._number(), [], key)
+        self._check_alone(kind, text)
         quoted = kind == "quoted"
         return self._word(_word(text, quoted=quoted), _needles(text, quoted=quoted))
 
+    def _tag(self) -> str:
+        """``__tag__:name``, which is one name, if that and something bound to it come next."""
+        before = ("word", "__tag__")
+        after = self._tokens[self._place - 1 : self._place + 3]
+        if len(after) < 4 or after[0] != before or after[1][0] != ":" or after[3][0] not in (":", "compare", "range"):
+            return ""
+        self._place += 2
+        return f"__tag__:{after[2][1]}"
+
+    def _bound(self, has: _Word, needles: list[bytes], key: str, *, is_source: bool) -> _Part:
+        part = self._word(has, needles, key)
+        return _joined(any, [part, self._word(has, needles, "__source__")]) if is_source else part
+
+    def _check_alone(self, kind: str, text: str) -> None:
+        """Refuse as a word alone what means something else to the service."""
+        if kind == "quoted":
+            if not text:
+                raise unreadable('an empty text can be looked for in a field alone: key: ""')
+            return
+        after = self._tokens[self._place][1] if self._sees("word") else ""
+        if text.lower() in RESERVED or (text.lower(), after.lower()) == ("group", "by"):
+            raise unreadable(f"{text!r} is reserved: put it into quotation marks to look for it")
+        if text.lower() == "in" and _NUMBER.fullmatch(after):
+            raise unreadable("'in' wants a range: write 'key in [1 100]', with ( or ) for a bound that is left out")
+
     def _word(self, word: _Word, needles: list[bytes], key: str | None = None) -> _Part:
         if len(self.words) == self._max_words:
-            raise _unreadable(f"it has more than {self._max_words} words")
+            raise unreadable(f"it has more than {self._max_words} words")
         self.words.append(word)
         self.keys.append(key)
         index = len(self.words) - 1
@@ -280,10 +263,10 @@ class _Parser:
     def _nested(self, kind: str) -> _Part:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise _unreadable(f"it is nested deeper than {_MAX_DEPTH} levels")
+            raise unreadable(f"it is nested deeper than {_MAX_DEPTH} levels")
         inner = self._term() if kind == "not" else self.alternatives()
         if kind == "(" and not self._skip(")"):
-            raise _unreadable("a parenthesis is not closed")
+            raise unreadable("a parenthesis is not closed")
         self._depth -= 1
         return inner if kind == "(" else _Part(lambda found: not inner.holds(found), lambda _raw: True)
 
@@ -296,9 +279,12 @@ class _Parser:
 
     def _value(self) -> tuple[_Word, list[bytes]]:
         kind, text = self.next()
-        if kind not in ("word", "quoted", *_OPERATORS):
-            raise _unreadable(f"{text!r} is not expected after ':'")
+        if kind not in ("word", "quoted", *OPERATORS):
+            raise unreadable(f"{text!r} is not expected after ':'")
         quoted = kind == "quoted"
+        if quoted and _tokens_of(text) == "\0":
+            wanted = text.lower()
+            return lambda found: found.lower == wanted, []
         return _word(text, quoted=quoted), _needles(text, quoted=quoted)
 
 
@@ -322,7 +308,7 @@ def _needles(word: str, *, quoted: bool) -> list[bytes]:
 def _in_range(sign: str) -> _Word:
     match = _RANGE.fullmatch(sign)
     if match is None:
-        raise _unreadable(f"{sign!r} is no range: write 'key in [1 100]', with ( or ) for a bound that is left out")
+        raise unreadable(f"{sign!r} is no range: write 'key in [1 100]', with ( or ) for a bound that is left out")
     low, high = _parse_bound(match[2]), _parse_bound(match[3])
     above = operator.ge if match[1] == "[" else operator.gt
     below = operator.le if match[4] == "]" else operator.lt
@@ -330,13 +316,12 @@ def _in_range(sign: str) -> _Word:
 
 
 def _parse_bound(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise _unreadable(
+    if not _NUMBER.fullmatch(text):
+        raise unreadable(
             f"{text[:64]!r} is no number: numbers are compared with < <= > >= =; put text with such a sign into"
             " quotation marks"
-        ) from error
+        )
+    return float(text)
 
 
 def _word(word: str, *, quoted: bool) -> _Word:
@@ -361,7 +346,7 @@ def _wildcard(word: str) -> _Word:
     """
     parts = [_letters(part, word.isascii()) for part in re.split(r"\*+", word)]
     if len(parts) > _MAX_PARTS:
-        raise _unreadable(f"a word has more than {_MAX_PARTS - 1} *")
+        raise unreadable(f"a word has more than {_MAX_PARTS - 1} *")
     if not word.isascii():
         # Such a text has no tokens: words match anywhere, so the way to the next part is bounded.
         gaps = "".join(f"(?>[^\\s]{{0,{_MAX_GAP}}}?{part})" for part in parts[1:])
@@ -392,7 +377,3 @@ def _tokens_of(text: str) -> str:
     while "\0\0" in text:
         text = text.replace("\0\0", "\0")
     return text
-
-
-def _unreadable(reason: str) -> ApiError:
-    return ApiError("ParameterInvalid", f"the query cannot be read: {reason}")

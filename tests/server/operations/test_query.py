@@ -22,6 +22,9 @@ LOG = [
     ("说明", "磁盘已满"),
     ("raw", "a\ufffd"),
     ("spaces", "one\u3000two\xa0\xa0drei"),
+    ("empty", ""),
+    ("root", "/"),
+    ("instance_id", 'nginx"01"'),
 ]
 
 
@@ -66,6 +69,19 @@ LOG = [
             "latency in [1.5 2]",
         ),
         *("status in [200 404]", "status IN (403, 405)", "latency in [1.5 2)", '"status" > -1e3', "not status > 404"),
+        # What the service's own document has beyond that.
+        *(
+            'root: "/"',
+            'not root: ""',
+            'not path: "/"',
+            'empty: ""',
+            'not level: ""',
+            'not nowhere: ""',
+            r"instance_id: nginx\"01\"",
+            r'"nginx\"01\""',
+        ),
+        *("__tag__:pod:p-9", "__tag__ : pod : *", '__tag__:"pod": p-9 error', "not __tag__:pod > 9"),
+        *("source: host-1", "source:host*", '"max" or error', "level: max or error", "empty:* not max > 3"),
         *("e?ror", "E*R", "api/us*s", "path: /a*", "磁*满", "us*"),
         *("(error or x) and (users or y)", "not (x or y)", "x or error users", '"and" or error', "not not error"),
     ],
@@ -91,7 +107,15 @@ def test_a_query_that_fits_matches(query: str) -> None:
             "missing: *",
         ),
         *(
-            "ip: error",
+            *(
+                "ip: error",
+                'level: ""',
+                'nowhere: ""',
+                '"source": host-1',
+                "source: error",
+                "__tag__:pod:x",
+                "__tag__:x:p-9",
+            ),
             *("status > 404", "status in (404 500]", "level > 3", "missing = 0", "latency = 1", "err?", "e*x", "磁?x"),
             "nothing or neither",
             "error and (x or y)",
@@ -133,6 +157,16 @@ def test_a_query_that_does_not_fit_matches_nothing(query: str) -> None:
             "level :> 3",
             "a*" * 21,
         ),
+        *(
+            "error limit 10",
+            "sort status",
+            "max",
+            "group by status",
+            'error ""',
+            "status in 400 500",
+            "__tag__:pod:p:9",
+        ),
+        *("status > nan", "status < inf", "status > 1_0", "status in [\uff11 2]", r'a\"b" c'),
         *("status != 404", "a && b", "! a", "path ~ api", "a ^ 2"),
         "(" * 60 + "a",
         "not " * 60,
@@ -174,6 +208,7 @@ def test_wildcards_find_what_shell_patterns_find() -> None:
         ("\"a|b\" | select '|' ", ('"a|b" ', "select '|'")),
         ("|x", ("", "x")),
         ('"open | x', ('"open | x', None)),
+        (r"""a\"b | select '"' """, (r"a\"b ", """select '"'""")),
     ],
 )
 def test_a_query_ends_at_the_first_pipe_outside_quotation_marks(query: str, parts: tuple[str, str | None]) -> None:
